@@ -66,9 +66,10 @@ docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, re
 lab: $(STAMP)  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
-lint: $(STAMP)  ## Check style
+lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/nbstripout --verify $(NOTEBOOKS)
 
 lock:  ## Write requirements.lock anew, of today's versions (takes uv)

@@ -108,8 +108,9 @@ class Request:
     def pipeline(self, **how: Any) -> Pipeline:
         """Return a new pipeline that makes and judges the images; ``how`` it shows progress is its arguments."""
         from biaslab.pipeline import Pipeline
+        from biaslab.settings import Settings
 
-        return Pipeline(self.made_by, self.settings, seed=self.seed, **how)
+        return Pipeline(self.made_by, self.settings or Settings(), seed=self.seed, **how)
 
     @cached_property
     def opened(self) -> Pipeline:

@@ -13,7 +13,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import delimited, folders, plaintext, reading
 from biaslab.ground.errors import InputError
@@ -79,7 +79,7 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
     read = [_load_file(file, known) for file in paths]
     frames = [frame for frame, _ in read]
     for file, frame in zip(paths, frames, strict=True):
-        if other := sorted(set(frame).symmetric_difference(frames[0])):
+        if other := sorted(set(map(str, frame)).symmetric_difference(map(str, frames[0]))):
             raise InputError(
                 f"{file} and {paths[0].name} do not have the same columns: only one has {other[0]!r}. Give the files "
                 "of a folder the same columns; in long form they are the same whoever rated."
@@ -89,6 +89,7 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
 
 def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
     reading.check(path, most=_MOST_BYTES)
+    left_out: dict[str, str]
     if path.suffix.lower() in (".csv", ".tsv"):
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
         frame, left_out = delimited.table(path, usual=usual, fix=NARROWER), {}
@@ -137,7 +138,7 @@ def _load_excel(path: Path) -> pd.DataFrame:
         if size > _MOST_BYTES:
             raise InputError(f"{path} holds {size:,} bytes, too many for a workbook; save it as CSV.")
         with warnings.catch_warnings(action="ignore"):
-            how = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
+            how: Any = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
             sheets = pd.read_excel(path, sheet_name=None, **how)
     except (InputError, MemoryError):
         raise
@@ -245,14 +246,16 @@ def require(frame: pd.DataFrame, needed: Iterable[str], path: Path, needs: str, 
     """Raise InputError for the first column of ``needed`` that is missing; name one of no use that is spelt like it."""
     for name in needed:
         if name not in frame:
-            close = difflib.get_close_matches(name, [c for c in frame if c not in known], n=1, cutoff=0.6)
+            close = difflib.get_close_matches(
+                name, [c for c in map(str, frame) if c not in known], n=1, cutoff=0.6
+            )
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
-            raise InputError(f"{path} has no column {name!r}. {meant}{needs} {columns_told(frame)}")
+            raise InputError(f"{path} has no column {name!r}. {meant}{needs} {columns_told(map(str, frame))}")
 
 
 def called(frame: pd.DataFrame, names: Mapping[str, Collection[str]]) -> pd.DataFrame:
     """Return a table whose columns have the names asked for where it has one of the others that people give instead."""
-    spelt = {re.sub(r"[\s-]+", "_", column.strip().lower()): column for column in frame}
+    spelt = {re.sub(r"[\s-]+", "_", column.strip().lower()): column for column in map(str, frame)}
     for name, others in names.items():
         there = [spelt[other] for other in others if other in spelt]
         if name not in frame and len(there) == 1:
@@ -270,8 +273,8 @@ def names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categoric
     """Return names in their plain form; refuse empty and unprintable ones, and one name in two spellings."""
     import pandas as pd
 
-    codes, found = pd.factorize(column)
-    found = pd.Series(found, dtype=object).astype(str)
+    codes, unique = pd.factorize(column)
+    found = pd.Series(unique, dtype=object).astype(str)
     clean = found.map(plaintext.name)
     for bad, fix in (
         (found.str.strip().str.contains("\n"), "give a name of one line, look for a quote left open"),
@@ -295,9 +298,11 @@ def refuse(
 
     ``{}`` in the problem is the first of the ``values`` there, ``{name}`` that of a column.
     """
+    import pandas as pd
+
     if not rows.any():
         return
-    if getattr(values, "ndim", 1) == 2:
+    if isinstance(values, pd.DataFrame):
         problem = problem.format_map(values[rows].iloc[0].map(shortened))
     elif values is not None:
         problem = problem.format(shortened(values[rows].iloc[0]))
@@ -306,7 +311,7 @@ def refuse(
 
 def row_told(rows: pd.Series) -> int:
     """Return the number of the first true row, by an index that counts from 0; the row below the header is 1."""
-    return int(rows.idxmax()) + 1
+    return int(rows.index[int(rows.to_numpy().argmax())]) + 1
 
 
 def shortened(value: object, most: int = 60) -> str:

@@ -120,7 +120,7 @@ def separator(first_line: str, usual: str = ",") -> str:
     Elsewhere it is the one of :data:`SEPARATORS` that makes the most of it, and ``usual`` where none does.
     """
     counts = {one: len(_cells(first_line, one)) for one in (usual, *SEPARATORS)}
-    return usual if counts[usual] > 1 else max(counts, key=counts.get)
+    return usual if counts[usual] > 1 else max(counts, key=counts.__getitem__)
 
 
 def _cells(line: str, by: str) -> list[str]:

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.fields import FieldInfo
 
 from biaslab.ground import shared
@@ -68,7 +68,7 @@ def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, *
     A ``secret`` value that cannot be used is repeated by no message. ``limits`` are ``ge``, ``gt``, ``le``, ``lt`` and
     ``min_length``.
     """
-    more = {"unit": unit, "secret": secret}
+    more: dict[str, JsonValue] = {"unit": unit, "secret": secret}
     return Field(default, description=meaning, json_schema_extra=more, **limits)
 
 
@@ -128,8 +128,7 @@ def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
     whole = {name: getattr(group, name) for name in group.model_fields_set}
     for name, value in changes.items():
         own = getattr(group, name, None)
-        within = isinstance(own, Group) and isinstance(value, Mapping)
-        whole[name] = _merged(own, value) if within else value
+        whole[name] = _merged(own, value) if isinstance(own, Group) and isinstance(value, Mapping) else value
     return whole
 
 
@@ -148,14 +147,15 @@ def _ungiven(group: Group, values: Mapping[str, Any]) -> dict[str, Any]:
 def fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Yield the dotted name and the declaration of each setting of a group and of the groups within it."""
     for name, known in group.model_fields.items():
-        if _is_group(known):
-            yield from fields(known.annotation, f"{prefix}{name}.")
+        if inner := _group_of(known):
+            yield from fields(inner, f"{prefix}{name}.")
         else:
             yield prefix + name, known
 
 
-def _is_group(known: FieldInfo) -> bool:
-    return isinstance(known.annotation, type) and issubclass(known.annotation, Group)
+def _group_of(known: FieldInfo) -> type[Group] | None:
+    kind = known.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Group) else None
 
 
 def _named(value: Any) -> Any:
@@ -178,10 +178,12 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     known = _find(whole, path)
     if kind == "value_error":
         return f"{of}{name + ': ' if name else ''}{ctx['error']}"
-    if known is None or _is_group(known):
-        inner = names(known.annotation)[:3] if known else []
+    group = _group_of(known) if known else None
+    if known is None or group:
+        inner = names(group)[:3] if group else []
         return f"{of}{name} is a group of settings: give a mapping of its names, such as {', '.join(inner)}, to values."
-    more = known.json_schema_extra or {}
+    more = known.json_schema_extra
+    more = more if isinstance(more, dict) else {}
     held = "holds" if len(path) < len(error["loc"]) else "is"
     said = f"{of}{name} {'cannot be used' if more.get('secret') else f'{held} {value!r}'}"
     if kind == "literal_error":
@@ -217,9 +219,10 @@ def _find(group: type[Group], path: Sequence[str]) -> FieldInfo | None:
     known = None
     for part in path:
         known = group.model_fields.get(part, known)
-        if known is None or not _is_group(known):
+        inner = _group_of(known) if known else None
+        if inner is None:
             return known
-        group = known.annotation
+        group = inner
     return known
 
 
@@ -232,7 +235,7 @@ def _unknown(whole: type[Group], path: Sequence[str]) -> str:
     last, asked = path[-1], ".".join(path)
     near = forms.get(last) or [n for w in (asked, last) for m in near_matches(w, forms) for n in forms[m]]
     inside = _find(whole, path[:-1])
-    beside = (inside.annotation if inside else whole).model_fields
+    beside = ((inside and _group_of(inside)) or whole).model_fields
     here = [".".join([*path[:-1], n]) for n in get_close_matches(last, beside, cutoff=0.8)]
     near = list(dict.fromkeys([*here, *near]))[:3]
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""

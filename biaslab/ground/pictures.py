@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageCms
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
 MOST_PIXELS = 64_000_000
@@ -166,12 +166,14 @@ def _in_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
     if profile and image.mode in ("RGB", "RGBA", "CMYK", "L", "LA"):
         bare = {"RGBA": "RGB", "LA": "L"}.get(image.mode, image.mode)
         with contextlib.suppress(ImageCms.PyCMSError, OSError, ValueError):
-            return ImageCms.applyTransform(image.convert(bare), _to_srgb(profile, bare))
+            return ImageCms.applyTransform(image.convert(bare), _to_srgb(profile, bare)) or image.convert(
+                "RGB"
+            )
     return image.convert("RGB")
 
 
 @lru_cache(maxsize=16)
-def _to_srgb(profile: bytes, mode: str):
+def _to_srgb(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform:
     from PIL import ImageCms
 
     given = ImageCms.ImageCmsProfile(BytesIO(profile))

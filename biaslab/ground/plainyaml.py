@@ -46,12 +46,12 @@ def _loader() -> type:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers: ClassVar = {
+        yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]  # PyYAML has it of classes, too.
             first: [(tag, pattern) for tag, pattern in some if not tag.endswith(":timestamp")]
             for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-        def construct_mapping(self, node, deep=False):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
             seen = set()
             for key, _ in node.value:
                 if isinstance(key.value, str) and key.value in seen and not key.tag.endswith(":merge"):

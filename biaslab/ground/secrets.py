@@ -61,6 +61,7 @@ def _blotted(url: str) -> str:
 def _secrets(url: str, *shapes: re.Pattern) -> Iterator[tuple[str, int, int]]:
     """Yield what a URL holds of secrets, by names or by shapes: in words, and where it starts and ends."""
     parts = _URL.match(url)
+    assert parts is not None  # Each of its parts may be empty.
     user = parts[1].rfind("@")
     if user >= 0:
         yield "a user or a password", parts.start(1), parts.start(1) + user

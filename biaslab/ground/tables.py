@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import cells, delimited, plugins, reading
 from biaslab.ground.errors import InputError, name_help, near_matches, unknown_name
@@ -189,8 +189,11 @@ def schemas() -> dict[str, Schema]:
 
 @cache
 def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
-    (columns, _), *rooms = declared_in
-    shared, found, by, measured = load_yaml(columns)["columns"], {}, {}, {}
+    (shared_columns, _), *rooms = declared_in
+    shared = load_yaml(shared_columns)["columns"]
+    found: dict[str, Schema] = {}
+    by: dict[str, str] = {}
+    measured: dict[str, tuple[str, Any]] = {}
     for path, package in rooms:
         room = load_yaml(path)
         known = shared | room.get("columns", {})
@@ -447,7 +450,7 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
     safe.to_csv(
         temporary,
         index=False,
-        header=[_guard(str(c)) for c in safe.columns],
+        header=[str(_guard(str(c))) for c in safe.columns],
         encoding="utf-8",
         float_format="%.10g",
         lineterminator="\n",

@@ -65,15 +65,13 @@ def check_key(name: str, key: Any) -> None:
 
 def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a mapping of groups under dotted names: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in given.items():
         found |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {name: value}
     return found
 
 
-def check_draws(
-    *, seed: object = 0, bootstrap_replicates: object = 10_000, confidence: object = 0.95
-) -> None:
+def check_draws(*, seed: Any = 0, bootstrap_replicates: Any = 10_000, confidence: Any = 0.95) -> None:
     """Check what decides random draws and intervals; a ParameterError for another kind, or what is not allowed."""
     for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
         check(name, value)

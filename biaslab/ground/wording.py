@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
 
@@ -25,7 +25,7 @@ MISSING = "–"
 def cells(values: Sequence[float], column: str = "") -> list[str]:
     """Return a column's numbers as a table has them: p-values as ``<0.001``, whole ones without places."""
     known = [value for value in values if isfinite(value)]
-    form = digits
+    form: Callable[[float], str] = digits
     if column == "p" or column.startswith("p_") or column.endswith("_p"):
         form = p_value
     elif all(value % 1 == 0 for value in known):
@@ -48,7 +48,7 @@ def beside(text: str, low: float, high: float) -> str:
     return f"{text} ({digits(low)} to {digits(high)})" if isfinite(low + high) else text
 
 
-def interval(row, low: str = "ci_low", high: str = "ci_high") -> str:
+def interval(row: Mapping[str, float], low: str = "ci_low", high: str = "ci_high") -> str:
     """Return the limits of a row as ``0.3 to 2.1``; ``no interval`` where it has none."""
     return f"{spoken(row[low])} to {spoken(row[high])}" if isfinite(row[low] + row[high]) else "no interval"
 

@@ -128,8 +128,9 @@ class _Encoder:
                 "detector or segmenter of its own classes."
             )
         base = loaded.pretrained(kind, folder)[0].base_model
-        # A detector keeps its backbone one level down, beside what makes boxes of it.
-        backbone = getattr(base, "backbone", base)
+        # A detector keeps its backbone one level down, beside what makes boxes of it; of some releases, two.
+        inner = base if hasattr(base, "backbone") else getattr(base, "model", base)
+        backbone = getattr(inner, "backbone", base)
         self.model = getattr(backbone, "model", backbone)
         self._processor = transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
         loaded.check_processor(name, self._processor)

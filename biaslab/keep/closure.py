@@ -351,7 +351,7 @@ def _resolved(name: str) -> tuple[set[str], dict[str, str]]:
         # What a package holds may have the name of one of its modules.
         for at, key, rest in ((module, attribute, more), (above, last, "")):
             path = _file(at) if key else None
-            source = _source(at, path) if path else {"imports": {}, "hands_on": False}
+            source: dict[str, Any] = _source(at, path) if path else {"imports": {}, "hands_on": False}
             origins = [one for one in source["imports"].get(key, ()) if one != module]
             todo += [f"{one}.{rest}" if rest else one for one in origins if _module_in(one) != module]
             if origins and source["hands_on"]:
@@ -400,7 +400,7 @@ def _source(module: str, path: Path) -> dict[str, Any]:
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         known = [status.st_mtime_ns, status.st_size, _summary(path.read_text(encoding="utf-8"), package)]
         _known[str(path)] = known
-    return known[2]
+    return _known[str(path)][2]
 
 
 def _summary(text: str, package: str) -> dict[str, Any]:
@@ -472,7 +472,7 @@ class _Chains(ast.NodeVisitor):
 class _Silenced(ast.NodeTransformer):
     """Takes out of a source what does nothing: docstrings, annotations of functions, what only types need."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 

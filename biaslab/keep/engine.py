@@ -22,10 +22,13 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import lifeline
 from biaslab.ground.errors import BiaslabError, ParameterError, RunError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 # How often an item is given to another worker after its worker was killed.
 RETRIES = 3
@@ -195,7 +198,14 @@ class LocalEngine:
         self._idle: list[_Process] = []
         self._ends: object = None
 
-    def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        gpu: bool = False,
+        advanced: Callable[[int], object] | None = None,
+    ) -> Generator[Any, None, None]:
         """Yield ``function(item)`` for each item, in order; an error of the function ends the iteration.
 
         Closing the generator ends its workers.
@@ -278,7 +288,8 @@ class _Processes(_Crew):
 
     def __init__(self, team: Iterable[_Process], function: bytes) -> None:
         self._function = function
-        self._new, self._busy = list(team), {}
+        self._new = list(team)
+        self._busy: dict[Connection, _Process] = {}
 
     def give(self, worker: _Process, item: Any) -> None:
         self._busy[worker.pipe] = worker
@@ -367,7 +378,7 @@ class _Process:
             self._process.join()
 
 
-def _serve(pipe, parent: int) -> None:
+def _serve(pipe: Connection, parent: int) -> None:
     """Be a worker process: after a function come the items that it is called on."""
     lifeline.begin(parent)
     function, call = b"", None
@@ -437,7 +448,14 @@ class RayEngine:
                 "'local'."
             )
 
-    def map(self, function, items, *, gpu=False, advanced=None) -> Generator[Any, None, None]:
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        gpu: bool = False,
+        advanced: Callable[[int], object] | None = None,
+    ) -> Generator[Any, None, None]:
         """Do as :meth:`LocalEngine.map`; a RunError, too, where a cluster cannot be reached or gives no worker."""
         items = iter(items)
         first = list(islice(items, 1))
@@ -457,7 +475,7 @@ class RayEngine:
             raise
         self._idle = plan, team
 
-    def _team(self, ray, plan: dict[str, Any]) -> list:
+    def _team(self, ray: Any, plan: dict[str, Any]) -> list:
         """Return the workers of a plan: those that are idle, where they were planned alike."""
         (planned, team), self._idle = self._idle, ({}, [])
         if planned == plan:
@@ -472,7 +490,7 @@ class RayEngine:
         """What messages call the cluster."""
         return f"The Ray cluster at {self.address!r}" if self.address else "The Ray cluster on this machine"
 
-    def _joined(self):
+    def _joined(self) -> Any:
         # No telemetry; read when Ray is imported.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if not self.address:
@@ -514,7 +532,7 @@ class RayEngine:
         self.check_fit(plan, total, plan["workers"])
         return plan
 
-    def check_fit(self, plan: Mapping, total: Mapping[str, float], workers: int = 1) -> None:
+    def check_fit(self, plan: Mapping, total: Mapping[str, float], workers: float = 1) -> None:
         """Refuse a cluster that has not what so many workers reserve."""
         processors, gpus = total.get("CPU", 0), total.get("GPU", 0)
         if plan["cpu"] * workers > processors or plan["gpu"] > gpus:
@@ -529,7 +547,7 @@ class RayEngine:
 class _Actors(_Crew):
     """Actors of a Ray cluster, which starts those again that died."""
 
-    def __init__(self, engine: RayEngine, ray, plan: Mapping[str, Any], team: list, stored) -> None:
+    def __init__(self, engine: RayEngine, ray: Any, plan: Mapping[str, Any], team: list, stored: Any) -> None:
         self._engine, self._ray, self._plan, self._stored = engine, ray, plan, stored
         # By what is not answered yet: the worker, and whether it is at an item, not at its start.
         self._asked: dict[Any, tuple[Any, bool]] = {}
@@ -537,11 +555,11 @@ class _Actors(_Crew):
         for worker in team:
             self._ask(worker)
 
-    def _ask(self, worker) -> None:
+    def _ask(self, worker: Any) -> None:
         """Have a worker say when it is there, however often it must be started for that."""
         self._asked[worker.ready.options(max_task_retries=-1).remote()] = worker, False
 
-    def give(self, worker, item: Any) -> None:
+    def give(self, worker: Any, item: Any) -> None:
         # In a list, Ray leaves it to the worker to fetch the function, which it does once.
         self._asked[worker.call.remote([self._stored], item)] = worker, True
 
@@ -562,7 +580,7 @@ class _Actors(_Crew):
                 )
         return [answer for ref in answered for answer in self._answer(ref)]
 
-    def _answer(self, ref) -> list[tuple[Any, str, Any]]:
+    def _answer(self, ref: Any) -> list[tuple[Any, str, Any]]:
         worker, _ = self._asked.pop(ref)
         try:
             said, value, counted = self._ray.get(ref)
@@ -579,7 +597,7 @@ class _Actors(_Crew):
         return [(worker, "advanced", counted)] * bool(counted) + [(worker, said, value)]
 
 
-def _kill(ray, team: list) -> None:
+def _kill(ray: Any, team: list) -> None:
     for member in team:
         with contextlib.suppress(Exception):
             ray.kill(member)
@@ -597,7 +615,8 @@ class _RayWorker:
         os.environ.update(threads(n_threads))
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(n_threads)
-        self._name, self._function = "", None
+        self._name = ""
+        self._function: Callable[[Any], Any] | None = None
 
     def ready(self) -> tuple[str, None, int]:
         """Answer, once the worker is there."""

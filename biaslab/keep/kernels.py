@@ -87,7 +87,7 @@ class Processes:
         if error is not None:
             self.kill()
         for process in self._started:
-            process.wait() if FORKS else process.join()
+            process.wait() if isinstance(process, subprocess.Popen) else process.join()
 
     def call(self, log: Path, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function of a module returns, called in a process of its own, or raise what it raises.
@@ -151,7 +151,7 @@ def read_modules(names: Iterable[str]) -> None:
 def _answer_anew(connection: Connection, parent: int, environment: Mapping[str, str]) -> None:
     lifeline.begin(parent)
     os.environ.update(environment)
-    sys.modules.setdefault(_NEEDLESS, None)
+    sys.modules.setdefault(_NEEDLESS, None)  # type: ignore[arg-type]  # None keeps a module from being imported.
     if question := _question(connection):
         _answer(connection, *question)
 
@@ -180,10 +180,10 @@ def _question(connection: Connection) -> tuple[Callable[..., Any], tuple] | None
 def _answer(connection: Connection, function: Callable[..., Any], args: tuple) -> None:
     with connection:
         try:
-            answer = function(*args), None
+            answer, raised = function(*args), None
         except Exception as error:
-            answer = None, error
-        connection.send(answer)
+            answer, raised = None, error
+        connection.send((answer, raised))
 
 
 # -- the process that forks ------------------------------------------------------------------------------
@@ -207,13 +207,13 @@ def _read(read: Callable[..., None], args: tuple) -> None:
     os.environ.update({**_WHILE_READING, **before})
     # Where nobody put settings for matplotlib.
     os.chdir(Path(__file__).parents[1])
-    sys.modules[_NEEDLESS] = None
+    sys.modules[_NEEDLESS] = None  # type: ignore[assignment]  # As above.
     # pandas looks, when it is read, whether it is in a kernel, and shows more of wide tables where it is not.
-    builtins.get_ipython = lambda: SimpleNamespace(kernel=None)
+    vars(builtins)["get_ipython"] = lambda: SimpleNamespace(kernel=None)
     # It only saves time: what is wrong is told by the call that needs it.
     with contextlib.suppress(Exception):
         read(*args)
-    del sys.modules[_NEEDLESS], builtins.get_ipython
+    del sys.modules[_NEEDLESS], vars(builtins)["get_ipython"]
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(before)
@@ -259,7 +259,8 @@ def _fork_when_asked(control: Connection) -> Callable[[], None]:
 class _Forked:
     """A process that waits to become a kernel; the part of :class:`subprocess.Popen` that Jupyter uses."""
 
-    stdin = stdout = stderr = returncode = None
+    stdin = stdout = stderr = None
+    returncode: int | None = None
 
     def __init__(self, pid: int, connection: Connection) -> None:
         self.pid = pid

@@ -92,7 +92,8 @@ def prune(root: Path, *, delete: bool = False) -> tuple[list[Result], list[Resul
     A result is renamed before its files go, while no process can begin to use it, so that none ever finds half of it;
     what a killed ``prune`` left is taken by the next one. Raises OSError where this user may not delete one.
     """
-    deleted, in_use = [], []
+    deleted: list[Result] = []
+    in_use: list[Result] = []
     for result in results(root):
         if result.state == UNREAD:
             # Another process may have deleted it.

@@ -105,7 +105,7 @@ class Stage:
 
     folder: Path
     """Where its shards are, and ``key`` as ``stage.json``."""
-    key: Mapping[str, object]
+    key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
     engine: engines.Engine | None = None
@@ -177,7 +177,9 @@ class Stage:
                 ) as bar,
             ):
                 run = (self.engine or engines.get()).map
-                fill = partial(_fill_shard, self.work, self.key["code"])
+                work = self.work
+                assert work is not None, "a stage without work only reads"
+                fill = partial(_fill_shard, work, self.key["code"])
                 tasks = ((path, missing[path]) for path in mine)
                 # In the first pass, a shard that another process computes just now is left to it.
                 busy = []
@@ -193,7 +195,7 @@ class Stage:
                 for path in busy:
                     with locked(path):
                         if not path.exists():
-                            _write(path, self.work(missing[path]))
+                            _write(path, work(missing[path]))
         left = sum(not path.exists() for path in missing)
         if left:
             raise UnfinishedError(
@@ -241,8 +243,10 @@ class Stage:
     def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
+        work = self.work
+        assert work is not None, "a stage without work only reads"
         with self._in_use():
-            return once(path, lambda: self.work(rows))
+            return once(path, lambda: work(rows))
 
 
 class _DamagedError(Exception):

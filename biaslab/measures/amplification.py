@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from biaslab.stats.checks import broadcast, check_axis, mean_where, numbers, one_of
 
@@ -29,34 +30,52 @@ class Expected(NamedTuple):
     n_excluded: np.ndarray  # occupations left out, missing ones among them
 
 
-def amplification(percent_generated, percent_training) -> np.ndarray:
+def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``|G-50| - |T-50|`` elementwise, in percentage points (-50..50); paradox, section 3.3, first equation.
 
-    Both arguments are 0–100 and broadcast; NaN stays NaN. Raises InputError for another percentage or other shapes.
+    Both arguments are 0–100 and broadcast; NaN stays NaN.
+
+    Raises:
+        InputError: Another percentage or other shapes.
     """
     g, t = _percents(percent_generated, percent_training)
     return np.abs(g - 50) - np.abs(t - 50)
 
 
-def lean(percent_female) -> np.ndarray:
-    """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN."""
+def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
+    """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
+
+    Raises:
+        InputError: A percentage outside 0–100.
+    """
     return np.sign(numbers(percent_female, "percent_female", 0, 100) - 50)
 
 
-def directional_amplification(percent_generated, percent_training) -> np.ndarray:
+def directional_amplification(
+    percent_generated: ArrayLike, percent_training: ArrayLike
+) -> NDArray[np.float64]:
     """Return ``sign(T-50) * (G-T)`` elementwise: the change along the training lean, in points (-100..50).
 
-    NaN where T is exactly 50 or either share is missing. Arguments and errors as in :func:`amplification`.
+    NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`.
+
+    Raises:
+        InputError: As :func:`amplification`.
     """
     g, t = _percents(percent_generated, percent_training)
     return np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))[()]
 
 
-def exclusion_reason(percent_generated, percent_training, definition: str = "published") -> np.ndarray:
+def exclusion_reason(
+    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "published"
+) -> NDArray[np.str_]:
     """Say why each occupation is left out of :func:`expected_amplification`, as text; "" where it counts.
 
     The first that applies of :data:`EXCLUSION_REASONS`; ``no_exclusion`` leaves out only missing ones, ``directional``
-    those and ``training_at_50``. Arguments and errors as there.
+    those and ``training_at_50``. Arguments as there.
+
+    Raises:
+        InputError: As :func:`amplification`.
+        UnknownNameError: Another definition.
     """
     n = {"no_exclusion": 1, "directional": 2, "published": 4}[_definition(definition)]
     g, t = _percents(percent_generated, percent_training)
@@ -65,20 +84,21 @@ def exclusion_reason(percent_generated, percent_training, definition: str = "pub
 
 
 def expected_amplification(
-    percent_generated, percent_training, definition: str = "published", axis: int = -1
+    percent_generated: ArrayLike, percent_training: ArrayLike, definition: str = "published", axis: int = -1
 ) -> Expected:
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
     Args:
-        percent_generated: Percentages, 0–100.
+        percent_generated: Percentages 0–100, occupations along ``axis``.
         percent_training: The same; both broadcast, and NaN leaves an occupation out (reason ``missing``).
         definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
             exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations. ``directional``:
             the signed change along the training lean over all occupations that have one.
         axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts).
 
-    Raises UnknownNameError for another definition; InputError for a percentage outside 0–100, shapes that do not
-    broadcast, or scalars.
+    Raises:
+        UnknownNameError: Another definition.
+        InputError: A percentage outside 0–100, shapes that do not broadcast, or scalars.
     """
     g, t = _percents(percent_generated, percent_training)
     check_axis(g, axis, "occupations")
@@ -91,7 +111,7 @@ def expected_amplification(
     return Expected(mean, n, g.shape[axis] - n)
 
 
-def _percents(percent_generated, percent_training) -> list[np.ndarray]:
+def _percents(percent_generated: ArrayLike, percent_training: ArrayLike) -> list[NDArray[np.float64]]:
     return broadcast(0, 100, percent_generated=percent_generated, percent_training=percent_training)
 
 

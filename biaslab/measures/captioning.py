@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
 from biaslab.ground.errors import InputError
@@ -39,7 +40,7 @@ def caption_scores(
     captions: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    groups: Sequence | None = None,
+    groups: ArrayLike | None = None,
     seed: int,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
@@ -50,8 +51,10 @@ def caption_scores(
     asks at that many (Hesterberg 2015); for CIDEr with the weights of the whole set.
 
     Takes one caption and one or more references an image, and the group of each; ``confidence`` is 0–1. Returns metric
-    (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images). Raises
-    InputError for no image, an image without references, or other numbers of images.
+    (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images).
+
+    Raises:
+        InputError: No image, an image without references, or other numbers of images.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider

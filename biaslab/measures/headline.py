@@ -1,16 +1,19 @@
 """Numbers that a report leads with, as sums of shares of people perceived as female.
 
-Of an average, a score or an amplification each share's part is known; of what folds at one half (a distance, a
-deviation) it is the side that the share lies on. Ratings, plans of sizes and parts of variance take a number so.
+Of an average (dalleval, table 6), a score (paired, section 3.2.3) or an amplification (paradox, section 3.3) each
+share's part is known; of what folds at one half (a distance, a deviation) it is the side that the share lies on.
+Ratings, plans of sizes and parts of variance take a number so.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
@@ -53,7 +56,7 @@ class Headline:
 
 
 def judged(gender: pd.Series) -> np.ndarray:
-    """Return 1 for female, 0 for male, NaN for any other answer."""
+    """Return 1 for female, 0 for male, NaN for any other answer, one for each ``gender``."""
     return gender.map({"female": 1.0, "male": 0.0}).to_numpy(float)
 
 
@@ -63,7 +66,7 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     ``people`` has :data:`CELL` (source and template may be missing where there is one), image_id, position, gender as
     judged, and perhaps the column ``stratum``.
     """
-    given = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
+    given: dict[str, Any] = {"source": GENERATED, "template": "", "position": 1, "image_id": ""}
     people = people.assign(**{name: value for name, value in given.items() if name not in people})
     people = people.assign(
         position=people["position"].astype(int),
@@ -77,13 +80,15 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     return cells.astype({"count": int, "n": int}), people.reset_index(drop=True)
 
 
-def pooled(cells: pd.DataFrame, coefficient: Sequence[float] | float) -> pd.DataFrame:
-    """Return cells with coefficients of clusters' shares, whose people of all templates count alike."""
+def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
+    """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike."""
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
-    return cells.assign(coefficient=coefficient * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
+    return cells.assign(
+        coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0)
+    )
 
 
 def side(cells: pd.DataFrame) -> np.ndarray:
     """Return 1 where a cluster's share lies above one half, -1 where below, 0 at one half or of nobody."""
     sums = cells.groupby(["source", "cluster"])[["count", "n"]].transform("sum")
-    return np.sign(2 * sums["count"] - sums["n"]).to_numpy(float)
+    return np.sign((2 * sums["count"] - sums["n"]).to_numpy(float))

@@ -5,8 +5,11 @@ A table of instances has a row each, with :data:`COLUMNS`. Source: triplets pape
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
 from biaslab.ground.errors import InputError
@@ -63,7 +66,11 @@ def check_runs(rle: str, height: int, width: int) -> str:
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
     """Return the masks of instances, ``bool (instances, height, width)``; of a box alone, the pixels in it.
 
-    Takes rows with :data:`COLUMNS` of masks of one size, and the size where these do not tell it; else InputError.
+    Takes rows with :data:`COLUMNS` of masks of one size, and the size where these do not tell it.
+
+    Raises:
+        InputError: Masks are of several sizes, or of none that is told.
+        ValueError: Run lengths that :func:`check_runs` refuses.
     """
     known = instances[["height", "width"]].dropna().astype(int)
     sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
@@ -74,13 +81,14 @@ def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarra
         )
     ((height, width),) = sizes
     out = np.zeros((len(instances), height, width), bool)
-    for mask, row in zip(out, instances.itertuples(), strict=True):
-        if row.rle:
-            runs = _runs(row.rle)
+    rows = instances[["rle", *BOX]].itertuples(index=False, name=None)
+    for mask, (rle, left, top, right, bottom) in zip(out, rows, strict=True):
+        if rle:
+            runs = _runs(rle)
             mask[:] = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape((height, width), order="F")
         else:
             y, x = (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width
-            mask[:] = np.outer((y >= row.top) & (y <= row.bottom), (x >= row.left) & (x <= row.right))
+            mask[:] = np.outer((y >= top) & (y <= bottom), (x >= left) & (x <= right))
     return out
 
 
@@ -125,14 +133,19 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
 
     Returns a row a found instance, and one a true instance that was not found: image_id, object, score (NaN where not
     found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found: ``both``,
-    ``finder`` (only found) or ``truth`` (only shown). Raises InputError where ``least`` is not above 0 and at most 1.
+    ``finder`` (only found) or ``truth`` (only shown).
+
+    Raises:
+        InputError: ``least`` is not above 0 and at most 1.
     """
     if not 0 < least <= 1:
         raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
-    rows, keys = [], ["image_id", "object"]
+    rows: list[tuple] = []
+    keys = ["image_id", "object"]
     found = found.sort_values("score", ascending=False, kind="stable")
     scores, arrays = found["score"].to_numpy(float), (regions(found), regions(truth))
     places = [side.groupby(keys, sort=False).indices for side in (found, truth)]
+    key: Any
     for key in dict.fromkeys([*places[1], *places[0]]):
         at = [side.get(key, np.empty(0, int)) for side in places]
         iou, by_mask = overlaps(*(tuple(a[k] for a in side) for side, k in zip(arrays, at, strict=True)))
@@ -149,22 +162,28 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
     return matched.astype({"score": float, "iou": float})
 
 
-def mask_overlap(found, truth) -> np.ndarray:
+def mask_overlap(found: ArrayLike, truth: ArrayLike) -> np.ndarray:
     """Return the intersection over union of corresponding masks, ``float64 (masks,)``, 0–1; NaN where both are empty.
 
-    Takes ``bool (masks, height, width)``; raises InputError for others, or where shapes differ.
+    Takes ``bool (masks, height, width)``.
+
+    Raises:
+        InputError: Other masks, or shapes differ.
     """
     found, truth = _pair(found, truth, kinds="b")
     shared, either = (op(found, truth).sum(axis=(1, 2)) for op in (np.logical_and, np.logical_or))
     return np.atleast_1d(ratio(shared, either))
 
 
-def map_auc(values, truth) -> np.ndarray:
+def map_auc(values: ArrayLike, truth: ArrayLike) -> np.ndarray:
     """Return the area under the ROC curve of maps, ``float64 (maps,)``, 0–1: how well they order places.
 
     The probability that a place in the mask has a higher value than one outside, ties counting half (Mann and Whitney
     1947). NaN where the mask is empty or everything. Takes numbers ``(maps, height, width)`` and masks, ``bool`` of the
-    same shape; raises InputError for others.
+    same shape.
+
+    Raises:
+        InputError: Other arrays, or shapes differ.
     """
     values, truth = _pair(values, truth)
     size = truth.shape[1] * truth.shape[2]
@@ -174,7 +193,7 @@ def map_auc(values, truth) -> np.ndarray:
     return np.atleast_1d(ratio(above, inside * (size - inside)))
 
 
-def _pair(found, truth, kinds: str = "biuf") -> tuple[np.ndarray, np.ndarray]:
+def _pair(found: ArrayLike, truth: ArrayLike, kinds: str = "biuf") -> tuple[np.ndarray, np.ndarray]:
     found, truth = np.asarray(found), np.asarray(truth)
     known = found.dtype.kind in kinds and truth.dtype == bool
     if found.shape != truth.shape or found.ndim != 3 or not known:

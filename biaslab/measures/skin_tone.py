@@ -8,7 +8,7 @@ where L runs to 255 and b is shifted by 128, with blue taken for red. Both are h
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError
 from biaslab.stats.checks import numbers, one_of
@@ -38,15 +38,16 @@ _TO_XYZ = np.array(
 _WHITE = np.array([0.950456, 1.0, 1.088754])
 
 
-def swatch_rgb() -> np.ndarray:
+def swatch_rgb() -> NDArray[np.int64]:
     """Return the Monk swatches as sRGB values 0–255, int array (10, 3), lightest first."""
     return np.array([[int(s[i : i + 2], 16) for i in (1, 3, 5)] for s in MONK_SWATCHES])
 
 
-def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
+def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
 
-    Raises InputError for another shape or a value outside 0–255.
+    Raises:
+        InputError: Another shape or a value outside 0–255.
     """
     rgb = _colours("rgb", rgb, 0, 255) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -56,19 +57,26 @@ def srgb_to_lab(rgb: ArrayLike) -> np.ndarray:
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
 
 
-def typology_angle(lab: ArrayLike) -> np.ndarray:
+def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
     """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); high ones are light.
 
     Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour stays on the side of its lightness.
+
+    Raises:
+        InputError: Another shape, or what is no number.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
 
 
-def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
+def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` and errors as in :func:`srgb_to_lab`; another computation raises UnknownNameError.
+    ``rgb`` is as in :func:`srgb_to_lab`.
+
+    Raises:
+        InputError: As :func:`srgb_to_lab`.
+        UnknownNameError: Another computation.
     """
     if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
@@ -78,33 +86,45 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
     return np.degrees(np.arctan2(np.mod(above, 256) if computation == "released" else above, b))
 
 
-def nearest_monk_tone(angle: ArrayLike) -> np.ndarray:
-    """Return the Monk tone, 1–10 (light to dark), whose swatch has the nearest angle in degrees; NaN stays NaN."""
+def nearest_monk_tone(angle: ArrayLike) -> NDArray[np.float64]:
+    """Return the Monk tone, 1–10, of each ``angle`` in degrees: that of the swatch with the nearest; NaN stays NaN.
+
+    Raises:
+        InputError: What is no number.
+    """
     angle = numbers(angle, "angle")
     return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
 
 
-def _nearest(distance: np.ndarray) -> np.ndarray:
+def _nearest(distance: np.ndarray) -> NDArray[np.float64]:
     """Return the tone of the swatch at the least distance, (..., swatches); NaN where a distance is missing."""
     tone = np.argmin(np.nan_to_num(distance), axis=-1) + 1.0
     return np.where(np.isnan(distance).any(axis=-1), np.nan, tone)
 
 
-def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> np.ndarray:
-    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`."""
+def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
+    """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`.
+
+    Raises:
+        InputError: As :func:`srgb_to_lab`.
+        UnknownNameError: Another computation.
+    """
     return nearest_monk_tone(angle_of(rgb, computation))
 
 
-def nearest_swatch(rgb: ArrayLike) -> np.ndarray:
+def nearest_swatch(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
 
-    Table 18 compares with it. ``rgb`` and errors as in :func:`srgb_to_lab`; NaN stays NaN.
+    Table 18 compares with it. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN.
+
+    Raises:
+        InputError: As :func:`srgb_to_lab`.
     """
     rgb = _colours("rgb", rgb, 0, 255)
     return _nearest(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))
 
 
-def ycrcb_skin(image: ArrayLike) -> np.ndarray:
+def ycrcb_skin(image: ArrayLike) -> NDArray[np.bool_]:
     """Return which pixels of an sRGB image count as skin by their chroma, bool (height, width).
 
     Table 18 compares with it: Cr from 133 to 173 and Cb from 77 to 127 (Chai & Ngan 1999).
@@ -115,7 +135,7 @@ def ycrcb_skin(image: ArrayLike) -> np.ndarray:
     return (cr >= 133) & (cr <= 173) & (cb >= 77) & (cb <= 127)
 
 
-def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
+def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
     values = numbers(values, name, low, high)
     if values.ndim == 0 or values.shape[-1] != 3:
         raise InputError(

@@ -141,7 +141,8 @@ class Answer:
             if self.p:
                 words = wording.moved(side, side, *ways) if isfinite(p) else self.unclear
             else:
-                words = wording.moved(*(end - self.reference for end in self._numbers(row)[1:]), *ways)
+                _, low, high = self._numbers(row)
+                words = wording.moved(low - self.reference, high - self.reference, *ways)
                 p = 1.0 if more else nan
             unclear = self._text(self.unclear, row)
             test = {"undecided": unclear, "p": p, "alpha": stats.significance(confidence)}
@@ -186,7 +187,7 @@ class Answer:
             more |= {"n": n, "of": self._unit(self.counted, self.n)}
         if self.marks:
             named = ("name", "estimate", "ci_low", "ci_high")
-            marks = [
+            marks: list[dict[str, Any]] = [
                 dict(zip(named, (self._text(self.marks, r), *self._numbers(r)), strict=True)) for r in group
             ]
             more |= {
@@ -277,7 +278,7 @@ class _Words(Formatter):
     def __init__(self, labels: Mapping[str, Mapping[str, str]]) -> None:
         self._labels = labels
 
-    def get_field(self, name: str, args, kwargs) -> tuple[Any, str]:
+    def get_field(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         value = kwargs[name]
         return (self._labels.get(name, {}).get(value, value) if isinstance(value, str) else value), name
 
@@ -295,7 +296,7 @@ def _lacks(text: str, row: Mapping[str, Any]) -> bool:
 
 
 def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    return iter(frame.to_dict("records"))
+    return ({str(name): value for name, value in row.items()} for row in frame.to_dict("records"))
 
 
 def read(folder: Path | str) -> SimpleNamespace:

@@ -207,8 +207,9 @@ def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
     beside. Noise that was left in is no smaller as a file, so that bytes are rather too many. ``ready`` is the model,
     where it is loaded.
 
-    Raises ParameterError: The model cannot be loaded. RunError: It gives numbers that are not finite, or does not fit
-    in memory.
+    Raises:
+        ParameterError: The model cannot be loaded.
+        RunError: It gives numbers that are not finite, or does not fit in memory.
     """
     ready = ready or one.made_by.ready()
     # Prompts that share noise are asked together.

@@ -101,7 +101,10 @@ def check(pipeline: Pipeline) -> None:
     A corpus may have captions only: what needs no images can be had, the rest says what is missing. Judges that are not
     named are asked for where something takes them (:func:`check_judges`).
 
-    Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
+    Raises:
+        ParameterError: A name is unknown or a file is not there.
+        InputError: A name is unknown or a file is not there.
+        UnknownNameError: A name is unknown or a file is not there.
     """
     n_images = pipeline.people.n_images()
     for one in (pipeline, *pipeline.others):
@@ -147,9 +150,10 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
     With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
-    Raises InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions
-    have the same id. ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a
-    word.
+    Raises:
+        InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions have
+            the same id.
+        ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
     Matcher(pipeline.occupations, forms=pipeline.words.forms)
     settings, whole = pipeline.settings, False
@@ -201,7 +205,12 @@ def check_dalleval(pipeline: Pipeline) -> None:
 
 
 def check_alignment(pipeline: Pipeline) -> None:
-    """Raise where captions, or the images behind them, cannot be used, or the model does not know a caption's word."""
+    """Raise where captions, or the images behind them, cannot be used, or the model does not know a caption's word.
+
+    Raises:
+        InputError: Captions, or the images behind them, cannot be used.
+        ParameterError: ``dalleval.images`` is no folder, or the model does not know a caption's word.
+    """
     s = pipeline.settings.dalleval
     if s.images and not os.path.isdir(s.images):
         raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
@@ -230,9 +239,10 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
     With ``images``, which are made and compared, the model must know the words of captions that are written when they
     are read; with ``groups`` nouns of prompts are looked for.
 
-    Raises InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its
-    captions. ParameterError: What finds nouns is not installed, the model does not know a word, or its attention cannot
-    be seen.
+    Raises:
+        InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its captions.
+        ParameterError: What finds nouns is not installed, the model does not know a word, or its attention cannot be
+            seen.
     """
     settings = pipeline.settings
     known = not pipeline.has_captions and settings.triplets.professions
@@ -260,7 +270,11 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
 
 
 def check_objects(pipeline: Pipeline) -> None:
-    """Raise where what finds objects is the truth of images that have none, or its vocabulary cannot be read."""
+    """Raise where what finds objects is the truth of images that have none, or its vocabulary cannot be read.
+
+    Raises:
+        ParameterError: It is so.
+    """
     s = pipeline.settings.triplets
     if s.objects == TRUTH and not pipeline.image_model("triplets").truthful:
         raise ParameterError(

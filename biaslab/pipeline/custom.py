@@ -74,7 +74,11 @@ class Custom(Part):
         return rows
 
     def groups(self) -> list[str]:
-        """Return the groups that prompts belong to, in order; an InputError where one is called as their mean is."""
+        """Return the groups that prompts belong to, in order.
+
+        Raises:
+            InputError: A group is called as their mean is.
+        """
         own = self.folder is not None and not self._pipeline.settings.custom.prompts
         groups = list(dict.fromkeys((self.folder.people if own else self.prompts())["group"]))
         if asking.ALL in groups:
@@ -106,7 +110,11 @@ class Custom(Part):
         return known.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look, before anybody is judged, whether ``ratings:FILE`` rates anybody here (InputError)."""
+        """Look, before anybody is judged, whether ``ratings:FILE`` rates anybody here.
+
+        Raises:
+            InputError: It rates nobody here.
+        """
         if self.folder is not None:
             whom = self.folder.people[["image_id", "position"]]
         else:
@@ -140,6 +148,9 @@ class Custom(Part):
         Returns:
             A row for each: the columns of :meth:`images`, position (1 is the leftmost) and the judge's
             (:func:`biaslab.judging.people.judge_people`).
+
+        Raises:
+            MissingInputError: No detector or judge is named.
         """
         pipeline, images = self._pipeline, self.images()
         if bare := pipeline.unnamed(*pipeline.gate):

@@ -70,7 +70,8 @@ class DallEval(Part):
 
         Of PaintSkills a sample of each skill's test scenes, of professions a sample, as the settings ask.
 
-        Raises UnknownNameError: There is no such kind.
+        Raises:
+            UnknownNameError: There is no such kind.
         """
         if kind not in KINDS:
             raise unknown_name("kind of DALL-Eval's prompts", kind, KINDS)
@@ -99,8 +100,10 @@ class DallEval(Part):
     def renders(self) -> ImageSource:
         """Return images that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale.
 
-        Of known truth, or the authors' images where the settings name their folder. Raises MissingInputError where
-        there is neither.
+        Of known truth, or the authors' images where the settings name their folder.
+
+        Raises:
+            MissingInputError: There is neither.
         """
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
@@ -116,7 +119,8 @@ class DallEval(Part):
         model is in a folder here and has an autoencoder, they have passed through it. Where the settings name the
         authors' folder, its images: half of them are asked for what another scene shows.
 
-        Raises MissingInputError: There is neither.
+        Raises:
+            MissingInputError: There is neither.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -134,8 +138,10 @@ class DallEval(Part):
     def people(self, kind: str) -> ImageSource:
         """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
 
-        Where the model is in a folder here and has an autoencoder, these have passed through it. Raises
-        MissingInputError where there are none.
+        Where the model is in a folder here and has an autoencoder, these have passed through it.
+
+        Raises:
+            MissingInputError: There are none.
         """
         if kind == "social":
             return self.images("social")
@@ -183,8 +189,10 @@ class DallEval(Part):
     def captioned(self) -> Captioned:
         """Return images generated from captions and, where they are to be had, the images behind the captions.
 
-        Of the captions that the settings name, or else of the paradox paper's caption prompts. Raises InputError as
-        :meth:`caption_prompts`, or where the folder has no image.
+        Of the captions that the settings name, or else of the paradox paper's caption prompts.
+
+        Raises:
+            InputError: As :meth:`caption_prompts`, or where the folder has no image.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
@@ -207,7 +215,9 @@ class DallEval(Part):
     def caption_prompts(self) -> pd.DataFrame:
         """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group.
 
-        Raises InputError: The file has no column ``image_id`` or no caption.
+        Raises:
+            InputError: The file has no column ``image_id`` or no caption.
+            ParameterError: Images are named in the settings, captions are not.
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:

@@ -77,8 +77,10 @@ class Dependency(Part):
         names it), the columns of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (None where the
         object has no pixel).
 
-        Raises MissingInputError: Attention was not kept. ParameterError, InputError: Nouns cannot be found, or objects
-        do not fit.
+        ParameterError, InputError: Nouns cannot be found, or objects do not fit.
+
+        Raises:
+            MissingInputError: Attention was not kept.
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
 
@@ -91,7 +93,8 @@ class Dependency(Part):
     def maps(self) -> AttendedImages | NoisedImages:
         """Return what maps words in the images: the model's attention; of known truth where words belong.
 
-        Raises MissingInputError where attention was not kept.
+        Raises:
+            MissingInputError: Attention was not kept.
         """
         truthful = self._pipeline.image_model("triplets").truthful
         # Before any is made.
@@ -149,8 +152,9 @@ class Dependency(Part):
     def drawn_maps(self) -> NoisedImages | TrueMaps:
         """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
-        Raises MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
-        diffusers with a U-Net and one text encoder, or makes larger images.
+        Raises:
+            MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
+                diffusers with a U-Net and one text encoder, or makes larger images.
         """
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.image_model("triplets").truthful:

@@ -104,7 +104,8 @@ class People(Part):
         ``kind`` is one of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
         the round before.
 
-        Raises UnknownNameError: There is no such kind, or the settings leave it out.
+        Raises:
+            UnknownNameError: There is no such kind, or the settings leave it out.
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
@@ -116,7 +117,11 @@ class People(Part):
 
     @kept
     def possible(self, kind: str) -> Prompts:
-        """Return the prompts of a kind, and those that it may have where they depend on what the judges say."""
+        """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
+
+        Raises:
+            UnknownNameError: There is no such kind.
+        """
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
         return self._asked(kind)
@@ -229,7 +234,8 @@ class People(Part):
         Which pairs the intervention and FairCritic's rounds have can depend on the ratings, so all that they may have
         count; no image is generated for it.
 
-        Raises InputError: It rates others, whom the message names, or cannot be read.
+        Raises:
+            InputError: It rates others, whom the message names, or cannot be read.
         """
         frames = []
         for kind in self.kinds:

@@ -86,7 +86,8 @@ def rehearsed(
     finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights that are not here are fetched,
     and the first image of each model at an endpoint is bought. ``say`` is told what is done, where that takes long.
 
-    Raises ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
+    Raises:
+        ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
     """
     left = [one for one in asked if one.left > 0]
     done = bool(os.environ.get(kernels.REHEARSED))

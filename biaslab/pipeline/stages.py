@@ -155,7 +155,11 @@ class Stages:
         return truths.of(self.image_model(of).pictures)
 
     def truth(self, what: str, of: str = "captions") -> Truth:
-        """Return the same; a MissingInputError that says ``what`` is measured on them, where there are none."""
+        """Return the same, where there must be some; ``what`` is measured on them.
+
+        Raises:
+            MissingInputError: There are none.
+        """
         if (found := self.known_truth(of)) is None:
             raise MissingInputError(
                 f"{what[0].upper()}{what[1:]} is measured on pictures of known truth, and no installed package brings "
@@ -166,7 +170,8 @@ class Stages:
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
         """Refuse a judge of the settings (a key of :data:`biaslab.judging.kinds.ROLES`) that does not know images.
 
-        Raises ParameterError where it is not named, or knows another kind of pictures.
+        Raises:
+            ParameterError: It is not named, or knows another kind of pictures.
         """
         name = name or attrgetter(setting)(self.settings)
         kinds.check(setting, name, pictures_of(images), images.name, kind)
@@ -181,7 +186,11 @@ class Stages:
         return not (by_position or judge.startswith((RATINGS, VQA)))
 
     def check_shown(self, setting: str) -> None:
-        """Refuse a vision model that is to be shown faces which nobody looks for (ParameterError)."""
+        """Refuse a vision model that is to be shown faces which nobody looks for.
+
+        Raises:
+            ParameterError: It is to be shown them.
+        """
         s = self.settings
         if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
             raise ParameterError(
@@ -293,8 +302,10 @@ class Stages:
         """Return a pipeline like this one that computes share ``i`` of ``n`` of each stage, and so do its others.
 
         A stage of which other shares are missing raises :class:`~biaslab.keep.store.UnfinishedError` when its own is
-        done. The shares may be computed one after the other or at once, by any machines that see the store. Raises
-        ParameterError where ``i`` is not one of 0 to ``n`` - 1.
+        done. The shares may be computed one after the other or at once, by any machines that see the store.
+
+        Raises:
+            ParameterError: ``i`` is not one of 0 to ``n`` - 1.
         """
         mine = self.changed()
         mine.share = (i, n)
@@ -409,6 +420,9 @@ class Stages:
             Columns prompt_id, approach, occupation, prompt, text, n_images; for captions also caption_id and
             indicator. A caption that names two occupations has a row for each, with the same prompt_id. Paraphrases
             also have paraphrase_outcome (see :func:`biaslab.captions.paraphrase.paraphrases`) and asked_without.
+
+        Raises:
+            UnknownNameError: There is no such kind.
         """
         _check_kind(kind, KINDS[1:])
         s = self.settings.generation
@@ -441,7 +455,11 @@ class Stages:
         return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
 
     def endpoint(self, use: str) -> EndpointSettings:
-        """Return the endpoint for ``paraphraser`` or ``critic``; a ParameterError where the settings name none."""
+        """Return the endpoint for ``paraphraser`` or ``critic``.
+
+        Raises:
+            ParameterError: The settings name none.
+        """
         shared, critic = self.settings.endpoint, self.settings.critic
         asked, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
@@ -470,9 +488,13 @@ class Stages:
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
 
-        The table has image_id, occupation, prompt, text and, for generated images, prompt_id, index, seed and
-        outcome; for training images, and where captions are prompts, caption_id and indicator. An image of a
-        caption that names two occupations has a row for each. Raises MissingInputError where the corpus has no images.
+        The table has image_id, occupation, prompt, text and, for generated images, prompt_id, index, seed and outcome;
+        for training images, and where captions are prompts, caption_id and indicator. An image of a caption that names
+        two occupations has a row for each.
+
+        Raises:
+            MissingInputError: The corpus has no images.
+            UnknownNameError: There is no such kind.
         """
         _check_kind(kind)
         if kind == "training":
@@ -494,7 +516,8 @@ class Stages:
             of: What prompts ask for: ``captions``, ``people`` (whom the prompt places), ``dalleval`` or ``triplets``.
             several: Whether they ask for several people, who need a wider image.
 
-        Raises ParameterError: The settings do not go together.
+        Raises:
+            ParameterError: The settings do not go together.
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
@@ -515,7 +538,11 @@ class Stages:
         """Return what gate and judge made of images of a kind: the rows of its table with the judge's columns.
 
         Columns as in ``images(kind).table`` and :func:`biaslab.judging.judge.judge`: outcome (``judged`` or a
-        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, …; errors as of :meth:`images`.
+        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, ….
+
+        Raises:
+            MissingInputError: Nobody is judged, or as :meth:`images`.
+            UnknownNameError: There is no such kind.
         """
         # Before any is made or fetched.
         if (bare := self.unnamed(*self.gate)) and (kind != "training" or self.has_images):
@@ -588,8 +615,10 @@ class Stages:
         """Return what became of the URLs behind the training images, which are fetched when this is first asked for.
 
         One row per caption of ``images("training")``; columns and errors as of
-        :func:`biaslab.captions.downloads.download`. Raises MissingInputError where the settings, or the corpus, name no
-        URLs.
+        :func:`biaslab.captions.downloads.download`.
+
+        Raises:
+            MissingInputError: The settings, or the corpus, name no URLs.
         """
         if (given := self.settings.captions.training_images) != DOWNLOAD:
             raise MissingInputError(
@@ -612,7 +641,11 @@ class Stages:
         return self.store.root / "downloads" / self.settings.captions.downloads.digest
 
     def check_urls(self) -> None:
-        """Refuse a corpus without URLs (MissingInputError), without fetching any."""
+        """Refuse a corpus without URLs, without fetching any.
+
+        Raises:
+            MissingInputError: It has none.
+        """
         with contextlib.closing(self.corpus.batches(1)) as batches:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
@@ -632,8 +665,9 @@ class Stages:
         Inception-v3. Columns image_id and vector (``float32``, CLIP's of length 1; None where the image cannot be
         read).
 
-        Raises MissingInputError: Gender is not judged by an open_clip model, or there are no images. UnknownNameError:
-        There is no such kind.
+        Raises:
+            MissingInputError: Gender is not judged by an open_clip model, or there are no images.
+            UnknownNameError: There is no such kind.
         """
         source, device = self.images(images).source if isinstance(images, str) else images, self.device
         if not name:
@@ -646,7 +680,11 @@ class Stages:
         return self.computed(stage, units, _SHARD_EMBEDDINGS, label, "images", gpu=device != "cpu")
 
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
-        """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model."""
+        """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
+
+        Raises:
+            MissingInputError: Gender is not judged by an open_clip model.
+        """
         return embedder(self._clip, self.device).text_embeddings(list(texts))
 
     @property
@@ -701,7 +739,11 @@ _ALL = 10**12
 
 
 def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
-    """Refuse a corpus without captions, without any that names an occupation, or whose ids name two captions."""
+    """Refuse a corpus without captions, without any that names an occupation, or whose ids name two captions.
+
+    Raises:
+        InputError: It is such a corpus.
+    """
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
         raise InputError(f"{where} holds no captions; set captions.corpus to one that does.")

@@ -49,8 +49,10 @@ class Triplets(Part):
     def neutral(self) -> asking.Neutral:
         """Return the neutral captions of the corpus, as many as the settings ask for, and what became of the others.
 
-        None where the settings name no captions, and ask for triplets of professions alone. Raises InputError where the
-        corpus cannot be read.
+        None where the settings name no captions, and ask for triplets of professions alone.
+
+        Raises:
+            InputError: The corpus cannot be read.
         """
         pipeline, s = self._pipeline, self._pipeline.settings
         if s.triplets.professions and not pipeline.has_captions:
@@ -64,7 +66,10 @@ class Triplets(Part):
 
         Three rows a triplet, or four where the settings ask for a placebo: the columns of
         :func:`biaslab.prompts.triplets.professions`; topic and profession are empty where the triplet comes from a
-        caption. Raises InputError where the corpus cannot be read, or there is no triplet.
+        caption.
+
+        Raises:
+            InputError: The corpus cannot be read, or there is no triplet.
         """
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
@@ -109,8 +114,10 @@ class Triplets(Part):
             :class:`~biaslab.generation.GeneratedImages`, or where ``triplets.attention`` is set
             :class:`~biaslab.attribution.images.AttendedImages` that map each word of the prompts.
 
-        Raises ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
         InputError, RunError: There is no triplet, or images cannot be had.
+
+        Raises:
+            ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
         """
         pipeline, (asked, kept_as) = self._pipeline, self.texts()
         if kept_as is AttendedImages:
@@ -166,8 +173,10 @@ class Triplets(Part):
     def objects(self) -> instances.Found:
         """Return the instances of objects in all images, and what became of each image (section 5.1).
 
-        Raises ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are
-        not not drawn from it. InputError: A file does not fit, or names an image that there is not.
+        Raises:
+            ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are not
+                not drawn from it.
+            InputError: A file does not fit, or names an image that there is not.
         """
         name = self._pipeline.settings.triplets.objects
         if instances.is_file(name):
@@ -185,7 +194,11 @@ class Triplets(Part):
         return pipeline.run(instances.find, images, s.objects, **how)
 
     def truth(self, images: ImageSource) -> instances.Found:
-        """Return the instances that images drawn from known truth show; raises ParameterError for other images."""
+        """Return the instances that images drawn from known truth show.
+
+        Raises:
+            ParameterError: The images are others.
+        """
         if not hasattr(images, "scene"):
             raise ParameterError(
                 f"triplets.objects is {TRUTH!r}, and what {images.name} show is not known; set triplets.objects to "
@@ -209,7 +222,8 @@ class Triplets(Part):
     def ratings(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``).
 
-        Raises InputError where the file of the settings does not fit, or names an image that there is not.
+        Raises:
+            InputError: The file of the settings does not fit, or names an image that there is not.
         """
         return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
 
@@ -223,7 +237,10 @@ class Triplets(Part):
 
         Of captions in which no object goes with a gender: what is found less often beside women or men is no other
         object. Where the model has an autoencoder here, they have passed through it. Their table has image_id,
-        prompt_id, text and truth_gender. Raises MissingInputError where no package brings such pictures.
+        prompt_id, text and truth_gender.
+
+        Raises:
+            MissingInputError: No package brings such pictures.
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
@@ -243,7 +260,11 @@ _IMAGE_COLUMNS = (
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
-    """Refuse a corpus that gives no triplet, where no others are asked for."""
+    """Refuse a corpus that gives no triplet, where no others are asked for.
+
+    Raises:
+        InputError: It gives none.
+    """
     if len(found.captions) or pipeline.settings.triplets.professions:
         return
     n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.triplets.corpus.name!r}"

@@ -156,7 +156,8 @@ def check_pictures(use: Use) -> None:
 def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
     """Return the repositories behind a model; none where it needs no weights. No weights are read or fetched.
 
-    Raises BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
+    Raises:
+        BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
     """
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.
@@ -187,7 +188,8 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
 def digest(use: Use) -> str:
     """Return a digest of the files behind a judge, or what is known of them: of its name where none are here.
 
-    Raises BiaslabError: It is not to be had, or of another kind.
+    Raises:
+        BiaslabError: It is not to be had, or of another kind.
     """
     if use.setting == "triplets.similarity":
         # What is not here compares nothing; who needs it is told before any work.

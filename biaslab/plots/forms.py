@@ -20,10 +20,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
@@ -94,7 +96,7 @@ def panels(
     names: Mapping[str, str] = {},
     columns: int = 2,
     height: float | Callable[[pd.DataFrame], float] = 3.4,
-    **shared,
+    **shared: Any,
 ) -> tuple[Figure, Iterator[tuple[Axes, pd.DataFrame]]]:
     """Return a figure with a panel for each value of a column, and the panels with their rows.
 
@@ -112,7 +114,7 @@ def panels(
         ax.set_axis_off()
     for ax, (name, _) in zip(axes.flat, groups, strict=False):
         # About nine letters to an inch, and room for the names of rows; breaks that are in a name stay.
-        lines = names.get(name, str(name)).splitlines()
+        lines = names.get(str(name), str(name)).splitlines()
         wrapped = "\n".join(textwrap.fill(line, int(8 * WIDTH / columns)) for line in lines)
         ax.set_title(wrapped, fontsize=11)
         ax.tick_params(labelbottom=True)
@@ -250,7 +252,7 @@ def diagonal(
         for some, shade, marker in _series(rows, color, looks):
             if limits:
                 (x0, x1), (y0, y1) = limits
-                line = {"color": shade, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
+                line: Any = {"color": shade, "lw": 1.8 if few else 0.8, "alpha": 0.75 if few else 0.35}
                 ax.hlines(some[y], some[x0], some[x1], **line)
                 ax.vlines(some[x], some[y0], some[y1], **line)
             areas = 30 + 40 * (some[size] - 1) if size else 60 if few else 30
@@ -358,13 +360,14 @@ def heat_map(
     for ax, rows in parts:
         # Columns stand in one order in all panels, whichever of them a panel's first row has.
         here = [name for name in table[column].unique() if (rows[column] == name).any()]
-        order = {"index": rows[row].unique(), "columns": here}
+        order: Any = {"index": rows[row].unique(), "columns": here}
         wide, written = (
             rows.pivot(index=row, columns=column, values=of).reindex(**order) for of in (value, text or value)
         )
         cells(ax, wide, written if text else written.map(f"{{:{form}}}".format), norm)
         _name_rows(ax, [str(name) for name in wide.index], at=0.5)
-        room = 0.6 * WIDTH / ax.get_gridspec().ncols / wide.shape[1]
+        grid = ax.get_gridspec()
+        room = 0.6 * WIDTH / (grid.ncols if grid else 1) / wide.shape[1]
         if 0.085 * max(len(str(name)) for name in wide.columns) > room:
             ax.set_xticks(ax.get_xticks(), wide.columns, rotation=40, ha="right", rotation_mode="anchor")
         drawn.append(ax)
@@ -383,7 +386,9 @@ def cells(ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, norm: Normalize) 
     for (y, x), number in np.ndenumerate(numbers):
         if np.isfinite(number):
             shade = style.BLACK if relative_luminance(colours(norm(number))) > 0.408 else "white"
-            ax.text(x + 0.5, y + 0.5, texts.iloc[y, x], ha="center", va="center", fontsize=8, color=shade)
+            ax.text(
+                x + 0.5, y + 0.5, str(texts.iloc[y, x]), ha="center", va="center", fontsize=8, color=shade
+            )
     ax.set(ylim=(len(values), 0), xticks=np.arange(values.shape[1]) + 0.5, xticklabels=values.columns)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -419,9 +424,9 @@ def stacked(
         left = np.zeros(len(bars))
         for name in (name for name in looks if name in set(rows[part])):
             width = wide[value, name].fillna(0).to_numpy(float)
-            how = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
+            how: Any = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
             ax.barh(range(len(bars)), width, 0.7, left, **how)
-            for y in np.flatnonzero(width > 7) if counts else ():
+            for y in np.flatnonzero(width > 7).tolist() if counts else ():
                 ax.text(
                     left[y] + width[y] / 2, y, f"{wide[counts, name].iloc[y]:,.0f}", ha="center", va="center",
                     fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
@@ -499,7 +504,7 @@ def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd
         yield rows[rows[color] == value] if color else rows, shade, marker
 
 
-def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Line2D]:
+def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Artist]:
     return [key(*look, line=line) for value, look in looks.items() if value or look[2]]
 
 
@@ -507,7 +512,7 @@ def _sure(rows: pd.DataFrame, filled: str) -> np.ndarray:
     return rows[filled].to_numpy(bool) if filled else np.ones(len(rows), dtype=bool)
 
 
-def _filled_keys(table: pd.DataFrame, filled: str, words: Mapping[str, str]) -> list[Line2D]:
+def _filled_keys(table: pd.DataFrame, filled: str, words: Mapping[str, str]) -> list[Artist]:
     """Return a legend's entries for filled and hollow markers, as far as there are any and they have names."""
     there = set(_sure(table, filled)) if filled else set()
     pairs = ((True, words.get("filled", "")), (False, words.get("hollow", "")))
@@ -516,7 +521,8 @@ def _filled_keys(table: pd.DataFrame, filled: str, words: Mapping[str, str]) -> 
 
 def _name_rows(ax: Axes, names: list[str], at: float = 0.0) -> None:
     """Name the rows of a panel from ``at`` on, unless the first panel of its line has the same ones."""
-    axes, column, names = ax.figure.axes, ax.get_subplotspec().colspan.start, list(map(broken, names))
+    place = ax.get_subplotspec()
+    axes, column, names = ax.figure.axes, place.colspan.start if place else 0, list(map(broken, names))
     first = axes[axes.index(ax) - column]
     again = column > 0 and [text.get_text() for text in first.get_yticklabels()] == names
     ax.set_yticks(np.arange(len(names)) + at, names, rotation=0)

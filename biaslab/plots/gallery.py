@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -83,8 +84,10 @@ def gallery(
         for column, k in enumerate(row):
             # The picture hangs from the top of its row, below one line for the judgement.
             bottom = (top - 0.22 - picture) / sum(heights)
-            box = [column / columns + 0.05 / (side * columns), bottom]
-            ax = fig.add_axes([*box, (side - 0.1) / (side * columns), picture / sum(heights)], anchor="N")
+            left = column / columns + 0.05 / (side * columns)
+            ax = fig.add_axes(
+                (left, bottom, (side - 0.1) / (side * columns), picture / sum(heights)), anchor="N"
+            )
             _draw(ax, images[k], people[k], below[k], hidden[k])
         top -= height
     return fig
@@ -106,8 +109,8 @@ def blur_faces(image: np.ndarray, boxes: Iterable[Sequence[float]], *, margin: f
         if right <= left or bottom <= top:
             continue
         part = Image.fromarray(out[top:bottom, left:right])
-        cells = tuple(min(6, max(1, side // 3)) for side in part.size)
-        coarse = part.resize(cells, Image.Resampling.BOX)
+        across, down = (min(6, max(1, side // 3)) for side in part.size)
+        coarse = part.resize((across, down), Image.Resampling.BOX)
         out[top:bottom, left:right] = np.asarray(coarse.resize(part.size, Image.Resampling.BICUBIC))
     return out
 
@@ -132,7 +135,7 @@ def verdict(judgement: pd.Series) -> tuple[str, str]:
     return _WORDS.get(outcome, str(outcome).replace("_", " ")), _RIGHT.get(outcome, style.GREY)
 
 
-def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool) -> None:
+def _draw(ax: Axes, image: object, people: list[pd.Series], lines: list[str], blur: bool) -> None:
     said = _verdicts(people)
     color = said[0][1] if len(said) == 1 else style.GREY
     ax.set(xticks=[], yticks=[])
@@ -148,7 +151,7 @@ def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool
         ax.imshow(image, interpolation="nearest" if max(image.shape) <= 128 else "antialiased")
         for person, found in zip(people, boxes, strict=True):
             line = "-" if person["gender"] in _COLORS or person["outcome"] in _RIGHT else (0, (3, 2))
-            look = {"edgecolor": verdict(person)[1], "linewidth": 1.5, "linestyle": line}
+            look: Any = {"edgecolor": verdict(person)[1], "linewidth": 1.5, "linestyle": line}
             for x0, y0, x1, y1 in found:
                 # Pixel k is drawn from k - 0.5 to k + 0.5. White below the colour shows on any image.
                 at = ((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0)
@@ -158,13 +161,16 @@ def _draw(ax: Axes, image, people: list[pd.Series], lines: list[str], blur: bool
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", facecolor=style.LIGHT)
         reason = str(getattr(image, "reason", "") or "no image")
         ax.text(0.5, 0.5, reason.replace("$", r"\$"), ha="center", va="center", fontsize=8, color=style.GREY)
-    places = ("left", "right") if len(said) == 2 else ("left", "center", "right")
+    places: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
+    places = ("left", "right") if len(said) == 2 else places
     for (text, shade), place in zip(said, places, strict=False):
         dark = 0.7 * np.array(to_rgb(shade))  # read as text on white
         ax.set_title(text, loc=place, fontsize=8, fontweight="bold", color=dark, pad=2)
     below = "\n".join(lines).replace("$", r"\$")
-    at = {"xy": (0, 0), "xycoords": "axes fraction", "xytext": (0, -4), "textcoords": "offset points"}
-    ax.annotate(below, **at, va="top", fontsize=8, color=style.BLACK, linespacing=1.15)
+    ax.annotate(
+        below, (0, 0), (0, -4), "axes fraction", "offset points",
+        va="top", fontsize=8, color=style.BLACK, linespacing=1.15,
+    )  # fmt: skip
 
 
 def _verdicts(people: list[pd.Series]) -> list[tuple[str, str]]:
@@ -188,7 +194,7 @@ def _lines(text: str, letters: int) -> list[str]:
     return lines
 
 
-def _aspect(image) -> float:
+def _aspect(image: object) -> float:
     """Return height over width, within bounds that keep a row's other images visible."""
     if not isinstance(image, np.ndarray):
         return 1.0

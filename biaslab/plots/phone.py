@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from textwrap import fill
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.gridspec import GridSpec
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
@@ -42,9 +44,9 @@ def restack(figure: Figure) -> bool:
     if not shown or None in grids or len(grids) > 1 or any(ax.images for ax in shown):
         return False
     within = (text for ax in shown for text in ax.texts if text not in style.labels(ax))
-    if any(text.get_fontsize() < SMALLEST and text.get_text() for text in within):
+    if any(float(text.get_fontsize()) < SMALLEST and text.get_text() for text in within):
         return False
-    several = shown[0].get_gridspec().ncols > 1
+    several = any(grid and grid.ncols > 1 for grid in grids)
     heights = [_height(figure, ax) for ax in shown]
     for ax in figure.axes:
         if not ax.axison:
@@ -65,17 +67,19 @@ def restack(figure: Figure) -> bool:
     keys = _legend_again(figure)
     for ax in figure.axes:
         for axis in (ax.xaxis, ax.yaxis):
-            size = axis.get_tick_params().get("labelsize", mpl.rcParams[f"{axis.axis_name}tick.labelsize"])
+            usual: Any = f"{axis.axis_name}tick.labelsize"
+            size = axis.get_tick_params().get("labelsize", mpl.rcParams[usual])
             axis.set_tick_params(labelsize=max(FontProperties(size=size).get_size_in_points(), SMALLEST))
     for text in figure.findobj(Text):
-        text.set_fontsize(max(text.get_fontsize(), SMALLEST))
+        text.set_fontsize(max(float(text.get_fontsize()), SMALLEST))
     figure.set_size_inches(WIDTH, sum(heights) + _AROUND * len(shown) + 0.25 * keys)
-    figure.set_layout_engine("constrained")
+    engine = ConstrainedLayoutEngine()
+    figure.set_layout_engine(engine)
     try:
         with warnings.catch_warnings():
             # What surrounds a panel leaves it no room.
             warnings.simplefilter("error", UserWarning)
-            figure.get_layout_engine().execute(figure)
+            engine.execute(figure)
             for ax in shown:
                 style.label_again(ax, SMALLEST)
     except UserWarning:
@@ -104,14 +108,14 @@ def _broken(text: str, width: int) -> str:
 def _height(figure: Figure, ax: Axes) -> float:
     """Return the inches that a panel takes up, at most as many as it will have across."""
     height = ax.get_window_extent().height / figure.dpi
-    return min(height, WIDTH) if ax.get_aspect() != "auto" else height
+    return float(height if ax.get_aspect() == "auto" else min(height, WIDTH))
 
 
 def _legend_again(figure: Figure) -> int:
     """Put the legend above all panels once more, in as many columns as there is room for; return its lines."""
     lines = 0
     for legend in list(figure.legends):
-        handles = legend.legend_handles
+        handles = [handle for handle in legend.legend_handles if handle is not None]
         for handle, text in zip(handles, legend.get_texts(), strict=True):
             handle.set_label(text.get_text())
         legend.remove()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import wraps
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
@@ -15,6 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from numpy.typing import ArrayLike
 
 # Okabe and Ito (2008): distinguishable with every common form of colour blindness, and in grey.
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -54,7 +56,7 @@ def use() -> None:
     )
 
 
-def subplots(*args, **options):
+def subplots(*args: Any, **options: Any) -> tuple[Figure, Any]:
     """Return a figure and its axes in this look, as ``matplotlib.pyplot.subplots``."""
     use()
     return plt.subplots(*args, **options)
@@ -64,7 +66,7 @@ def empty_without_rows(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """Let ``draw`` return a figure that says so when its first table has no rows."""
 
     @wraps(draw)
-    def figure(table: pd.DataFrame, *args, **options) -> Figure:
+    def figure(table: pd.DataFrame, *args: Any, **options: Any) -> Figure:
         return draw(table, *args, **options) if len(table) else nothing()
 
     return figure
@@ -82,11 +84,11 @@ def nothing(
 
 def label_points(
     ax: Axes,
-    x: Sequence[float],
-    y: Sequence[float],
-    texts: Sequence[str],
+    x: ArrayLike,
+    y: ArrayLike,
+    texts: Iterable[str],
     *,
-    avoid: tuple[Sequence[float], Sequence[float]] | None = None,
+    avoid: tuple[ArrayLike, ArrayLike] | None = None,
     laid_out: bool = False,
     size: float = 8,
 ) -> list[Text]:
@@ -97,10 +99,10 @@ def label_points(
     important first; one that finds none within 34 points is left out. ``avoid`` are all points (x, y) that no text may
     cover, by default those at ``x`` and ``y``; ``size`` is that of the texts, in points.
     """
-    if not laid_out:
-        ax.figure.draw_without_rendering()
+    if not laid_out and (figure := ax.get_figure(root=True)):
+        figure.draw_without_rendering()
     scale = ax.figure.dpi / 72
-    points = ax.transData.transform(np.column_stack([x, y])) if len(x) else np.empty((0, 2))
+    points = ax.transData.transform(np.column_stack([x, y])) if np.size(x) else np.empty((0, 2))
     obstacles = points if avoid is None else ax.transData.transform(np.column_stack(avoid))
     inside = ax.get_window_extent().extents
     # Boxes of texts (x0, y0, x1, y1), and points along the lines to them, in pixels.
@@ -120,7 +122,7 @@ def label_points(
         free = (
             (places[:, :2] >= inside[:2]).all(axis=1)
             & (places[:, 2:] <= inside[2:]).all(axis=1)
-            & apart.any(axis=2).all(axis=1)
+            & np.all(np.any(apart, axis=2), axis=1)
             & ~_hold(places + 3.5 * scale * _OUTWARDS, obstacles).any(axis=1)
             & ~_hold(padded, lines).any(axis=1)
             & ~_hold(boxes, along.reshape(-1, 2)).reshape(len(boxes), len(ends), 21).any(axis=(0, 2))
@@ -172,7 +174,7 @@ _OUTWARDS = np.array([-1, -1, 1, 1])
 
 def _hold(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Tell for each box (x0, y0, x1, y1) whether it holds each point."""
-    return ((points >= boxes[:, None, :2]) & (points <= boxes[:, None, 2:])).all(axis=2)
+    return np.all((points >= boxes[:, None, :2]) & (points <= boxes[:, None, 2:]), axis=2)
 
 
 def zero_line(ax: Axes, at: float = 0.0, *, axis: str = "x") -> None:

@@ -13,7 +13,8 @@ import json
 import re
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, Any
 
 from biaslab.ground.errors import unknown_name
 
@@ -52,7 +53,7 @@ class PublishedTable:
     notes: tuple[str, ...]  # Sample sizes, misprints and other things to know before computing with it.
 
 
-def draws(model: str, **given) -> dict:
+def draws(model: str, **given: Any) -> dict[str, Any]:
     """Return ``given`` seed, replicates and so on; of one of :data:`MODELS` with :data:`DRAWS` in their place."""
     return given | (DRAWS if model in MODELS else {})
 
@@ -82,8 +83,8 @@ def load(name: str) -> pd.DataFrame:
     import pandas as pd
 
     about = describe(name)
-    with (_DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        frame = pd.read_csv(file, dtype=str, keep_default_na=False)
+    text = (_DATA / f"{name}.csv").read_text(encoding="utf-8")
+    frame = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
     for key, column in about.columns.items():
         if column.unit is not None:
             frame[key] = frame[key].map(lambda cell: float(cell or "nan")).astype(float)

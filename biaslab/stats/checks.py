@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError, unknown_name
 
 
-def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
-    """Return ``values`` as floats between ``low`` and ``high``, but for rounding (1e-9); None and NaN are NaN.
+def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
+    """Return ``values`` (any shape) as floats from ``low`` to ``high``, but for rounding (1e-9); None and NaN are NaN.
 
-    Raises InputError for text, infinities and values outside the limits.
+    Raises:
+        InputError: Text, infinities and values outside the limits.
     """
     try:
         array = np.asarray(values)
@@ -33,8 +37,14 @@ def numbers(values, name: str, low: float = -np.inf, high: float = np.inf) -> np
     return array
 
 
-def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[np.ndarray]:
-    """Return the named arrays as :func:`numbers`, broadcast together."""
+def broadcast(
+    low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
+) -> list[NDArray[np.float64]]:
+    """Return the named arrays as :func:`numbers`, broadcast together.
+
+    Raises:
+        InputError: As :func:`numbers`, or shapes that do not broadcast.
+    """
     checked = {name: numbers(values, name, low, high) for name, values in arrays.items()}
     try:
         return list(np.broadcast_arrays(*checked.values()))
@@ -43,8 +53,12 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays) -> list[n
         raise InputError(f"These shapes do not fit together: {shapes}. Give arrays that broadcast.") from None
 
 
-def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
-    """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``."""
+def sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
+    """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``.
+
+    Raises:
+        InputError: As :func:`numbers`, another number of axes, or NaN without ``skip_nan``.
+    """
     flat = numbers(values, name)
     if flat.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
@@ -57,12 +71,16 @@ def sample(values, name: str, skip_nan: bool = False) -> np.ndarray:
 
 
 def constant(values: np.ndarray) -> bool:
-    """Say whether ``values`` differ by no more than rounding does."""
+    """Say whether ``values``, one-dimensional, differ by no more than rounding does."""
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
-def whole(values, name: str, least: int = 0) -> np.ndarray:
-    """Return ``values`` as an integer array of at least ``least``; fractions and NaN are refused."""
+def whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
+    """Return ``values``, of any shape, as an integer array of at least ``least``; fractions and NaN are refused.
+
+    Raises:
+        InputError: As :func:`numbers`, fractions, NaN or a value below ``least``.
+    """
     array = numbers(values, name)
     bad = ~((array == np.floor(array)) & (array >= least))
     if bad.any():
@@ -70,8 +88,12 @@ def whole(values, name: str, least: int = 0) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0."""
+def counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0.
+
+    Raises:
+        InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
+    """
     count, n = broadcast(count=count, n=n)
     known = ~(np.isnan(count) | np.isnan(n))
     count, n = whole(np.where(known, count, 0), "count"), whole(np.where(known, n, 0), "n")
@@ -81,8 +103,12 @@ def counts(count, n) -> tuple[np.ndarray, np.ndarray]:
     return count, n
 
 
-def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
-    """Return ``values`` as a float array of shares 0–1."""
+def shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.float64]:
+    """Return ``values``, of any shape, as a float array of shares 0–1.
+
+    Raises:
+        InputError: A value outside 0–1, or NaN without ``allow_nan``.
+    """
     array = numbers(values, name, 0, 1)
     if not allow_nan and np.isnan(array).any():
         raise InputError(f"{name} holds NaN; give shares from 0 to 1.")
@@ -90,58 +116,84 @@ def shares(values, name: str, allow_nan: bool = False) -> np.ndarray:
 
 
 def confidence_level(confidence: float) -> float:
-    """Return ``confidence`` if it lies strictly between 0 and 1."""
+    """Return ``confidence`` if it lies strictly between 0 and 1.
+
+    Raises:
+        InputError: It is no such number.
+    """
     if np.ndim(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 
 def replicate_count(replicates: int) -> int:
-    """Return ``replicates`` if it is one whole number of at least 2."""
+    """Return ``replicates`` if it is one whole number of at least 2.
+
+    Raises:
+        InputError: It is no such number.
+    """
     if np.ndim(replicates):
         raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
     return int(whole(replicates, "replicates", least=2))
 
 
-def generator(seed) -> np.random.Generator:
-    """Return the generator of one explicit ``seed``; without one a result could not be repeated."""
-    if seed is None or isinstance(seed, bool) or np.ndim(seed):
-        raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
+def generator(seed: int | np.random.Generator) -> np.random.Generator:
+    """Return the generator of one explicit ``seed``; without one a result could not be repeated.
+
+    Raises:
+        InputError: ``seed`` is None, or no whole number of at least 0.
+    """
     if isinstance(seed, np.random.Generator):
         return seed
+    if seed is None or isinstance(seed, bool) or np.ndim(seed):
+        raise InputError("seed must be given as a whole number, for example seed=0, so that results repeat.")
     return np.random.default_rng(int(whole(seed, "seed")))
 
 
-def one_of(name: str, known, kind: str) -> str:
-    """Return ``name`` if it is in ``known``."""
+def one_of(name: str, known: Collection[str], kind: str) -> str:
+    """Return ``name`` if it is in ``known``.
+
+    Raises:
+        UnknownNameError: It is not.
+    """
     if name not in known:
         raise unknown_name(kind, name, known)
     return name
 
 
 def check_axis(array: np.ndarray, axis: int, what: str) -> None:
-    """Raise InputError where ``array`` has no ``axis`` (of, say, "occupations")."""
+    """Look whether ``array`` has an ``axis`` (of, say, "occupations").
+
+    Raises:
+        InputError: It has no such axis.
+    """
     if not -array.ndim <= axis < array.ndim:
         raise InputError(f"There is no axis {axis} of {what} in an array of shape {array.shape}.")
 
 
-def label_codes(values, labels: tuple[str, ...]) -> np.ndarray:
-    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept."""
+def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
+    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept.
+
+    Raises:
+        InputError: A value that cannot be looked up, such as a list.
+    """
     array = np.asarray(values, dtype=object)
     try:
-        codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
+        codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
     except TypeError as error:
         raise InputError(f"Labels must be text or missing ({error}).") from error
     return codes.reshape(array.shape)
 
 
-def ratio(numerator, denominator) -> np.ndarray:
+def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     """Divide elementwise; NaN where the denominator is 0."""
     top, bottom = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)[()]
 
 
-def mean_where(values: np.ndarray, kept: np.ndarray, axis) -> tuple[np.ndarray, np.ndarray]:
+def mean_where(
+    values: np.ndarray, kept: np.ndarray, axis: int | tuple[int, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the mean of the kept values over ``axis`` (NaN where none is kept) and how many were kept."""
     n = kept.sum(axis=axis)
     return ratio(np.where(kept, values, 0.0).sum(axis=axis), n), n

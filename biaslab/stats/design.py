@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from biaslab.ground.errors import InputError
@@ -30,13 +31,16 @@ class Components(NamedTuple):
     cut: tuple[str, ...]  # those whose estimate was below 0, and is given as 0
 
 
-def components(values, group, template=None) -> Components:
+def components(values: ArrayLike, group: ArrayLike, template: ArrayLike | None = None) -> Components:
     """Return what the variance of ``values`` is made of: groups, templates within groups, and what differs besides.
 
     ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
-    long (else InputError); NaN is left out. Sums of squares are set equal to what is expected of them, which is
-    unbiased whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella
-    and McCulloch 1992, Variance Components, chapter 5).
+    long; NaN is left out. Sums of squares are set equal to what is expected of them, which is unbiased whatever the
+    distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and McCulloch 1992,
+    Variance Components, chapter 5).
+
+    Raises:
+        InputError: Shapes differ, or ``values`` are no numbers.
     """
     values, group = checks.numbers(values, "values"), np.asarray(group)
     template = np.zeros(values.shape) if template is None else np.asarray(template)
@@ -64,7 +68,8 @@ def components(values, group, template=None) -> Components:
     between = sums[0] - (a - 1) * seed - (within - whole) * (max(wording, 0) if nested else 0)
     between = between / (n - (n_i**2).sum() / n) if 1 < a < n else np.nan
     cut = tuple(name for name, value in (("group", between), ("template", wording)) if value < 0)
-    return Components(*np.maximum([between, wording], 0).tolist(), seed, a, b, n, cut)
+    between, wording = np.maximum([between, wording], 0).tolist()
+    return Components(between, wording, seed, a, b, n, cut)
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,9 @@ class Design:
         :func:`biaslab.stats.wilson_interval`'s. A judge's errors that are taken off widen it by 1 / ``youden`` (Rogan &
         Gladen 1978). It is 0.97 to 1.03 of those found where variances are known, on average 0.91 to 1.07 by a small
         pilot (``benchmarks/coverage_precision.py``).
+
+        Raises:
+            InputError: ``confidence`` is not between 0 and 1.
         """
         tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
         n, scale = self.prompts * self.images, self.reach / self.youden
@@ -122,7 +130,7 @@ class Design:
             center = (k * mean + sum(ends)) / (k + 2)
             squares = (k - 1) * variance + k * mean**2 + np.square(ends).sum() - (k + 2) * center**2
             spread = np.sqrt(squares / (k + 1) / (k + 2))
-            low, high, _ = bias_aware_interval(center, spread, bias, k + 1, confidence)
+            low, high, _ = bias_aware_interval(float(center), float(spread), bias, k + 1, confidence)
             return float(scale * (min(high, 0.5) - max(low, 0)) / 2)
         if self.drawn:
             return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
@@ -135,13 +143,15 @@ class Design:
     def least(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
         """Return the fewest ``images`` of a prompt, or ``clusters``, that give a half-width; None where none do.
 
-        Raises InputError: It is not above 0.
+        Raises:
+            InputError: ``half_width`` is not above 0.
         """
         if not 0 < half_width < float("inf"):
             raise InputError(f"half_width is {half_width!r}; it must be a number above 0.")
 
         def fits(n: int) -> bool:
-            return replace(self, **{of: n}).half_width(confidence) <= half_width
+            sized = replace(self, images=n) if of == "images" else replace(self, clusters=n)
+            return sized.half_width(confidence) <= half_width
 
         low, high = 0, 1
         while not fits(high):
@@ -164,8 +174,10 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
 
     ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.measures.headline.Headline`. The part of
     clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
-    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError where
-    nobody is judged.
+    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known.
+
+    Raises:
+        InputError: Nobody is judged.
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:
@@ -195,19 +207,20 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
         part = noise[inside].sum()
         if squares > 1e-12:
             images = seen["image_id"].isin(seen.loc[seen["cell"].map(inside), "image_id"])
-            part = noise.sum() * (added * image)[images].sum() / squares
+            part = noise.sum() * (added * image)[images].to_numpy(float).sum() / squares
         between += max(len(values) * values.var(ddof=1) - part, 0.0) if len(values) > 1 else 0.0
     made, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
     per = asked.groupby("cell")["image_id"].nunique()[cells.index[made]] if known else n[made]
-    prompts, images, unit = made.sum() / k, per.mean(), k / reach**2
+    prompts, images, unit = made.sum() / k, float(per.to_numpy(float).mean()), k / reach**2
     group = float((between + noise[~made].sum()) * unit) if drawn else 0.0
-    mean = c.abs() @ ((cells["count"] + 1) / (n + 2)) / reach
+    mean = float(c.abs().to_numpy() @ ((cells["count"] + 1) / (n + 2)).to_numpy()) / reach
     if folded:
         mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
     # Of prompts that stay, what they differ by about the mean of just these.
     wording = template if drawn else template * images / n * (1 - 1 / prompts)
     wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
-    how = {"group": group, "template": wording, "seed": each_image, "share": float(mean)}
-    how["folded"] = folded and bool(made.all())
-    return Design(k, float(prompts), float(images), reach, drawn, lists.nunique(), **how)
+    return Design(
+        k, float(prompts), float(images), reach, drawn, lists.nunique(), group, wording, each_image, float(mean),
+        folded=folded and bool(made.all()),
+    )  # fmt: skip

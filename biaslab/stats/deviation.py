@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtr, stdtrit
@@ -42,20 +43,23 @@ def bias_aware_interval(
 
     ``value``, its standard ``error`` and ``bias`` are of one unit; ``df`` are Student's degrees of freedom. The
     half-width is the error times that quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2).
+
+    Raises:
+        InputError: ``confidence`` is not between 0 and 1.
     """
     confidence, shift = checks.confidence_level(confidence), bias / error
 
     def beyond(far: float) -> float:
-        return stdtr(df, shift - far) + stdtr(df, -far - shift)
+        return float(stdtr(df, shift - far) + stdtr(df, -far - shift))
 
     half = error * brentq(
         lambda far: beyond(far) - (1 - confidence), 0, shift + stdtrit(df, (1 + confidence) / 2) + 1e-9
     )
-    return value - half, value + half, float(min(1, beyond(abs(value) / error)))
+    return float(value - half), float(value + half), float(min(1, beyond(abs(value) / error)))
 
 
 def bounded_mean(
-    values,
+    values: ArrayLike,
     ends: tuple[float, float],
     largest: float,
     confidence: float = 0.95,
@@ -68,6 +72,9 @@ def bounded_mean(
     units the rare ones that differ are often missing (as Agresti & Coull 1998 add successes and failures). ``bias`` is
     the most by which the mean may be off, ``error`` a standard error that all units share. Fewer units than
     :func:`fewest_units` have neither limits nor p.
+
+    Raises:
+        InputError: ``values`` with NaN or of more axes, or a confidence that is not between 0 and 1.
     """
     values = checks.sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
@@ -82,7 +89,7 @@ def bounded_mean(
     return Deviation(value, float(low), float(high), p, n, bias)
 
 
-def mean_mad(counts, units=None, confidence: float = 0.95) -> Deviation:
+def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: float = 0.95) -> Deviation:
     """Return the mean absolute deviation from uniform over units, chance taken off (:func:`corrected_mad`).
 
     ``counts``: images per bin, (rows, at least 2 bins); rows without images are left out. ``units``: to which unit each
@@ -90,6 +97,9 @@ def mean_mad(counts, units=None, confidence: float = 0.95) -> Deviation:
     (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`UNTOLD` of that.
 
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``).
+
+    Raises:
+        InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
     counts = np.atleast_2d(checks.whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
@@ -99,17 +109,17 @@ def mean_mad(counts, units=None, confidence: float = 0.95) -> Deviation:
     _, unit = np.unique(rows, return_inverse=True)
     largest = 2 * (bins - 1) / bins**2
     limits = np.array([deviation_limits(int(k), bins) for k in n]).reshape(-1, 3)
-    bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
+    bias, low, high = limits.mean(axis=0).tolist() if n.size else (np.nan,) * 3
     size = int(unit.max(initial=-1)) + 1
     if not size or bias > UNTOLD * largest:
         return Deviation(np.nan, np.nan, np.nan, np.nan, size, float(bias))
     means = np.bincount(unit, corrected_mad(counts)) / np.bincount(unit)
-    return bounded_mean(means, ends, largest, confidence, float(bias))
+    return bounded_mean(means, (low, high), largest, confidence, bias)
 
 
 def judged_deviation(
-    count,
-    n,
+    count: ArrayLike,
+    n: ArrayLike,
     sensitivity: float,
     specificity: float,
     sensitivity_n: int,
@@ -122,14 +132,17 @@ def judged_deviation(
     share of one half is judged as (1 + sensitivity - specificity) / 2, and differences shrink by sensitivity +
     specificity - 1 (Rogan & Gladen 1978): the deviation from that share (:func:`corrected_absolute_deviation`) is
     divided by it. The interval includes the uncertainty of both, measured on so many reference images (delta method,
-    one right and one wrong image added to each). Raises InputError where the judge knows nothing.
+    one right and one wrong image added to each).
+
+    Raises:
+        InputError: Sensitivity + specificity is 1 or less, or counts are no such counts.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
     youden = _youden(sensitivity, specificity)
     center = (1 + sensitivity - specificity) / 2
     tables = [deviation_limits(int(k), 2, center) for k in n]
-    bias, *ends = np.mean(tables, axis=0) / youden if len(tables) else (np.nan,) * 3
+    bias, low, high = (np.mean(tables, axis=0) / youden).tolist() if len(tables) else (np.nan,) * 3
     if not len(tables) or bias > UNTOLD / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, len(tables), float(bias))
     values = corrected_absolute_deviation(count, n, center) / youden
@@ -138,11 +151,11 @@ def judged_deviation(
     # Of units that lean to one side errors of the centre add up; of others they fold as if each leant to one.
     mean = max(float(values.mean()), 0.0)
     error = np.sqrt(max((mean**2 + 0.25) * (sens + spec) + lean * mean * (sens - spec), 0)) / youden
-    return bounded_mean(values, ends, 0.5, confidence, float(bias), error)
+    return bounded_mean(values, (low, high), 0.5, confidence, bias, error)
 
 
 def judged_mean(
-    values,
+    values: ArrayLike,
     sensitivity: float,
     specificity: float,
     sensitivity_n: int,
@@ -153,6 +166,9 @@ def judged_mean(
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
     Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`.
+
+    Raises:
+        InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
     values = checks.sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
@@ -191,7 +207,8 @@ def deviation_limits(n: int, bins: int, center: float | None = None) -> tuple[fl
         every = corrected_absolute_deviation(np.arange(n + 1), n, center)
         return float(bias), float(every.min()), float(every.max())
     even, one = np.bincount(np.arange(n) % bins, minlength=bins), n * np.eye(bins, dtype=int)[0]
-    return float(bias), *map(float, corrected_mad([even, one]))
+    low, high = corrected_mad([even, one]).tolist()
+    return float(bias), low, high
 
 
 class FoldedMeans(NamedTuple):
@@ -207,7 +224,12 @@ class FoldedMeans(NamedTuple):
 
 
 def folded_means(
-    values, largest: float = 1.0, *, replicates: int, seed, confidence: float = 0.95
+    values: ArrayLike,
+    largest: float = 1.0,
+    *,
+    replicates: int,
+    seed: int | np.random.Generator,
+    confidence: float = 0.95,
 ) -> FoldedMeans:
     """Return the mean over columns of ``|mean of the column|``, such as of differences by attribute, without its floor.
 
@@ -221,6 +243,9 @@ def folded_means(
     the value less what random signs exceed with a chance of 1 - ``confidence``.
 
     A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``).
+
+    Raises:
+        InputError: ``values``, ``replicates``, ``seed`` or ``confidence`` out of range.
     """
     values = checks.numbers(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -273,17 +298,26 @@ class CorrectedShares(NamedTuple):
 
 
 def corrected_shares(
-    count, n, sensitivity, specificity, sensitivity_n, specificity_n, confidence: float = 0.95
+    count: ArrayLike,
+    n: ArrayLike,
+    sensitivity: ArrayLike,
+    specificity: ArrayLike,
+    sensitivity_n: ArrayLike,
+    specificity_n: ArrayLike,
+    confidence: float = 0.95,
 ) -> CorrectedShares:
     """Return the shares of images positive by the reference, given ``count`` of ``n`` judged positive, elementwise.
 
     share = (count / n + specificity - 1) / (sensitivity + specificity - 1), clipped to 0–1 (as are the limits).
     ``sensitivity_n`` and ``specificity_n`` are the numbers of reference images the two were measured on; the interval
-    includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. Raises
-    InputError where sensitivity + specificity <= 1. A nominal 95 % interval covers 94.5–98.7 %.
+    includes their uncertainty, which the shares of one table have in common. All broadcast; n = 0 gives NaN. A nominal
+    95 % interval covers 94.5–98.7 %.
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet. Med.
     113, 13–22.
+
+    Raises:
+        InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not fit.
     """
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")
@@ -313,9 +347,9 @@ def corrected_shares(
     return CorrectedShares(np.clip(share, 0, 1), low, high, n.astype(int))
 
 
-def _youden(sensitivity, specificity) -> np.ndarray:
+def _youden(sensitivity: ArrayLike, specificity: ArrayLike) -> np.ndarray:
     """Return sensitivity + specificity - 1, which a judge that is better than chance has above 0."""
-    youden = np.asarray(sensitivity) + specificity - 1
+    youden = np.asarray(sensitivity, float) + np.asarray(specificity, float) - 1
     if (youden <= 0).any():
         raise InputError(
             f"sensitivity + specificity must exceed 1, got {1 + youden[youden <= 0].flat[0]:g}: the judge is no better "

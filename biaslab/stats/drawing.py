@@ -6,11 +6,12 @@ together, and several images of one caption say little more than one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import gammaln
 from scipy.stats import hypergeom
@@ -34,11 +35,11 @@ class OneByOne(NamedTuple):
         return self.cells
 
     def only(self, groups: np.ndarray) -> OneByOne:
-        """Return itself: it knows nothing of single groups."""
+        """Return itself: it knows nothing of single ``groups``, one-dimensional."""
         return self
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return ``shares`` pulled by what binomial noise explains of their variance."""
+        """Return ``shares`` (..., groups, cells) pulled by what binomial noise explains of their variance."""
         seen = n > 0
         known = np.maximum(seen.sum(axis=-2), 1)
         shares = np.where(seen, shares, 0)
@@ -47,7 +48,9 @@ class OneByOne(NamedTuple):
         noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known
         return pulled(shares, seen, noise)
 
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator):
+    def draw(
+        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return shares of a binomial number of images in each cell."""
         return ratio(rng.binomial(n, np.nan_to_num(shares)), n)
 
@@ -63,19 +66,28 @@ class ByCaption:
     occupation) are common to all occupations. Images without a gender are missing at random.
 
     Args:
-        group: Which group (row of the table of counts, from 0) a pattern of images belongs to.
-        own: Whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
-        female: Women in the images generated from the caption.
-        judged: How many of these images have a gender; it may be 0.
-        captions: Captions of the group with this pattern.
+        group: Which group (row of the table of counts, from 0) each pattern of images belongs to.
+        own: For each whether the caption's own image shows a woman: 1, 0, or NaN where it has no gender.
+        female: For each the women in the images generated from the caption.
+        judged: For each how many of these images have a gender; it may be 0.
+        captions: For each the captions of the group with this pattern.
         groups: Number of groups.
 
-    Raises InputError for columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
+    Raises:
+        InputError: Columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
     """
 
     cells = 2
 
-    def __init__(self, group, own, female, judged, captions, groups: int) -> None:
+    def __init__(
+        self,
+        group: ArrayLike,
+        own: ArrayLike,
+        female: ArrayLike,
+        judged: ArrayLike,
+        captions: ArrayLike,
+        groups: int,
+    ) -> None:
         columns = {"group": group, "own": own, "female": female, "judged": judged, "captions": captions}
         lengths = {name: np.size(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -103,21 +115,23 @@ class ByCaption:
         return 2 * (self.most + 1)
 
     def only(self, groups: np.ndarray) -> ByCaption:
-        """Return the drawing of some of its groups, in their order."""
+        """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         chosen = np.arange(self.groups)[groups]
         place = np.full(self.groups, -1)
         place[chosen] = np.arange(len(chosen))
         here = place[self._group] >= 0
-        columns = (self._own, self._women[:, 1], self._images[:, 1], self._captions)
-        return ByCaption(place[self._group[here]], *(c[here] for c in columns), len(chosen))
+        own, women, images = self._own[here], self._women[here, 1], self._images[here, 1]
+        return ByCaption(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` pulled by what the choice of captions explains of their covariance."""
+        """Return ``shares`` (..., groups, cells) pulled by what the choice of captions explains of their covariance."""
         crossed, free, per_share, both = (sums[rows].sum(axis=-3) for sums in self._spread)
         noise = crossed / np.maximum(free, 1e-9) * np.where(free > 0, per_share, 0) / np.maximum(both, 1)
         return pulled(shares, n > 0, noise)
 
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
+    def draw(
+        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
         shares = np.nan_to_num(shares)
         follows = self._follows(shares)
@@ -132,7 +146,9 @@ class ByCaption:
                     women[..., 1] += self._women_of(many, follows[..., x], judged, rng)
         return ratio(women, n)
 
-    def _women_of(self, many: np.ndarray, share: np.ndarray, judged: int, rng) -> np.ndarray:
+    def _women_of(
+        self, many: np.ndarray, share: np.ndarray, judged: int, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return women in ``judged`` images each of ``many`` captions whose images show one with this probability."""
         if self._alike == 0:
             return rng.binomial(many * judged, share)
@@ -287,7 +303,7 @@ def pulled(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarra
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a' b over the last two axes."""
+    """Return a' b (matrices) over the last two axes."""
     return a.swapaxes(-1, -2) @ b
 
 
@@ -301,20 +317,24 @@ class SideBySide:
         self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
     def only(self, groups: np.ndarray) -> SideBySide:
-        """Return the drawing of some of its groups, in their order."""
+        """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         return SideBySide([part.only(groups) for part in self.parts])
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return ``shares`` as each part pulls its own."""
-        return np.concatenate([part.pull(*cells, rows) for part, *cells in self._each(shares, n)], axis=-1)
+        """Return ``shares`` (..., groups, cells) as each part pulls its own."""
+        return np.concatenate([part.pull(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
 
-    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator):
+    def draw(
+        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         """Return shares as each part draws its own."""
-        drawn = [part.draw(*cells, rows, rng) for part, *cells in self._each(shares, n)]
+        drawn = [part.draw(p, k, rows, rng) for part, p, k in self._each(shares, n)]
         return np.concatenate(drawn, axis=-1)
 
-    def _each(self, *arrays: np.ndarray):
-        return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in arrays), strict=True)
+    def _each(
+        self, shares: np.ndarray, n: np.ndarray
+    ) -> Iterable[tuple[OneByOne | ByCaption, np.ndarray, np.ndarray]]:
+        return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in (shares, n)), strict=True)
 
 
 Drawing = OneByOne | ByCaption | SideBySide

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import linprog
 
@@ -22,11 +23,13 @@ SOLVED_UP_TO = 200  # images; for more the table is scaled from this one
 REACH = 6  # standard errors around the centre beyond which the plain deviation has no bias to speak of
 
 
-def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
+def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
     """Return E|p̂ - center| of ``n`` images when the true share is ``share``; exact, elementwise.
 
-    ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
-    InputError outside these ranges.
+    ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN.
+
+    Raises:
+        InputError: A value outside these ranges, or shapes that do not broadcast.
     """
     share, center = checks.shares(share, "share", allow_nan=True), _center(center)
     share, n = np.broadcast_arrays(share, checks.counts(0, n)[1])
@@ -38,12 +41,18 @@ def expected_absolute_deviation(share, n, center: float = 0.5) -> np.ndarray:
     return (share - center + 2 * (below - share * rest))[()]
 
 
-def absolute_deviation_floor(n, center: float = 0.5) -> np.ndarray:
-    """Return E|p̂ - center| of ``n`` images (whole numbers) when the true share is ``center``; NaN at 0 or NaN."""
+def absolute_deviation_floor(n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
+    """Return E|p̂ - center| of ``n`` images (whole numbers, any shape) when the share is ``center``; NaN at 0 or NaN.
+
+    Raises:
+        InputError: Fractions, negative numbers, or a centre outside 0–1.
+    """
     return expected_absolute_deviation(_center(center), n, center)
 
 
-def corrected_absolute_deviation(count, n, center: float = 0.5, at=None) -> np.ndarray:
+def corrected_absolute_deviation(
+    count: ArrayLike, n: ArrayLike, center: float = 0.5, at: ArrayLike | None = None
+) -> NDArray[np.float64]:
     """Estimate |p - center| from ``count`` of ``n`` without the floor of |count / n - center|; elementwise.
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, broadcast; n = 0 or NaN gives NaN. The estimate is a share, a
@@ -60,6 +69,9 @@ def corrected_absolute_deviation(count, n, center: float = 0.5, at=None) -> np.n
 
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
     25.0, 13.7, 4.0, 1.8). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
+
+    Raises:
+        InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
     """
     count, n = checks.counts(count, n)
     center = _center(center)
@@ -72,7 +84,7 @@ def corrected_absolute_deviation(count, n, center: float = 0.5, at=None) -> np.n
     return out[()]
 
 
-def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> np.ndarray:
+def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> NDArray[np.float64]:
     """Return the mean corrected deviation over all ways to choose ``at`` of the ``n`` images."""
     cells = np.stack(np.broadcast_arrays(count, n, at), axis=-1)
     known, place = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True)
@@ -87,16 +99,22 @@ def mad_floor(n: int, bins: int) -> float:
     """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances; exact.
 
     A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN.
+
+    Raises:
+        InputError: Fractions, ``n`` below 0 or ``bins`` below 2.
     """
-    return float(absolute_deviation_floor(n, 1 / checks.whole(bins, "bins", least=2)))
+    return float(absolute_deviation_floor(n, 1 / int(checks.whole(bins, "bins", least=2))))
 
 
-def corrected_mad(counts, at=None) -> np.ndarray:
+def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.float64]:
     """Estimate the mean absolute deviation from uniform without its floor: a share, per row of ``counts``.
 
     ``counts``: images per bin along the last axis (at least 2 bins). The mean of :func:`corrected_absolute_deviation`
     of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as
     there.
+
+    Raises:
+        InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
     counts = np.atleast_1d(checks.whole(counts, "counts"))
     bins = counts.shape[-1]
@@ -107,14 +125,14 @@ def corrected_mad(counts, at=None) -> np.ndarray:
     return np.asarray(corrected_absolute_deviation(counts, n, 1 / bins, at)).mean(axis=-1)[()]
 
 
-def _center(center) -> float:
+def _center(center: float) -> float:
     if np.ndim(center) or not 0 <= center <= 1:
         raise InputError(f"center must be one share between 0 and 1, got {center!r}.")
     return float(center)
 
 
 @lru_cache(maxsize=1024)
-def _table(n: int, center: float) -> np.ndarray:
+def _table(n: int, center: float) -> NDArray[np.float64]:
     """Return the estimates g(0), …, g(n)."""
     plain = np.abs(np.arange(n + 1) / n - center)
     error = np.sqrt(center * (1 - center) / n)
@@ -151,6 +169,7 @@ def _table(n: int, center: float) -> np.ndarray:
         bounds=bounds,
         method="highs",
     )
+    assert solved.x is not None
     table = plain.copy()
     table[k] = solved.x[:-1]
     # With centre one half the mirror image is as good, and so is their mean.

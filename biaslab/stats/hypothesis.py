@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtrit
@@ -28,8 +29,6 @@ _LEAST_LOG = float(np.log(1e-15))  # of p: below, quantiles of Student's t are n
 
 class TestResult(NamedTuple):
     """A test statistic, its two-sided p-value and the number of values."""
-
-    __test__ = False  # not a test class, whatever its name says to pytest
 
     statistic: float
     p: float
@@ -48,10 +47,13 @@ class PairedDifference(NamedTuple):
     reason: str
 
 
-def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
+def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
     """Test whether the mean of ``values`` (one-dimensional) is 0, two-sided Student t.
 
-    NaN for fewer than two values, or equal ones. NaN values raise InputError unless ``skip_nan`` leaves them out.
+    NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN.
+
+    Raises:
+        InputError: NaN without ``skip_nan``, or another number of axes.
     """
     values = checks.sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
@@ -60,12 +62,15 @@ def one_sample_t(values, *, skip_nan: bool = False) -> TestResult:
     return TestResult(float(statistic), float(p), values.size)
 
 
-def sign_flip(values, replicates: int = 10_000, *, seed) -> TestResult:
+def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.random.Generator) -> TestResult:
     """Test whether ``values`` (one-dimensional) are symmetric about 0 by flipping their signs, two-sided.
 
     ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0: exact up to 16
     values other than 0, and for multiples of one step, such as differences of counts; else (hits + 1) / (replicates +
-    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1. NaN raises InputError.
+    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1.
+
+    Raises:
+        InputError: NaN, another number of axes, or no seed.
     """
     values = checks.sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -120,7 +125,7 @@ def _counted_out(sizes: np.ndarray, least: int) -> float:
     return min(1.0, float(chances[np.abs(sums) >= least].sum()))
 
 
-def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
+def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDifference:
     """Test whether paired differences (one-dimensional, any unit) are 0 on average, with the interval of their mean.
 
     The limits are the wider of Student's t and of Hall's t, which is freed of skewness; p is that of the level at which
@@ -129,6 +134,9 @@ def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
     they moved together. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, of exponential ones too.
 
     Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation.
+
+    Raises:
+        InputError: NaN, another number of axes, or a confidence that is not between 0 and 1.
     """
     lists = [checks.sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
@@ -145,7 +153,7 @@ def paired_difference(*lists, confidence: float = 0.95) -> PairedDifference:
         return untested(f"{moved} of {n} units differ; a test takes {fewest} or more")
     if any(checks.constant(v) for v in lists):
         return untested("every unit differs by the same amount")
-    shapes = [(v.size, v.mean(), v.std(ddof=1), stats.skew(v)) for v in lists]
+    shapes = [(v.size, float(v.mean()), float(v.std(ddof=1)), float(stats.skew(v))) for v in lists]
 
     def limit(level: float, side: float) -> float:
         return sum(_limit(*shape, level, side) for shape in shapes) / len(shapes)
@@ -169,11 +177,15 @@ def _limit(n: int, mean: float, sd: float, gamma: float, level: float, side: flo
     return float(mean - sd * (min(t, bent) if side > 0 else max(t, bent)))
 
 
-def adjust(p_values, method: str = "holm") -> np.ndarray:
+def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
 
     ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995). NaN stay
-    NaN and are no tests. Raises InputError outside 0–1 and UnknownNameError for a method.
+    NaN and are no tests.
+
+    Raises:
+        InputError: A p outside 0–1.
+        UnknownNameError: Another method.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
     adjusted = checks.shares(p_values, "p_values", allow_nan=True)
@@ -199,21 +211,25 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
     return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
 
 
-def least_binomial_p(n, share: float = 0.5) -> np.ndarray:
-    """Return the least p of an exact binomial test of ``share`` with ``n`` observations; NaN where n is 0.
+def least_binomial_p(n: ArrayLike, share: float = 0.5) -> np.ndarray:
+    """Return the least p of an exact binomial test of ``share`` with ``n`` (any shape) observations; NaN at 0.
 
-    Raises InputError for fractions, and for a share outside 0–1.
+    Raises:
+        InputError: Fractions, negative numbers, or a share outside 0–1.
     """
     _, n = checks.counts(0, n)
     share = float(checks.shares(share, "share"))
     return np.where(n > 0, np.minimum(1.0, 2 * min(share, 1 - share) ** n.astype(float)), np.nan)[()]
 
 
-def least_fisher_p(first, second) -> np.ndarray:
+def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return the least two-sided p of Fisher's exact test of groups of these sizes, elementwise; NaN for an empty one.
 
     The groups then have nothing in common: one over the number of ways to choose the first, or twice that where both
     are as large.
+
+    Raises:
+        InputError: Fractions or negative numbers.
     """
 
     def least(a: int, b: int) -> float:
@@ -230,8 +246,13 @@ def fewest_units(level: float = 0.05) -> int:
     return int(np.log2(2 / level)) + 1
 
 
-def attainable(least_p, level: float = 0.05, method: str = "holm") -> bool:
-    """Say whether any outcome of tests with these least p (NaN: no test) can be significant after adjustment."""
+def attainable(least_p: ArrayLike, level: float = 0.05, method: str = "holm") -> bool:
+    """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant once adjusted.
+
+    Raises:
+        InputError: A p outside 0–1, or a level that is not between 0 and 1.
+        UnknownNameError: Another method.
+    """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
     return bool((adjust(least_p, method) < level).any())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from biaslab.ground.errors import InputError
@@ -51,11 +52,14 @@ def significance(confidence: float) -> float:
     return round(1 - confidence, 10)
 
 
-def rivals(raw, corrected, low, high) -> Rivals:
+def rivals(raw: ArrayLike, corrected: ArrayLike, low: ArrayLike, high: ArrayLike) -> Rivals:
     """Compare what a correction takes off a measure with what it leaves, elementwise.
 
     ``raw`` is the measure as it is, ``corrected`` the estimate with limits ``low`` and ``high``, all of one unit.
     Without an interval only the sign tells; NaN elsewhere is neither.
+
+    Raises:
+        InputError: What is no number, or shapes that do not broadcast.
     """
     raw, corrected, low, high = checks.broadcast(raw=raw, corrected=corrected, low=low, high=high)
     off = np.abs(raw - corrected)
@@ -63,12 +67,15 @@ def rivals(raw, corrected, low, high) -> Rivals:
     return Rivals((turned | (off > (high - low) / 2))[()], (off > np.abs(corrected))[()])
 
 
-def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
+def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the Wilson (1927, JASA 22, 209–212) score interval of each share ``count / n``.
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, that broadcast. The limits are shares 0–1 of that shape; n = 0
-    or NaN gives NaN. Raises InputError for counts above n or fractions. A nominal 95 % interval covers 95.0–95.6 %
-    averaged over all true shares, and down to 91.6 % at single ones from 0.05 to 0.95.
+    or NaN gives NaN. A nominal 95 % interval covers 95.0–95.6 % averaged over all true shares, and down to 91.6 % at
+    single ones from 0.05 to 0.95.
+
+    Raises:
+        InputError: Counts above n or fractions.
     """
     count, n = checks.counts(count, n)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
@@ -83,25 +90,35 @@ def wilson_interval(count, n, confidence: float = 0.95) -> Interval:
     )
 
 
-def percent(count, n, confidence: float = 0.95) -> tuple:
-    """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0."""
+def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
+    """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0.
+
+    Raises:
+        InputError: As :func:`wilson_interval`.
+    """
     low, high = wilson_interval(count, n, confidence)
     size = np.where(np.asarray(n) > 0, n, np.nan)
     return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
 
 
 def percents(
-    count, n, confidence: float = 0.95, names: tuple[str, str, str] = ("percent", "ci_low", "ci_high")
+    count: ArrayLike,
+    n: ArrayLike,
+    confidence: float = 0.95,
+    names: tuple[str, str, str] = ("percent", "ci_low", "ci_high"),
 ) -> dict[str, np.ndarray]:
     """Return what :func:`percent` does, by the names of columns."""
     return dict(zip(names, percent(count, n, confidence), strict=True))
 
 
-def exact_interval(count, n, confidence: float = 0.95) -> Interval:
+def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 
-    It holds the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments,
-    results and errors as in :func:`wilson_interval`.
+    It holds the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
+    results as in :func:`wilson_interval`.
+
+    Raises:
+        InputError: As :func:`wilson_interval`.
     """
     count, n = checks.counts(count, n)
     tail = (1 - checks.confidence_level(confidence)) / 2
@@ -112,7 +129,13 @@ def exact_interval(count, n, confidence: float = 0.95) -> Interval:
 
 
 def difference_interval(
-    first, first_low, first_high, second, second_low, second_high, correlation=0.0
+    first: ArrayLike,
+    first_low: ArrayLike,
+    first_high: ArrayLike,
+    second: ArrayLike,
+    second_low: ArrayLike,
+    second_high: ArrayLike,
+    correlation: ArrayLike = 0.0,
 ) -> Interval:
     """Return the limits of ``second - first`` from each one's estimate and limits, elementwise.
 
@@ -121,6 +144,9 @@ def difference_interval(
 
     Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693;
     correlated: Zou (2007), Psychological Methods 12, 399–413.
+
+    Raises:
+        InputError: What is no number, or a correlation outside -1 to 1.
     """
     first, first_low, first_high = (checks.numbers(a, "first") for a in (first, first_low, first_high))
     second, second_low, second_high = (checks.numbers(a, "second") for a in (second, second_low, second_high))
@@ -137,11 +163,14 @@ def difference_interval(
     )
 
 
-def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
+def mean_interval(values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
     """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
 
-    One value gives NaN limits, none gives NaN throughout. NaN raises InputError unless ``skip_nan`` leaves it out. A
+    One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. A
     nominal 95 % interval of 5 to 62 values covers 93.3–95.1 %, and of exponential ones only 88.4–93.2 %.
+
+    Raises:
+        InputError: NaN without ``skip_nan``, or another number of axes.
     """
     values = checks.sample(values, "values", skip_nan)
     confidence = checks.confidence_level(confidence)
@@ -153,11 +182,14 @@ def mean_interval(values, confidence: float = 0.95, *, skip_nan: bool = False) -
     return Estimate(mean, float(mean - half), float(mean + half), n)
 
 
-def pearson_r(x, y, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
+def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
     """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher's z interval and test.
 
-    p is that of the interval. ``skip_nan`` leaves out a pair with a NaN, otherwise it raises InputError. A constant
+    p is that of the interval. ``skip_nan`` leaves out a pair with a NaN. A constant
     variable or fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits and p.
+
+    Raises:
+        InputError: Shapes differ, another number of axes, or NaN without ``skip_nan``.
     """
     x, y = checks.numbers(x, "x"), checks.numbers(y, "y")
     confidence = checks.confidence_level(confidence)
@@ -190,11 +222,14 @@ class Error(NamedTuple):
     df: float
 
 
-def clustered_error(effects) -> Error:
+def clustered_error(effects: ArrayLike) -> Error:
     """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
 
     ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
-    observations. NaN for fewer than two clusters. Raises InputError for NaN or another shape.
+    observations. NaN for fewer than two clusters.
+
+    Raises:
+        InputError: NaN or another shape.
     """
     effects = checks.sample(effects, "effects")
     n = effects.size
@@ -203,11 +238,13 @@ def clustered_error(effects) -> Error:
     return Error(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
 
 
-def clustered_mean(values, groups, confidence: float = 0.95) -> Estimate:
+def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Return the mean of ``values`` (0–1, one-dimensional) that come in ``groups``, one for each value.
 
-    Limits are those of :func:`clustered_share_interval`; ``n`` counts values. Raises InputError for values outside 0–1
-    or NaN, or where groups are not as many.
+    Limits are those of :func:`clustered_share_interval`; ``n`` counts values.
+
+    Raises:
+        InputError: Values outside 0–1, NaN, or another number of groups.
     """
     values = checks.sample(checks.shares(values, "values"), "values")
     groups = np.asarray(groups)
@@ -224,7 +261,7 @@ def clustered_mean(values, groups, confidence: float = 0.95) -> Estimate:
     return Estimate(float(value), float(low), float(high), values.size)
 
 
-def crossed_error(rows, columns, cells) -> Error:
+def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Error:
     """Return the standard error of a mean over two crossed samples, such as lists of identities that share images.
 
     ``rows`` and ``columns`` are what each row and column adds to the mean, ``(rows,)`` and ``(columns,)``, adding up to
@@ -232,10 +269,13 @@ def crossed_error(rows, columns, cells) -> Error:
     Satterthwaite's degrees of freedom; NaN for fewer than two rows or columns. With A, B and E the mean squares of
     rows, columns and what is left, as parts of the mean's variance, it is E + max(A - E, 0) + max(B - E, 0) (Searle,
     Casella and McCulloch 1992, chapter 4). Where too few pairs were drawn for E, E is 0 and the error is the largest
-    that fits. Raises InputError where shapes do not fit, or a row or column is NaN.
+    that fits.
 
     A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities a list
     (``benchmarks/coverage_paired.py``).
+
+    Raises:
+        InputError: Shapes do not fit, or a row or column is NaN.
     """
     rows, columns = checks.sample(rows, "rows"), checks.sample(columns, "columns")
     cells = checks.numbers(cells, "cells")
@@ -269,6 +309,9 @@ def clustered_share_interval(share: float, error: Error, clusters: int, confiden
     ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
     limits are NaN. Where no two observations differ, each of the ``clusters`` (of crossed samples the smaller number)
     counts as one. Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, with Wilson for Clopper–Pearson.
+
+    Raises:
+        InputError: A share outside 0–1, or a confidence that is not between 0 and 1.
     """
     share = float(checks.shares(share, "share", allow_nan=True))
     confidence = checks.confidence_level(confidence)
@@ -291,7 +334,7 @@ def halves_interval(
     statistic: Callable[..., float],
     *,
     splits: int = 20,
-    seed,
+    seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> Estimate:
     """Return ``statistic(*samples)``, such as a distance of two sets of images, with its spread over halves of groups.
@@ -301,15 +344,17 @@ def halves_interval(
     give on average (McCarthy 1969, Review of the International Statistical Institute 37, 239–264).
 
     Args:
-        samples: Arrays with one row an observation.
+        samples: Arrays of which each row is an observation.
         groups: For each sample the group of each row; a group may be in several samples, and stays together.
         statistic: Takes as many arrays, rows left out, of two rows or more each.
         splits: How many halves are drawn.
         seed: One explicit seed.
         confidence: Level of the interval, 0–1.
 
-    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample. Raises InputError where
-    groups are not those of the rows.
+    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample.
+
+    Raises:
+        InputError: Groups are not those of the rows.
     """
     samples, groups = list(samples), [np.asarray(each) for each in groups]
     rows, named = ([len(each) for each in side] for side in (samples, groups))

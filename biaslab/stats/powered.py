@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from biaslab.ground.errors import InputError
@@ -35,16 +36,16 @@ class Powered(NamedTuple):
 
 
 def prediction_powered(
-    count,
-    n,
-    coefficients,
-    group,
-    judged,
-    rated,
-    weight=None,
+    count: ArrayLike,
+    n: ArrayLike,
+    coefficients: ArrayLike,
+    group: ArrayLike,
+    judged: ArrayLike,
+    rated: ArrayLike,
+    weight: ArrayLike | None = None,
     *,
-    strata=None,
-    clusters=None,
+    strata: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     base: float = 0.0,
     confidence: float = 0.95,
 ) -> Powered:
@@ -62,9 +63,9 @@ def prediction_powered(
         count, n: By group: people judged female, and judged female or male (whole numbers).
         coefficients: By group, in the unit of the sum.
         group: Of each rated person the group's index.
-        judged: What the judge says of the person: 1 female, 0 male, NaN neither.
-        rated: What raters say, in the same form.
-        weight: How many people of the group a rated person stands for, in any unit, such as one over the probability
+        judged: What the judge says of each: 1 female, 0 male, NaN neither.
+        rated: What raters say of each, in the same form.
+        weight: How many people of the group each stands for, in any unit, such as one over the probability
             of being drawn; None where people were drawn at random within groups.
         strata: By group what it is a part of, of which each has its own ratings, such as a source of images; None is
             one. Where one has none, nothing is estimated from ratings.
@@ -73,7 +74,10 @@ def prediction_powered(
         base: What the sum is where all shares are one half.
         confidence: Level of the intervals, 0–1.
 
-    Raises InputError where shapes do not fit, or a value is out of range. ``n`` of an estimate counts people.
+    ``n`` of an estimate counts people.
+
+    Raises:
+        InputError: Shapes do not fit, or a value is out of range.
     """
     count, n = checks.counts(count, n)
     c = checks.numbers(coefficients, "coefficients")
@@ -96,7 +100,7 @@ def prediction_powered(
     noise = np.where(there, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
     parts = c * (centre - 0.5)
     seen = base + parts.sum()
-    between = _between(cluster, stratum, parts, group)
+    between = _between(stratum if cluster is None else cluster, stratum, parts, group)
     error = np.sqrt(noise.sum() if cluster is None else between(np.zeros(group.size)))
     degrees = np.inf if cluster is None else cluster.max(initial=0) + 1 - between(None)
     by_judge = _limits(seen, error, int(n.sum()), degrees, confidence)
@@ -150,15 +154,14 @@ def prediction_powered(
 
 
 def _between(
-    cluster: np.ndarray | None, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
+    cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
 ) -> Callable[..., float]:
     """Return what gives the variance of a sum over clusters from what rated people add to it; of None their strata."""
-    size = 0 if cluster is None else cluster.max(initial=-1) + 1
+    size = cluster.max(initial=-1) + 1
     # Clusters of which all groups are of one stratum differ within it; others are alike.
     ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]
-    if size:
-        np.minimum.at(ends[0], cluster, stratum)
-        np.maximum.at(ends[1], cluster, stratum)
+    np.minimum.at(ends[0], cluster, stratum)
+    np.maximum.at(ends[1], cluster, stratum)
     alike = np.unique(np.where(ends[0] == ends[1], ends[0], -1), return_inverse=True)[1]
     n = np.bincount(alike)
 

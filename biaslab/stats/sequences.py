@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
@@ -14,7 +15,7 @@ _CANDIDATES = np.linspace(0, 1, 1001)
 _MOST = 0.75
 
 
-def confidence_sequence(values, half_width: float, confidence: float = 0.95) -> Interval:
+def confidence_sequence(values: ArrayLike, half_width: float, confidence: float = 0.95) -> Interval:
     """Return limits of the mean after each of some observations, which hold together with this confidence.
 
     Whoever looks after each of them and stops at will errs no more often. Against each candidate for the mean two

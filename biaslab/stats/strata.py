@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from biaslab.stats import checks
 from biaslab.stats.deviation import UNTOLD, Deviation, bounded_mean, deviation_limits
@@ -10,13 +11,16 @@ from biaslab.stats.floors import corrected_absolute_deviation
 from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
 
 
-def strata_mean(count, n, confidence: float = 0.95) -> Estimate:
+def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Return the mean over strata of each one's share ``count / n`` (whole numbers), with limits; shares 0–1.
 
     Strata without images are left out. Limits are Wilson's at the size that the variance stands for, that of a stratum
     taken at ``(count + 1) / (n + 2)``, for which a stratum of one image has some, too. ``n`` of the result counts
     images. A nominal 95 % interval covers 94.6 to 99.8 % of means over 3 to 20 strata of 1 to 40 images
     (``benchmarks/coverage_custom.py``).
+
+    Raises:
+        InputError: Counts above n, fractions, or shapes that do not broadcast.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -31,12 +35,17 @@ def strata_mean(count, n, confidence: float = 0.95) -> Estimate:
     return Estimate(share, float(low), float(high), int(n.sum()))
 
 
-def mean_deviation(count, n, center, confidence: float = 0.95, error: float = 0.0) -> Deviation:
+def mean_deviation(
+    count: ArrayLike, n: ArrayLike, center: ArrayLike, confidence: float = 0.95, error: float = 0.0
+) -> Deviation:
     """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
 
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
     :data:`biaslab.stats.deviation.UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result
     as :func:`bounded_mean`.
+
+    Raises:
+        InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n = checks.counts(count, n)
     center = checks.shares(np.broadcast_to(center, n.shape), "center")

@@ -82,7 +82,7 @@ def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[st
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        return wording.cells(values.astype(float), column)
+        return wording.cells(values.astype(float).tolist(), column)
     return [
         MISSING if value is None or value != value or value == "" else labels.get(value, str(value))
         for value in values

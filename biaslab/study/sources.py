@@ -57,6 +57,7 @@ def measured(
             raise _not_held("published", name, _published())
         return tables.check(_published()[name](), name)
     if makes_images(source):
+        assert pipeline is not None, "what makes images is a pipeline"
         return tables.check(_by_pipeline(name, pipeline), name)
     if source == "ratings":
         from biaslab.ratings import readers as rated
@@ -129,7 +130,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
             if why := why_lacking(name, one):
                 raise MissingInputError(why)
             rehearsal.before(one, name)
-            frames.append(own(one))
+            frames.append(_pipeline()[name](one))
         except MissingInputError as error:
             missing.append(error)
     if missing and not frames:
@@ -330,7 +331,7 @@ def table_of(measure: Callable | str) -> str:
 @cache
 def _functions(room: str) -> dict[str, Callable]:
     """Return the public functions that a room of papers defines, by the table that each fills."""
-    found = {}
+    found: dict[str, Callable] = {}
     for module in map(import_module, _modules_of(room)):
         public = (f for f in vars(module).values() if isfunction(f) and f.__module__ == module.__name__)
         found |= {name: f for f in public if (name := table_of(f)) in tables.schemas()}

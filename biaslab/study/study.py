@@ -16,7 +16,7 @@ from functools import cached_property
 from inspect import signature
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import shared, tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, RunError, unknown_name
@@ -100,7 +100,13 @@ class Study:
         settings: dict = _NO_SETTINGS,
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
-        asked = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
+        asked: dict[str, Any] = {
+            "source": source,
+            "model": model,
+            "ratings": ratings,
+            "seed": seed,
+            "settings": settings,
+        }
         root = project_root()
         self._request = Request.of(asked := resolved(asked, root))
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
@@ -174,7 +180,11 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            how = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
+            how: dict[str, Any] = {
+                "source": self.source,
+                "ratings": self.ratings,
+                "beside": self._request.beside,
+            }
             how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(name, **how)
@@ -377,7 +387,7 @@ class Study:
         text: str = "",
         model_shown: str = "",
         main: bool = False,
-        **facts: object,
+        **facts: Any,
     ) -> None:
         """Show a figure with its title and caption, write it for the report, and close it.
 
@@ -429,7 +439,7 @@ class Study:
         made = self.made if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
-        how = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        how: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
         with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
             page, smallest = _lay_out(figure), _smallest(figure)
@@ -503,7 +513,7 @@ class Study:
             return ""
         said = []
         for model, rows in self.load(name).groupby("model", sort=False):
-            value = rows.set_index("setting")["set_to"]
+            model, value = str(model), rows.set_index("setting")["set_to"]
             brought, told = registry.brought(model, "text-to-image"), registry.said(model, "made")
             if brought and brought.draws:
                 said.append(f"{model}: {told}.")
@@ -592,6 +602,7 @@ def _page(figure: Figure) -> Bbox:
 
 def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     """Write a figure as PNG of 256 colours: charts need no more, and reports that embed them stay small."""
+    import numpy as np
     from PIL import Image
 
     drawn = BytesIO()
@@ -601,8 +612,8 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     # A median cut takes six times as long for colours that are nearer by about one level of 255.
     few = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     # It takes the background together with what is nearly as light.
-    colours, corner = few.getpalette(), 3 * few.getpixel((0, 0))
-    colours[corner : corner + 3] = image.getpixel((0, 0))
+    colours, corner, shade = few.getpalette() or [], np.asarray(few)[0, 0], np.asarray(image)[0, 0]
+    colours[3 * corner : 3 * corner + 3] = shade.tolist()
     few.putpalette(colours)
     few.save(path, dpi=(_DPI, _DPI))
 

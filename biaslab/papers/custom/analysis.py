@@ -391,4 +391,4 @@ def _test(count: int, n: int, center: float, size: float) -> float:
     if not np.isfinite(size):
         return float(binomtest(int(count), int(n), center).pvalue)
     female = round(center * size)
-    return float(fisher_exact([[count, n - count], [female, round(size) - female]]).pvalue)
+    return float(fisher_exact(np.array([[count, n - count], [female, round(size) - female]])).pvalue)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -57,7 +59,7 @@ def distance(table: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
     """Draw shares of groups beside what they are compared with, a panel a model (``custom_distance``)."""
     each = table[table["group"] != ALL].assign(told=table["p_holm"] < significance(confidence))
     order = each.groupby("group")["percent_female"].mean().sort_values(ascending=False, kind="stable").index
-    places = {"model": list(dict.fromkeys(each["model"])), "group": list(order)}
+    places: dict[Any, list] = {"model": list(dict.fromkeys(each["model"])), "group": list(order)}
     each = each.sort_values([*places], key=lambda column: column.map(places[column.name].index))
     for end in ("ci_low", "ci_high"):
         each[end] = each[end] + each["benchmark"]

@@ -29,5 +29,13 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
                 else 100.0 * (cells["cluster"] == group)
             )
             yield Headline(
-                "custom", model, "share perceived as female", group, "%", 1, 50, pooled(cells, parts), whom
+                "custom",
+                str(model),
+                "share perceived as female",
+                group,
+                "%",
+                1,
+                50,
+                pooled(cells, parts),
+                whom,
             )

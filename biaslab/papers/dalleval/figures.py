@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.stats import binom
@@ -36,7 +38,7 @@ def average_gender(genders: pd.DataFrame) -> Figure:
 def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
     """Return a table with each profession's rank in an order, and the third (``part``) that it is in."""
     third = -(-len(order) // 3)
-    rank = order.get_indexer(table["profession"])
+    rank = order.get_indexer(pd.Index(table["profession"]))
     parts = [f"{k + 1} to {min(k + third, len(order))}" for k in rank // third * third]
     return table.assign(rank=rank, part=parts)
 
@@ -60,7 +62,7 @@ def gender_counts(genders: pd.DataFrame) -> Figure:
     """
     if genders["n_female"].isna().all():
         return style.nothing(forms.NO_VALUES)
-    colors = MODELS.of(genders["model"].unique())
+    colors = MODELS.of(genders["model"].unique().tolist())
     figure, parts = forms.panels(genders, "model", columns=3, sharey=True)
     for ax, rows in parts:
         color, rows = colors[rows["model"].iloc[0]][0], rows.dropna(subset="n_female")
@@ -69,7 +71,7 @@ def gender_counts(genders: pd.DataFrame) -> Figure:
         ax.bar(k, [(rows["n_female"] == i).sum() for i in k], color=color, width=0.8)
         ax.plot(k, len(rows) * binom.pmf(k, usual, 0.5), "o-", color=style.BLACK, ms=4, lw=1.2)
         ax.set_xlabel(f"Images perceived as female, of {usual}")
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.locator_params(axis="x", integer=True)
     figure.supylabel("Professions", fontsize=11)
     forms.legend(figure, [forms.key(style.BLACK, "o", "expected of a model balanced everywhere", line="-")])
     return figure
@@ -96,9 +98,10 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
     # Answers of two computations are often the same: they stand beside each other.
     beside = check["computation"].map({"cielab": 0, "released": -0.14, "released_signed": 0.14})
 
-    def swatches(ax, rows: pd.DataFrame) -> None:
-        for swatch, colour in rows.groupby("swatch")["colour"].first().items():
-            place = (int(swatch) - 0.42, -0.55)
+    def swatches(ax: Axes, rows: pd.DataFrame) -> None:
+        colours = rows.groupby("swatch")["colour"].first()
+        for swatch, colour in zip(colours.index.astype(int), colours, strict=True):
+            place = (swatch - 0.42, -0.55)
             ax.add_patch(Rectangle(place, 0.84, 0.8, facecolor=colour, edgecolor=style.GREY, lw=0.7))
 
     figure = forms.diagonal(
@@ -114,7 +117,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
 def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
     """Draw on the whole scale how many professions have which average tone (``dalleval_average_skin_tone``)."""
     means = overall[overall["category"] == "skin_tone"].set_index("model")
-    colors, bins = MODELS.of(tones["model"].unique()), np.arange(0.945, 10.06, 0.1)
+    colors, bins = MODELS.of(tones["model"].unique().tolist()), np.arange(0.945, 10.06, 0.1)
     figure, parts = forms.panels(tones, "model", columns=1, height=1.7, sharex=True)
     for ax, rows in parts:
         model = rows["model"].iloc[0]
@@ -261,7 +264,7 @@ def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     """Draw how many images of a profession have each tone, all three prompts together (Figure 9)."""
     keys = ["model", "profession", "place"]
     sizes = counts.assign(place=counts["tone"].astype(int)).groupby(keys, sort=False)["n"].sum()
-    cells = [sizes.index.unique("model"), sizes.index.unique("profession"), range(1, 11)]
+    cells: list[Any] = [sizes.index.unique("model"), sizes.index.unique("profession"), range(1, 11)]
     rows = sizes.reindex(pd.MultiIndex.from_product(cells, names=keys), fill_value=0).reset_index()
     mean = (rows["n"] * rows["place"]).groupby(rows["profession"]).sum() / rows.groupby("profession")[
         "n"

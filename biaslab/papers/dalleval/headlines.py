@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,9 +34,9 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         cells, people = cells_of(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)
-        given = {"people": people, "drawn": True}
+        given: dict[str, Any] = {"people": people, "drawn": True}
         cells = cells.assign(coefficient=2 * part)
-        yield Headline("dalleval", model, "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
+        yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
         deviation = np.where(n > 0, np.abs(cells["count"] / np.maximum(n, 1) - 0.5), 0)
         # What a mean without chance has less than the plain one.
         free = [
@@ -45,7 +46,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         cells = cells.assign(coefficient=part * side(cells))
         given |= {"folded": True, "floor": floor}
         yield Headline(
-            "dalleval", model, "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
+            "dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
         )
 
 
@@ -69,6 +70,6 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             known = cells.groupby("cluster")["n"].transform("min") > 0
             part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
             cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))
-            given = {"drawn": True, "about": attribute}
+            given: dict[str, Any] = {"drawn": True, "about": attribute}
             words = "attributes, women less men"
-            yield Headline("dalleval", model, words, attribute, "points", 1, 0, cells, people, **given)
+            yield Headline("dalleval", str(model), words, attribute, "points", 1, 0, cells, people, **given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -522,7 +522,7 @@ def _distances(
     """Return rows of FID and KID on features, and why there are none; ``vectors`` as :func:`_vectors` returns them."""
     rows = []
     for metric, distance in _named_distances(features).items():
-        row = {"images": "generated", "metric": metric}
+        row: dict[str, Any] = {"images": "generated", "metric": metric}
         if len(vectors) < 2:
             rows.append(row | {"n": 0, "reason": "no images behind the captions"})
         elif not all(len(found) for found, _ in vectors.values()):

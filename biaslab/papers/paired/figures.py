@@ -6,10 +6,11 @@ import base64
 import io
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
@@ -163,15 +164,22 @@ def lean(lean: pd.DataFrame) -> Figure:
     stereotype.
     """
     values = ["percent_female", "ci_low", "ci_high"]
-    wide = lean.pivot(index=CELL, columns="stereotype", values=values).reindex(lean[CELL].drop_duplicates())
-    wide.columns = [f"{value}_{stratum}" for value, stratum in wide.columns]
+    wide = lean.pivot(index=CELL, columns="stereotype", values=values)
+    wide = wide.reindex(pd.MultiIndex.from_frame(lean[CELL].drop_duplicates()))
+    wide.columns = list(map("_".join, wide.columns))
     wide = wide.reset_index().dropna(subset=[f"percent_female_{s}" for s in LISTS])
     if wide.empty:
         return style.nothing()
 
-    def half_female(ax, rows) -> None:
+    def half_female(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot([0, 100], [100, 0], ":", color=style.GREY, lw=1, zorder=1)
-        text = {"ha": "center", "va": "top", "fontsize": 8.5, "color": style.GREY, "rotation_mode": "anchor"}
+        text: Any = {
+            "ha": "center",
+            "va": "top",
+            "fontsize": 8.5,
+            "color": style.GREY,
+            "rotation_mode": "anchor",
+        }
         ax.text(24, 22, "both lists alike (score 0)", rotation=45, **text)
         ax.text(80, 18, "half of all female", rotation=-45, **text)
 
@@ -181,7 +189,7 @@ def lean(lean: pd.DataFrame) -> Figure:
         table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", look=SETTINGS,
         labels=("Male-stereotyped list: female (%)", "Female-stereotyped list: female (%)"), panel=panel,
         limits=tuple((f"ci_low_{s}", f"ci_high_{s}") for s in ("male", "female")), under=half_female,
-        names=labels["setting"] | labels["aspect"],
+        names={**labels["setting"], **labels["aspect"]},
     )  # fmt: skip
 
 
@@ -249,7 +257,7 @@ def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *,
         return style.nothing("There are no images for this gallery.")
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
-    shown = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
+    shown: dict[Any, pd.DataFrame] = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
     below = []
     for people in shown.values():
         fits = np.where(people["gender"] == people["stereotype"], " (+)", " (−)")
@@ -289,7 +297,7 @@ def critiques(
     named = table[~whole]
     if most:
         named = named.sort_values("percent", ascending=False, kind="stable").head(most)
-    by_critique = dict(list(examples.groupby("critique")))
+    by_critique: dict[Any, pd.DataFrame] = dict(list(examples.groupby("critique")))
     rows = [
         _critique(row, by_critique[row.Index], pictures)
         for row in pd.concat([table[whole], named]).itertuples()
@@ -299,7 +307,7 @@ def critiques(
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
 
 
-def _critique(row, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object]) -> str:
+def _critique(row: Any, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object]) -> str:
     about = row.identity or row.batch_id.partition("/")[2] or f"all ({row.aspect})"
     first = examples.iloc[0]
     share = f" in {row.percent:.0f} % of prompts" if np.isfinite(row.percent) else ""
@@ -314,6 +322,7 @@ def _critique(row, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], ob
 
 def _thumbnails(examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object]) -> str:
     parts = []
+    row: Any
     for row in examples.itertuples():
         image = pictures.get((row.kind, row.image_id))
         if isinstance(image, np.ndarray):

@@ -35,5 +35,5 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         sign = cells["stratum"].map({"female": 1, "male": -1})
         size = known.groupby(cells["stratum"]).transform("sum")
         cells = cells.assign(coefficient=np.where(known, 100 * sign / size, 0))
-        measure = f"Stereotype Score, {_SETTINGS[setting]}"
-        yield Headline("paired", model, measure, MEAN, "points", 2, 0, cells, whom, drawn=True)
+        measure = f"Stereotype Score, {_SETTINGS[str(setting)]}"
+        yield Headline("paired", str(model), measure, MEAN, "points", 2, 0, cells, whom, drawn=True)

@@ -58,7 +58,7 @@ def _round(kind: str) -> int:
     return int(kind.removeprefix(ROUND)) if kind.startswith(ROUND) else 0
 
 
-def _skin_tones(pipeline: Pipeline, source, people: pd.DataFrame) -> np.ndarray:
+def _skin_tones(pipeline: Pipeline, source: ImageSource, people: pd.DataFrame) -> np.ndarray:
     """Return the Monk tone of each person's face as it appears; NaN where none was read."""
     return pipeline.skin_tones(source, people)["tone"].to_numpy(float)
 
@@ -146,7 +146,7 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     keys = ["model", "aspect", "setting", "image_id"]
     pairs = pairs.rename(columns={"gender": "label"})
     wide = pairs.pivot(index=keys, columns="stereotype", values=["label", "identity", "position"])
-    wide.columns = [f"{stereotype}_{value}" for value, stereotype in wide.columns]
+    wide.columns = ["_".join(pair[::-1]) for pair in wide.columns]
     return tables.of(wide.reset_index(), "paired_pair_images")
 
 
@@ -255,9 +255,10 @@ def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str,
     Of rows with kind and image_id (empty where there is no image); none without a pipeline.
     """
     found: dict[tuple[str, str], object] = {}
-    named = chosen[chosen["image_id"] != ""] if pipeline else chosen.head(0)
-    for kind, rows in named.groupby("kind", sort=False):
+    if pipeline is None:
+        return found
+    for kind, rows in chosen[chosen["image_id"] != ""].groupby("kind", sort=False):
         ids = list(dict.fromkeys(rows["image_id"]))
-        read = pipeline.people.images(kind).read(ids)
-        found |= {(kind, image_id): image for image_id, image in zip(ids, read, strict=True)}
+        read = pipeline.people.images(str(kind)).read(ids)
+        found |= {(str(kind), image_id): image for image_id, image in zip(ids, read, strict=True)}
     return found

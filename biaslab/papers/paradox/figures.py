@@ -5,11 +5,13 @@ Where a function says no more of its first argument, that is rows of the table t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -57,7 +59,7 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
     """
     heads = occupations[list(panel)].map(lambda value: _NAMES.get(value, value)).agg(", ".join, axis=1)
     rows = occupations.assign(panel=heads, counted=np.where(occupations["excluded"] == "", "", "out"))
-    keys = [
+    keys: list[Artist] = [
         Patch(facecolor=style.AMPLIFIED, alpha=0.3, label="amplified"),
         Patch(facecolor=style.DEAMPLIFIED, alpha=0.4, label="de-amplified"),
         Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite lean"),
@@ -89,7 +91,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
     ):
         ax.add_patch(Polygon(corners, facecolor=color, alpha=alpha, edgecolor="none", zorder=0))
     for corner in ((0, 50), (50, 0)):
-        look = {"facecolor": "none", "edgecolor": style.LIGHT, "hatch": "////", "lw": 0, "zorder": 0}
+        look: Any = {"facecolor": "none", "edgecolor": style.LIGHT, "hatch": "////", "lw": 0, "zorder": 0}
         ax.add_patch(Rectangle(corner, 50, 50, **look))
     wide = [rows[f"{side}_high"] - rows[f"{side}_low"] for side in ("training", "generated")]
     x, y = (float(width.median()) / 2 for width in wide)
@@ -173,9 +175,10 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     rows = outcomes[outcomes["n"] > 0].sort_values("prompt", kind="stable")
     rows = rows.sort_values("approach", key=lambda a: a.map(list(APPROACH_NAMES).index), kind="stable")
     rows = rows.sort_values("source", ascending=False, kind="stable")
+    columns = ["source", "approach", "prompt", "n_images"]
     bars = (
-        f"{r.source}: {APPROACH_NAMES[r.approach]}, {PROMPT_NAMES.get(r.prompt, r.prompt)} (n = {r.n_images:,.0f})"
-        for r in rows.itertuples()
+        f"{source}: {APPROACH_NAMES[approach]}, {PROMPT_NAMES.get(prompt, prompt)} (n = {n:,.0f})"
+        for source, approach, prompt, n in rows[columns].itertuples(index=False, name=None)
     )
     return forms.stacked(
         rows.assign(bar=list(bars)),
@@ -202,7 +205,7 @@ def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -
     indicated = {g: known[f"percent_{g}_indicator"] + known["percent_both"] for g in shares}
     both = pd.concat([known.assign(gender=g, share=shares[g], indicated=indicated[g]) for g in shares])
     any_of = correlation[correlation["counted"] == "any"].set_index("gender")
-    heads = {gender: _r(any_of.loc[gender]) for gender in shares if gender in any_of.index}
+    heads = {gender: _r(any_of.loc[[gender]].iloc[0]) for gender in shares if gender in any_of.index}
     ends = {"xlim": (-2, 102), "ylim": (-2, min(102, both["indicated"].max() * 1.1 + 2))}
     figure, parts = forms.panels(both, "gender", names=heads, height=4.4, subplot_kw=ends)
     for ax, rows in parts:
@@ -237,9 +240,10 @@ def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
     rows = rows[rows.groupby("model")["approach"].transform("nunique") > 1]
     if rows.empty:
         return style.nothing(f"There are no shares of {occupation!r} for captions without gender indicators.")
+    columns = ["source", "approach", "prompt", "n"]
     names = [
-        f"{r.source}: {_NAMES.get(r.prompt if r.source == 'generated' else r.approach, r.prompt)} (n = {r.n:.0f})"
-        for r in rows.itertuples()
+        f"{source}: {_NAMES.get(prompt if source == 'generated' else approach, prompt)} (n = {n:.0f})"
+        for source, approach, prompt, n in rows[columns].itertuples(index=False, name=None)
     ]
     return forms.estimates(
         rows.assign(what=names).sort_values(["model", "source"], ascending=False, kind="stable"),
@@ -269,9 +273,9 @@ def gallery(
         blur: Whether faces are made unrecognisable where training images, which may show real people, are among them.
     """
     rows = rows.reset_index(drop=True)
-    images = {}
+    images: dict[Hashable, Any] = {}
     for kind, some in rows.groupby("kind"):
-        images |= dict(zip(some.index, read(kind).read(some["image_id"].tolist()), strict=True))
+        images |= dict(zip(some.index, read(str(kind)).read(some["image_id"].tolist()), strict=True))
     if line:
         columns = int(rows[line].value_counts().max())
     hidden = blur and bool((rows["kind"] == "training").any())

@@ -45,8 +45,20 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             ]
             floor = float((found["amplification_plain"] - found["amplification"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
-            given = {"folded": True, "drawn": True, "floor": floor}
-            yield Headline("paradox", group.model, words, MEAN, "points", 1, 0, of, people, **given)
+            yield Headline(
+                "paradox",
+                group.model,
+                words,
+                MEAN,
+                "points",
+                1,
+                0,
+                of,
+                people,
+                folded=True,
+                drawn=True,
+                floor=floor,
+            )
 
 
 def _cells(group: Group) -> pd.DataFrame:

@@ -67,7 +67,7 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
         chosen = pipeline.selections()
         for approach in selected:
             yield approach, "training", chosen[chosen["approach"] == approach].merge(training, on=_KEYS)
-            if made:
+            if generated is not None:
                 yield approach, "generated", generated
     for kind, approaches in _kinds(pipeline):
         images = {"training": _own_images(pipeline)}
@@ -178,8 +178,8 @@ def examples(pipeline: Pipeline) -> pd.DataFrame:
     some = _with_gender(pipeline).sort_values(["occupation", "rank"], kind="stable")
     some = some[some.groupby(["occupation", "indicator"]).cumcount() < EXAMPLES]
     words = [
-        ", ".join(dict.fromkeys(row.text[span.start : span.end] for span in parse_spans(row.spans)))
-        for row in some.itertuples()
+        ", ".join(dict.fromkeys(text[span.start : span.end] for span in parse_spans(spans)))
+        for text, spans in zip(some["text"], some["spans"], strict=True)
     ]
     whole = some.assign(corpus=pipeline.corpus.name, caption=some["text"], words=words)
     return tables.of(whole, "paradox_examples")

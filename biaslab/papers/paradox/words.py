@@ -19,7 +19,7 @@ def embedded(settings: pd.DataFrame) -> pd.DataFrame:
     for model, one in settings.groupby("model", sort=False):
         corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]
         beside = next(filter(None, (truths.said(corpus, "training") for corpus in corpora)), "")
-        if words := registry.said(model, "real") or beside:
+        if words := registry.said(str(model), "real") or beside:
             more = "" if words != beside else "The comparison tries the measures out."
             rows.append({"model": model, "words": words, "more": more})
     return pd.DataFrame(rows, columns=["model", "words", "more"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,7 +60,12 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
         clusters=cells["cluster"] if one.drawn else None, base=one.base - one.floor, confidence=confidence,
     )  # fmt: skip
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
-    shared = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
+    shared: dict[str, Any] = {
+        "paper": one.paper,
+        "model": one.model,
+        "headline": one.measure,
+        "group": one.group,
+    }
     shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(cells["n"][counts].sum())}
     gains = float(found.worth >= LEAST_WORTH * found.both.n) if np.isfinite(found.worth) else np.nan
     shared["gains"] = gains
@@ -135,14 +141,19 @@ def components(
     for one in (one for one in headlines if one.group == MEAN and one.cells["n"].sum()):
         parts = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded).variances
         (judge, *_), (both, low, high) = (
-            by.loc[(one.paper, one.model, one.measure, one.group, name)] for name in (JUDGE, BOTH)
+            by.loc[[(one.paper, one.model, one.measure, one.group, name)]].iloc[0] for name in (JUDGE, BOTH)
         )
         known = sum(parts.values())
         off = (judge - both) ** 2 - max(((high - low) / 2 / z) ** 2 - known, 0)
         parts |= {JUDGE: np.fmax(off, 0.0) if np.isfinite(both) else np.nan}
         whole = np.nansum(list(parts.values()))
         for part_of, variance in parts.items():
-            row = {"paper": one.paper, "model": one.model, "headline": one.measure, "part": part_of}
+            row: dict[str, Any] = {
+                "paper": one.paper,
+                "model": one.model,
+                "headline": one.measure,
+                "part": part_of,
+            }
             row |= {"variance": variance, "percent": 100 * variance / whole if whole else np.nan}
             rows.append(row | {"reason": "no ratings" if np.isnan(variance) else ""})
     return tables.of(rows, "precision_components")

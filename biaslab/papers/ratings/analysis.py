@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -154,7 +155,7 @@ def rater_agreement(
     rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
-    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows, sets = [], LABEL_SETS
     if rated.ratings is not None and (rated.ratings == OTHER).any(axis=None):
         sets = {"female/male/other/unsure": LABELS, **LABEL_SETS}
@@ -176,7 +177,7 @@ def sensitivity(
     A rule that divides votes gives counts that are not whole; its intervals resample the nearest whole number
     of images. No rows where the file holds shares.
     """
-    draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     if rated.ratings is None:
         return tables.of([], "ratings_sensitivity")
     images = rated.images

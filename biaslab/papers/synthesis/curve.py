@@ -53,7 +53,7 @@ def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[
         right = right.reindex(list(GENDERS))
         rates = tuple(right["mean"])
         if (right["size"] >= _FEWEST).all() and sum(rates) - 1 >= _LEAST_YOUDEN:
-            found[model] = rates
+            found[str(model)] = rates
     return found
 
 
@@ -72,7 +72,7 @@ def specification_curve(
     same limits in every run.
     """
     given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
-    rows = []
+    rows: list[list] = []
     for group in groups(shares):
         rated = {RATED: errors[group.model]} if group.model in errors else {}
         rows += _specifications(group, given | rated, confidence)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -85,7 +86,7 @@ def models(
     """
     frames = []
 
-    def add(paper: str, measure: str, unit: str | pd.Series, rows: pd.DataFrame, **columns) -> None:
+    def add(paper: str, measure: str, unit: str | pd.Series, rows: pd.DataFrame, **columns: Any) -> None:
         frames.append(rows.assign(paper=paper, measure=_named(measure, rows), unit=unit, **columns))
 
     some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
@@ -149,7 +150,7 @@ def _net(rows: pd.DataFrame, by: list[str], confidence: float) -> pd.DataFrame:
 def _named(measure: str, rows: pd.DataFrame) -> list[str]:
     """Return what the measure of each row is called: a text with columns in braces, whose values have names."""
     names = {column: rows[column].map(known) for column, known in _NAMES.items() if column in rows}
-    return [measure.format(**row) for row in rows.assign(**names).to_dict("records")]
+    return [measure.format_map(row) for row in rows.assign(**names).to_dict("records")]
 
 
 def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -204,7 +205,7 @@ def units(
         measure: str,
         in_unit: object,
         unit: str,
-        value,
+        value: Any,
         of: object = "",
         cell: object = "",
     ) -> None:

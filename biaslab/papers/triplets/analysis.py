@@ -12,11 +12,13 @@ intervals and tests take cases as independent, not occurrences.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.stats import binom, norm
 from scipy.stats import t as t_distribution
@@ -77,7 +79,7 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
         printed = published.load("triplets_table_2").drop_duplicates("word")
         words = printed.assign(dataset="", captions_excluded=np.nan)
     ranked = words.sort_values("captions_excluded", ascending=False, kind="stable")
-    order = pd.Categorical(ranked["dataset"], dict.fromkeys(words["dataset"]))
+    order = pd.Categorical(ranked["dataset"], list(dict.fromkeys(words["dataset"])))
     return tables.of(ranked.iloc[np.argsort(order.codes, kind="stable")], "triplets_excluded_words")
 
 
@@ -235,7 +237,7 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     gaps = gap[gap["sample"] == "triplets"]
     models = dict(iter(gaps.groupby("model", sort=False)))
     seen = [frozenset(rows["dataset"]) for rows in models.values()]
-    like = [model for model, sets in zip(models, seen, strict=True) if sets == max(seen, key=seen.count)]
+    like = [str(model) for model, sets in zip(models, seen, strict=True) if sets == max(seen, key=seen.count)]
     pooled = {}
     if len(like) > 1:
         name_of_all = ALL_MODELS if len(like) == len(models) else ", ".join(like)
@@ -309,7 +311,7 @@ def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
     )
 
 
-def _mean(name: str, values: pd.Series, cases: pd.Series, missing: str, confidence: float) -> dict:
+def _mean(name: str, values: pd.Series, cases: Iterable, missing: str, confidence: float) -> dict:
     """Return the mean of the known values as ``name``, with Student's t interval or why there is none."""
     if values.isna().all():
         return {name: np.nan, "reason": missing}
@@ -346,7 +348,7 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         wide = group.pivot(index="case", columns="pair", values="value").reindex(columns=PAIRS)
         both = wide.notna().all(axis=1)
         n = group[group["case"].map(both)].groupby("pair")["n"].sum()
-        feminine, masculine = (wide[pair].where(both | ~both.any()).mean() for pair in PAIRS)
+        feminine, masculine = (wide[pair].where(both | (not both.any())).mean() for pair in PAIRS)
         difference = (wide[PAIRS[1]] - wide[PAIRS[0]]) * (1 if higher else -1)
         missing = _reason(group) or "one of the two values is missing"
         row |= _mean("gap", difference, wide.index, missing, confidence)
@@ -540,7 +542,7 @@ def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float)
     """Yield the chi-square test of each pair and of the triplet for counts of one cell."""
     wide = counts.groupby(["object", "prompt_gender"], sort=False)["count"].sum().unstack(fill_value=0)
     for pair, genders in TESTED.items():
-        row = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
+        row: dict[str, Any] = {"pair": pair, "p_relation": "", "sample": "triplets", "evidence": "computed"}
         absent = [g for g in genders if g not in wide]
         if absent:
             yield row | {"reason": f"no counts for {absent[0]} prompts"}
@@ -561,7 +563,7 @@ def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float)
         if (counts["case"] != "").all():
             sets = _by_case(counts, dict(zip(wide.index, kinds, strict=True)), genders)
             row["p_permutation"] = stats.permuted_chi_square(sets, replicates, seed=seed)
-            row["n_cases"] = int((sum(abs(each).sum(axis=1) for each in sets) > 0).sum())
+            row["n_cases"] = np.count_nonzero(sum(abs(each).sum(axis=1) for each in sets))
         yield row | {"cramers_v": v.value, "ci_low": v.ci_low, "ci_high": v.ci_high, "reason": ""}
 
 
@@ -710,7 +712,7 @@ def _or_printed(
     return pd.concat([computed, printed], ignore_index=True)
 
 
-def _group_sets(counts: pd.DataFrame) -> dict[tuple[str, str], dict[str, set[str]]]:
+def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, set[str]]]:
     """Return the objects of each dependency group that were found at all, by model and dataset."""
     found = counts[counts["count"] > 0].groupby(_CELL, sort=False)
     return {
@@ -754,7 +756,7 @@ def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.Data
     return tables.of(rows, "triplets_group_truth")
 
 
-def _scored(model: str, group: str, metric: str, found: Sequence[float], n: int, reason: str) -> dict:
+def _scored(model: object, group: str, metric: str, found: Iterable[float], n: int, reason: str) -> dict:
     about = {"model": model, "dependency_group": group, "metric": metric, "n": n, "reason": reason}
     return about | dict(zip(("value", "ci_low", "ci_high"), map(float, found), strict=True))
 
@@ -799,7 +801,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     return tables.of(errors.assign(p_difference_holm=adjusted), "triplets_detector_error")
 
 
-def _p_of_interval(value, low, high, confidence: float) -> np.ndarray:
+def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
     """Return the two-sided p that an interval about 0 has, below 1 - confidence exactly where it excludes 0.
 
     As if the half of it towards 0 were that of a normal distribution: for intervals that no test goes with.
@@ -844,6 +846,7 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     nouns that only people find are not known.
     """
     rows = []
+    row: Any
     for row in counts.itertuples():
         unknown = np.isnan(row.people_only)
         sizes = {

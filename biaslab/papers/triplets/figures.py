@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -30,7 +32,7 @@ def stand_ins(networks: pd.DataFrame) -> str:
     """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
     other, names = networks[networks["stands_in_for"] != ""], tables.labels("triplets_networks")["metric"]
     by = other.groupby("network", sort=False)["metric"].agg(
-        lambda metrics: ", ".join(map(names.get, metrics))
+        lambda metrics: ", ".join(names[metric] for metric in metrics)
     )
     named = "; ".join(f"{metrics} by {network}" for network, metrics in by.items())
     return f"In what is measured, others stand in for the paper's networks: {named}." if named else ""
@@ -137,7 +139,7 @@ def _planted(scores: pd.DataFrame) -> str:
     return "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
 
 
-def dependency(example) -> Figure:
+def dependency(example: Any) -> Figure:
     """Draw an image, the regions of its prompt's nouns, and its objects with their dependency groups (figure 5).
 
     ``example`` is what :func:`biaslab.papers.triplets.measure.dependency_example` returns.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import hypergeom, t
 
 from biaslab import published, stats
@@ -130,14 +132,19 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
     known = images[images["truth_gender"].fillna("") != ""]
     if known.empty:
         return {}
-    worn = known["truth_attributes"].fillna("").str.get_dummies(";").reindex(columns=ATTRIBUTES, fill_value=0)
-    shares = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
-    means = {}
+    worn = (
+        known["truth_attributes"]
+        .fillna("")
+        .str.get_dummies(";")
+        .reindex(columns=list(ATTRIBUTES), fill_value=0)
+    )
+    shares: Any = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
+    means: dict[str, Any] = {}
     for comparison, prompts in COMPARISONS.items():
         if set(prompts) <= set(known["prompt"]):
             a, b = (shares.xs(prompt, level="prompt") for prompt in prompts)
             means[comparison] = (a - b).dropna().groupby("model").mean().stack()
-    whole = pd.concat(means, names=["comparison"]) if means else pd.Series(dtype=float)
+    whole: Any = pd.concat(means, names=["comparison"]) if means else pd.Series(dtype=float)
     return {(model, comparison, attribute): mean for (comparison, model, attribute), mean in whole.items()}
 
 
@@ -161,7 +168,7 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
             "comparison": comparison,
             "profession": a.index,
             "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
-            "n": a["n"].min(axis=1, skipna=False).to_numpy(),
+            "n": a["n"].to_numpy(float).min(axis=1),
             "n_attributes": a["share"].shape[1],
             "floor": pooled_difference_floor(*counts).mean(axis=1),
         }
@@ -209,7 +216,9 @@ def attribute_mean_difference(
     return tables.of(rows, "dalleval_attribute_mean_difference")
 
 
-def pooled_difference_floor(count_a, n_a, count_b, n_b) -> np.ndarray:
+def pooled_difference_floor(
+    count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike
+) -> np.ndarray:
     """Return ``E|a/n_a - b/n_b|`` when the images of both sets are one pool, split at random.
 
     The exact mean (0–1) over the hypergeometric distribution of how the observed ``count_a + count_b`` positive images

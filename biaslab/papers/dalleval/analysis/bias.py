@@ -11,6 +11,7 @@ without a profession is no profession: tables over professions leave it out.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -76,12 +77,16 @@ def overall_average(
             values = group["value"].dropna()
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
-            row = {"model": model, "category": category, "average": mean.value} | mean._asdict()
+            row: dict[str, Any] = {
+                "model": model,
+                "category": category,
+                "average": mean.value,
+            } | mean._asdict()
             row |= {"printed": known.get((model, category)), "images_per_profession": group["n"].median()}
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
-                if model in error:
-                    right = stats.judged_mean(values, *error[model], confidence)
+                if rates := error.get(str(model)):
+                    right = stats.judged_mean(values, *rates, confidence)
                     row |= _judged(right, "judge_corrected_average")
             rows.append(row | {"reason": too_few(mean.n) or shared})
     return tables.of(rows, "dalleval_overall_average")
@@ -135,8 +140,9 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
     wide = wide.reindex(
         columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])
     ).dropna()
-    known = wide[wide["value"].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
-    return {row.Index: (row[1] / 100, row[2] / 100, int(row[3]), int(row[4])) for row in known.itertuples()}
+    known = wide[wide.iloc[:, :2].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
+    rows = known.itertuples(name=None)
+    return {model: (sens / 100, spec / 100, int(n), int(m)) for model, sens, spec, n, m in rows}
 
 
 def _judged(right: stats.Deviation, column: str) -> dict:
@@ -163,7 +169,7 @@ def _deviation(images: pd.DataFrame, confidence: float) -> dict:
     largest = 2 * (bins - 1) / bins**2
     raw = stats.bounded_mean(plain, (0, largest), largest, confidence)
     free = stats.mean_mad(counts, unit, confidence)
-    row = {"n": raw.n, "mad": raw.value, "ci_low": raw.ci_low, "ci_high": raw.ci_high}
+    row: dict[str, Any] = {"n": raw.n, "mad": raw.value, "ci_low": raw.ci_low, "ci_high": raw.ci_high}
     row |= {"corrected_mad": free.value, "corrected_ci_low": free.ci_low, "corrected_ci_high": free.ci_high}
     row |= {"p": free.p, "expected_at_overall_share": np.mean(expected)}
     for kind, floor in (("", stats.mad_floor), ("corrected_", _corrected_floor)):
@@ -191,7 +197,7 @@ def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return, by model, images perceived as female and male: professions × 2."""
     known = _professions(genders).dropna(subset="n_female").set_index("profession")
     known = known.assign(n_male=known["n"] - known["n_female"])
-    return {model: group[["n_female", "n_male"]] for model, group in known.groupby("model", sort=False)}
+    return {str(model): group[["n_female", "n_male"]] for model, group in known.groupby("model", sort=False)}
 
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -220,6 +226,7 @@ def average_skin_tone(
         model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()
     }
     rows = []
+    row: Any
     for row in averages.to_dict("records"):
         row |= {"ci_low": np.nan, "ci_high": np.nan}
         row["reason"] = row.get("reason") or "the source does not count images by tone"

@@ -6,6 +6,8 @@ is the level of intervals.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
@@ -120,9 +122,10 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     each = pd.DataFrame(corrected._asdict(), index=visible)
     if len(visible) < len(ways):
         each.loc["not told"] = 0.0
-    whole, alone = each.loc["specificity", "share"], each["share"].drop("specificity")
+    whole, alone = each["share"]["specificity"], each["share"].drop("specificity")
     # Of a share at an end the limits are off it by their shift.
-    low, high = each[["ci_low", "share"]].min(axis=None), each[["ci_high", "share"]].max(axis=None)
+    low = each[["ci_low", "share"]].to_numpy().min()
+    high = each[["ci_high", "share"]].to_numpy().max()
     return {
         "youden": youden,
         "percent_corrected": 100 * whole,
@@ -149,7 +152,7 @@ def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.9
 
 
 def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
-    how = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
+    how: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
     wide = ratings.pivot(index="image_id", columns="rater", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -40,7 +42,9 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
             judged = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
             yield _share(judge, "gender", measure, judged == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
-    for name, k in [("attributes", slice(None)), *((name, [i]) for i, name in enumerate(ATTRIBUTES))]:
+    parts: list[tuple[str, Any]] = [("attributes", slice(None))]
+    parts += [(name, [i]) for i, name in enumerate(ATTRIBUTES)]
+    for name, k in parts:
         true, judged, sure = worn[:, k], seen[:, k], ~unread[:, k]
         yield _share(ASKED, name, "sensitivity", judged[true & sure], confidence)
         yield _share(ASKED, name, "specificity", ~judged[~true & sure], confidence)
@@ -67,11 +71,11 @@ def _worn(names: pd.Series) -> np.ndarray:
     return np.array([[name in listed for name in ATTRIBUTES] for listed in names.fillna("").str.split(";")])
 
 
-def _share(judge: str, about: str, measure: str, hits, confidence: float) -> dict:
+def _share(judge: str, about: str, measure: str, hits: ArrayLike, confidence: float) -> dict:
     return {"judge": judge, "about": about, "measure": measure} | _percent(hits, confidence)
 
 
-def _percent(hits, confidence: float) -> dict:
+def _percent(hits: ArrayLike, confidence: float) -> dict:
     n = np.size(hits)
     value, low, high = stats.percent(int(np.sum(hits)), n, confidence)
     return {"value": value, "n": n, "ci_low": low, "ci_high": high}

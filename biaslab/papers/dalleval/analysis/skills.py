@@ -92,7 +92,7 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     given = quality.reindex(columns=["ci_low", "ci_high"])
     given_limits = given.notna().all(axis=1)
     share = (quality["metric"] == "R-precision") & ~given_limits
-    count = np.rint(quality["value"] / 100 * quality["n"]).where(share)
+    count = (quality["value"] / 100 * quality["n"]).round().where(share)
     low, high = stats.wilson_interval(count, quality["n"], confidence)
     good = quality["value"].where(quality["better"] == "higher", -quality["value"])
     why = quality.get("reason", pd.Series("", quality.index)).replace("", NOT_PRINTED)

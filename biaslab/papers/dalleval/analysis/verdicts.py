@@ -8,6 +8,7 @@ prompt's image would have met it, are one comparison.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -83,6 +84,7 @@ def verdicts(
     found``, ``other objects``, ``other number`` or ``other relation``.
     """
     parts = []
+    skill: Any
     for skill, rows in asked.groupby("skill", sort=False):
         shown = statements(detections, skill, rule=rule, threshold=threshold)
         keys = ["image_id", *_STATEMENT]
@@ -141,6 +143,7 @@ def shuffled(
     are as in :func:`verdicts`.
     """
     shares = {}
+    skill: Any
     for skill, rows in asked.groupby("skill", sort=False):
         detected = detections[detections["image_id"].isin(rows["image_id"])]
         shown = statements(detected, skill, rule=rule, threshold=threshold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import fisher_exact
 
 from biaslab import published, stats
@@ -43,7 +44,8 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     Intervals: Newcombe; tests: Fisher's exact ones.
     """
     frame = _beside_single(shares)
-    sides, counts = [], []
+    sides: list[ArrayLike] = []
+    counts: list[np.ndarray] = []
     for side in ("_single", ""):
         n = frame[f"n{side}"].fillna(0).to_numpy(int)
         count = np.rint(frame[f"percent_female{side}"].fillna(0) * n / 100).to_numpy(int)
@@ -54,7 +56,8 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     known = frame["change"].notna().to_numpy()
     p = np.full(len(frame), np.nan)
     p[known] = [
-        fisher_exact([[a, b], [c, d]])[1] for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
+        fisher_exact(np.array([[a, b], [c, d]]))[1]
+        for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
     ]
     least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
@@ -64,6 +66,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         paired = scores[scores["setting"] == "paired"].assign(identity=lambda t: t["occupation"])
         images = _added(pairs, paired)
         paired = paired.set_index(["stereotype", "occupation"])["score"]
+        setting: Any
         for setting, group in scores.groupby("setting", sort=False):
             shared = SHARING[setting]
             who = pd.MultiIndex.from_frame(group[["stereotype", "occupation"]])
@@ -76,7 +79,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 contrast_effect=in_pairs - group["score"] / (1 if shared else 2),
             )
             fair = _fair(known[known["setting"] == setting], confidence)
-            how = {"two_people": shared, "wider": WIDER.get(setting, {})}
+            how: dict[str, Any] = {"two_people": shared, "wider": WIDER.get(setting, {})}
             # Where identities of one list share images too, only the largest dependence is known.
             how_beside = how | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
             beside = strata(group, "contrast", confidence, -200, 200, **how_beside)

@@ -75,7 +75,8 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     rows, columns = (
         adds[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[adds[s].index] for s in LISTS
     )
-    cells = sum(added.values()).groupby([whose[s] for s in LISTS]).sum().unstack()
+    both = added[LISTS[0]] + added[LISTS[1]]
+    cells = both.groupby([whose[s] for s in LISTS]).sum().unstack()
     return Parts(rows, columns, cells.reindex(index=rows.index, columns=columns.index))
 
 

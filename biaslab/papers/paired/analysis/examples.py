@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,7 @@ def single_and_paired_shown(
     whole = seen.groupby(_IMAGE)["gender"].transform(lambda g: g.isin(LISTS).all()).astype(bool)
     judged = seen[whole & seen["kind"].isin(["single", "paired"])]
     keys = ["aspect", "stereotype", "identity", "kind"]
-    wide = judged.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
+    wide: Any = judged.assign(score=fits).groupby(keys)["score"].agg(["mean", "size"]).unstack()
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mean", "size"], ["single", "paired"]]))
     enough = (wide["size"]["single"] >= alone) & (wide["size"]["paired"] >= beside)
     rise = (wide["mean"]["paired"] - wide["mean"]["single"])[enough].reset_index(name="rise")
@@ -109,6 +110,7 @@ def critique_examples(
     later = people["setting"] == "faircritic"
     people.loc[later, "kind"] = [f"faircritic_{r:.0f}" for r in people.loc[later, "round"]]
     rows = []
+    critique: Any
     for k, critique in enumerate(critiques.itertuples()):
         whom = critique.identity or critique.batch_id.partition("/")[2]
         about = people[(people["model"] == critique.model) & (people["aspect"] == critique.aspect)]
@@ -119,7 +121,7 @@ def critique_examples(
         after = after.join(added[["added", "left", "right"]], on=["model", "prompt_id"])
         after["told"] = [_told(row, bool(whom)) for row in after.itertuples()]
         changed = after[after["told"] != ""]
-        counts = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
+        counts: dict[str, Any] = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
         counts["added"] = changed["added"].iloc[0] if len(changed) else ""
         chosen = _changed_first(after, each)
         images = [
@@ -132,13 +134,13 @@ def critique_examples(
     return pd.DataFrame(rows, columns=columns).fillna("")
 
 
-def _told(row, one: bool) -> str:
+def _told(row: Any, one: bool) -> str:
     """Return what a prompt tells the person; where not ``one`` is meant, what it tells anybody."""
     words = ({getattr(row, row.position)} if one else {row.left, row.right}) - {"nothing", np.nan}
     return next(iter(words & set(LISTS) or words), "")
 
 
-def _seen(row, whom: str) -> str:
+def _seen(row: Any, whom: str) -> str:
     """Return what the person whom a critique is about looks like, and was told; nothing of a critique of all."""
     words = {"female": "woman", "male": "man"}
     text = f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"

@@ -26,7 +26,7 @@ def biased_images(
     for cell, group in by_cell(counted(shares)):
         names = tuple(cell.values())
         if cell["setting"] == "single":
-            alone = overall.loc[names]
+            alone = overall.loc[[names]].iloc[0]
             row = cell | {"measure": "person", "percent": (100 + alone["score"]) / 2, "evidence": "counted"}
             row |= {c: (100 + alone[c]) / 2 for c in ("ci_low", "ci_high")}
             rows.append(row | {c: alone[c] for c in ("n", "dependence", "reason")})

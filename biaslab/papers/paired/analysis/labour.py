@@ -41,7 +41,7 @@ def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.Dat
     for (model, setting), group in known.groupby(["model", "setting"], sort=False):
         for stratum in ("overall", *LISTS):
             part = group if stratum == "overall" else group[group["stereotype"] == stratum]
-            r = stats.pearson_r(*part[["percent_female_labour", "percent_female"]].to_numpy().T, confidence)
+            r = stats.pearson_r(part["percent_female_labour"], part["percent_female"], confidence)
             few = "a correlation needs three occupations and shares that differ"
             row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
             rows.append(row | {"reason": "" if isfinite(r.r) else few})

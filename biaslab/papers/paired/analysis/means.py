@@ -38,14 +38,14 @@ class Mean(NamedTuple):
     def widened(self, factor: float) -> Mean:
         """Return it with an error that is so many times as large."""
         half, t = factor * (self.ci_high - self.value), self.t / factor
-        limits = {"ci_low": self.value - half, "ci_high": self.value + half}
-        return self._replace(**limits, t=t, p=float(2 * student.sf(abs(t), self.df)))
+        low, high = self.value - half, self.value + half
+        return self._replace(ci_low=low, ci_high=high, t=t, p=float(2 * student.sf(abs(t), self.df)))
 
 
 def by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
     """Yield model, aspect and setting, and the rows that have them."""
     for names, group in frame.groupby(CELL, sort=False):
-        yield dict(zip(CELL, names, strict=True)), group
+        yield dict(zip(CELL, map(str, names), strict=True)), group
 
 
 def ordered(frame: pd.DataFrame) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def mean(values: np.ndarray, confidence: float) -> Mean:
     n = len(values)
     if n < 2:
         value, reason = (float(values[0]), _FEW) if n else (np.nan, "no identity has a value")
-        return Mean(value, *[np.nan] * 4, reason)
+        return Mean(value, *(np.nan,) * 4, reason)
     return t_mean(float(np.mean(values)), float(np.std(values, ddof=1)) / sqrt(n), n - 1, confidence)
 
 
@@ -97,7 +97,7 @@ def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
     # Images that show one gender twice cancel out but for the rounding of a computer, which leans nowhere.
     value = 0.0 if abs(value) < 1e-9 else value
     if se < 1e-9:
-        return Mean(value, *[np.nan] * 4, "all identities are equal, so there is neither interval nor test")
+        return Mean(value, *(np.nan,) * 4, "all identities are equal, so there is neither interval nor test")
     t = value / se
     return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "", df=df)
 
@@ -110,7 +110,7 @@ def of_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) 
     value = float(low.mean() + sign * high.mean()) / 2
     added = [part * (values - values.mean()) / (2 * len(values)) for part, values in ((1, low), (sign, high))]
     error = stats.clustered_error(added[0].add(added[1], fill_value=0))
-    return t_mean(value, *error, confidence) if isfinite(error.se) else Mean(value, *[np.nan] * 4, _FEW)
+    return t_mean(value, *error, confidence) if isfinite(error.se) else Mean(value, *(np.nan,) * 4, _FEW)
 
 
 def strata(
@@ -162,7 +162,7 @@ def strata(
             estimate = (
                 estimate.widened(sqrt(factor * (n - 1) / (n - factor)))._replace(dependence=dependence.WORST)
                 if n > 2
-                else Mean(estimate.value, *[np.nan] * 4, _THREE)
+                else Mean(estimate.value, *(np.nan,) * 4, _THREE)
             )
         row = estimate._asdict() | {"stereotype": stratum, column: estimate.value}
         row["dependence"] = (estimate.dependence or alone) if isfinite(estimate.ci_low) else ""
@@ -188,12 +188,12 @@ def _both(
     """
     female, male = _by_occupation(group, column)
     if female.empty or male.empty:
-        return Mean(*[np.nan] * 5, "one of the two lists has no values")
+        return Mean(*(np.nan,) * 5, "one of the two lists has no values")
     if len(female.index.intersection(male.index)):
         return of_roles(female, male, confidence)._replace(dependence=dependence.BY_OCCUPATION)
     value = float((female.mean() + male.mean()) / 2)
     if min(len(female), len(male)) < 2:
-        return Mean(value, *[np.nan] * 4, _FEW)
+        return Mean(value, *(np.nan,) * 4, _FEW)
     if images is not None and (crossed := dependence.parts(group, column, images)).crossed:
         return t_mean(value, *crossed.error(), confidence)._replace(dependence=dependence.ESTIMATED)
     effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
@@ -207,7 +207,8 @@ def _both(
 def _by_occupation(group: pd.DataFrame, column: str) -> tuple[pd.Series, pd.Series]:
     """Return the means of ``column`` by occupation of each list; several identities of one are averaged."""
     by = (group[group["stereotype"] == s].groupby("occupation", sort=False) for s in LISTS)
-    return tuple(rows[column].mean() for rows in by)
+    first, second = (rows[column].mean() for rows in by)
+    return first, second
 
 
 # -- images of two people whose identities are known --------------------------------------------------

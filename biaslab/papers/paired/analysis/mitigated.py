@@ -34,7 +34,7 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     same = ["model", "aspect", "stereotype"]
     plain = scores.loc[scores["setting"] == "paired", [*same, "n"]]
     # Overall, two fully dependent people of an image count as one; p(1-p) is at most 1/4.
-    images = scores[same].merge(plain, on=same, how="left")["n"] / np.where(
+    images: pd.Series = scores[same].merge(plain, on=same, how="left")["n"] / np.where(
         scores["stereotype"] == "overall", 2, 1
     )
     bare = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
@@ -90,7 +90,7 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
     images, rows = pair_scores(pairs, counted(shares)), []
     keys = ["model", "aspect", "scope", "mitigation"]
     for names, group in after.groupby(keys, sort=False):
-        model, aspect, scope, kind = names
+        model, aspect, scope, kind = map(str, names)
         sides = []
         for mitigation, column, sign in (("none", "score_before", -1), (kind, "score", 1)):
             setting = _SETTINGS.get((scope, mitigation), mitigation)

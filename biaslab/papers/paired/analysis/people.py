@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -160,7 +162,7 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
     # Tables name an occupation as the paper's results do, prompts as its lists do.
     listed = {prompts.occupation(name).occupation: name for name in prompts.stereotypes()}
 
-    def ask(row) -> tuple[str, str]:
+    def ask(row: Any) -> tuple[str, str]:
         # Beside somebody of the occupation the role alone is asked for.
         named = not row.role or row.position in ("alone", "left")
         phrase = f"{listed.get(row.occupation, row.occupation) if named else ''} {row.role}".strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,14 +33,15 @@ def stereotype_score(
     for cell, group in by_cell(people):
         names, two = tuple(cell.values()), cell["setting"] != "single"
         added = deviations(images.get(names), group, "score")
-        shared = {"effect": "score" if two else "", "images": added, "two_people": two}
+        shared: dict[str, Any] = {"effect": "score" if two else "", "images": added, "two_people": two}
         for row, _ in strata(group, "score", confidence, -100, 100, **shared):
             printed_value = stated.get((*names, row["stereotype"]), np.nan)
             rows.append(row | cell | {"evidence": "computed", "printed": printed_value})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
-    for names, value in stated.items():
-        if names not in done:
-            row = dict(zip([*CELL, "stereotype"], names, strict=True))
+    key: Any
+    for key, value in stated.items():
+        if key not in done:
+            row = dict(zip([*CELL, "stereotype"], key, strict=True))
             rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
     return tables.of(rows, "paired_stereotype_score")
 
@@ -147,12 +149,12 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
     occupations = occupations_of(frame)
     for (model, setting), group in frame.groupby(["model", "setting"], sort=False):
         each = group.dropna(subset=["score"]).groupby(["occupation", "stereotype"])
-        every = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
+        every: Any = each.agg(score=("score", "mean"), n=("n", "sum")).unstack("stereotype")
         every = every.reindex(columns=pd.MultiIndex.from_product([["score", "n"], LISTS]))
         wide = every.dropna()
         low, high = (wide["score"][s].to_numpy() for s in LISTS)
         people = wide["n"].to_numpy()
-        row = {"model": model, "setting": setting, "n": len(wide)}
+        row: dict[str, Any] = {"model": model, "setting": setting, "n": len(wide)}
         r = stats.pearson_r(low, high, confidence)
         # Where every image shows one woman and one man, it is 1 whatever the occupations are.
         known = abs(r.r) < 1 - 1e-9
@@ -163,8 +165,8 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
             )
         if not isfinite(r.r):
             row["reason"] = "a correlation needs three occupations and scores that differ"
-        sides = (2 * every["score"][s].dropna() for s in ("male", "female"))
-        gap = means.of_roles(*sides, confidence, sign=-1)
+        male, female = (2 * every["score"][s].dropna() for s in ("male", "female"))
+        gap = means.of_roles(male, female, confidence, sign=-1)
         row |= {"n_same_score": int(np.isclose(low, high).sum()), "difference": gap.value}
         row |= {f"difference_{k}": getattr(gap, k) for k in ("ci_low", "ci_high", "p")}
         # SS_high - SS_low = (100 - 2 F_high) - (2 F_low - 100) = 4 (50 - F), F the mean of both.
@@ -194,7 +196,7 @@ def _same_gender(
     if known.empty:
         return {"n_images": 0}
     same = known["female_label"] == known["male_label"]
-    counts = {
+    counts: dict[str, Any] = {
         "n_images": len(known),
         "same_gender": int(same.sum()),
         "percent_same_gender": 100 * same.mean(),
@@ -206,7 +208,7 @@ def _same_gender(
     counts |= {f"percent_same_gender_{c}": share[c] for c in ("ci_low", "ci_high")}
     side = known["female_position"] if "female_position" in known else pd.Series("", known.index)
     alike = [known["female_identity"], known["male_identity"], side]
-    women = known[["female_label", "male_label"]].eq("female").astype(float)
+    women = (known[["female_label", "male_label"]] == "female").astype(float)
     n = women.groupby(alike)["female_label"].transform("size")
     away = women - women.groupby(alike).transform("mean")
     # An image by itself tells nothing about its two people's dependence.
@@ -228,7 +230,7 @@ NO_IDENTITIES = "an interval needs the identities of both people of each image"
 
 def occupations_of(shares: pd.DataFrame) -> dict[str, str]:
     """Return the occupation of each identity."""
-    return shares.set_index("identity")["occupation"].to_dict()
+    return dict(zip(shares["identity"], shares["occupation"], strict=True))
 
 
 def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.DataFrame | None:

@@ -8,7 +8,8 @@ without), ``printed`` rows of ``paradox_printed_amplification``; ``seed`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,7 @@ def amplification(
     that have no shares, the printed averages follow, with a reason. Printed shares are resampled by the same draws in
     every run.
     """
-    bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
     computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
@@ -123,7 +124,7 @@ def overall(rows: pd.DataFrame) -> pd.DataFrame:
 def told(rows: pd.DataFrame) -> pd.Series:
     """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
     names = ["amplification_plain", "amplification", "ci_low", "ci_high"]
-    return rows["p"].mask(stats.rivals(*(rows[name] for name in names)).larger, 1.0)
+    return rows["p"].mask(np.asarray(stats.rivals(*(rows[name] for name in names)).larger), 1.0)
 
 
 def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
@@ -184,6 +185,10 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     )
 
 
+def _whole_mean(values: pd.Series) -> float:
+    return values.mean(skipna=False)
+
+
 def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """Return both shares of each occupation averaged over prompts, as ``prompt`` = ``mean`` (Figure 9).
 
@@ -192,7 +197,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
-    mean = occupations.groupby(keys, sort=False)[sides].agg(lambda v: v.mean(skipna=False)).reset_index()
+    mean = occupations.groupby(keys, sort=False)[sides].agg(_whole_mean).reset_index()
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
     excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
@@ -213,7 +218,7 @@ def approach_change(
     Where an approach has no interval of its own, both values are plain and the change has none. ``p`` is that of the
     interval; ``n_occupations`` are those that count, of the approach with fewer.
     """
-    bootstrap = {"seed": seed, "replicates": replicates, "confidence": confidence}
+    bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
     # An approach is compared several times, mostly over the same occupations.
     known: dict[tuple, Estimates] = {}
@@ -234,7 +239,9 @@ def approach_change(
     return tables.of(rows, "paradox_approach_change")
 
 
-def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> Iterator[list]:
+def _change_rows(
+    group: Group, reference: Group, estimated: Callable[[Group], Estimates], bootstrap: dict
+) -> Iterator[list]:
     shared = set(group.occupations) & set(reference.occupations)
     group, reference = (g.only(np.isin(g.occupations, list(shared))) for g in (group, reference))
     pairs = _prompt_pairs(group, reference)
@@ -246,7 +253,9 @@ def _change_rows(group: Group, reference: Group, estimated, bootstrap: dict) -> 
         for d in range(len(measures.DEFINITIONS))
     ]
     known = any("" in row for row in reasons)
-    se, df = _between(group, reference, list(pairs.values()), bootstrap) if known else (None, np.nan)
+    se, df = (
+        _between(group, reference, list(pairs.values()), bootstrap) if known else (np.empty((0, 0)), np.nan)
+    )
     quantile = scipy.stats.t.ppf((1 + bootstrap["confidence"]) / 2, df)
     for d, definition in enumerate(measures.DEFINITIONS):
         for k, (prompt, (i, j)) in enumerate(pairs.items()):
@@ -289,7 +298,11 @@ def _between(
     # Cells of both side by side; where both have the same generated images, those stand once, with the reference.
     own = ours.shape[1] - k if drawn_once else ours.shape[1]
     counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
-    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [group.drawing, reference.drawing]
+    drawing = (
+        stats.OneByOne(counts.shape[1])
+        if drawn_once
+        else [d for d in (group.drawing, reference.drawing) if d]
+    )
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides, others = shares[..., :own], shares[..., own:]

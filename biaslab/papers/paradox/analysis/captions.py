@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from biaslab import lexicons, published, stats
 from biaslab.captions.indicators import indicators as indicators_of
@@ -51,8 +53,8 @@ def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     return rows.assign(**stats.percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
-def _nothing(n: pd.Series) -> np.ndarray:
-    return np.where(n > 0, "", NOTHING)
+def _nothing(n: ArrayLike) -> np.ndarray:
+    return np.where(np.asarray(n) > 0, "", NOTHING)
 
 
 # -- training images that could not be fetched (section 4) ------------------------------------------------------
@@ -164,13 +166,13 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
 
     Cosines, -1 to 1; intervals are Student t, of means over occupations.
     """
-    rows = []
+    rows: list[list] = []
     for model, of_model in similarity.groupby("model", sort=False):
         for compared in ("text", "image"):
             cells = {"index": "occupation", "columns": ["approach", "prompt"]}
             wide = of_model.pivot(**cells, values=f"{compared}_similarity")
             for approach in [a for a in APPROACHES if a in set(of_model["approach"])]:
-                rows += _similarity_rows(wide, model, approach, compared, confidence)
+                rows += _similarity_rows(wide, str(model), approach, compared, confidence)
     return tables.of(rows, "paradox_similarity_mean")
 
 
@@ -181,7 +183,8 @@ def _similarity_rows(
 
     def of(approach: str, prompt: str) -> pd.Series:
         # An occupation has a mean over prompts where it has all of them.
-        return wide[approach].mean(axis=1, skipna=False) if prompt == "mean" else wide[approach][prompt]
+        of_prompts: Any = wide[approach]
+        return of_prompts.mean(axis=1, skipna=False) if prompt == "mean" else of_prompts[prompt]
 
     prompts = list(wide[approach].columns)
     for prompt in [*prompts, "mean"] if len(prompts) > 1 else prompts:

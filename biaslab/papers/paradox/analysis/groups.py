@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.stats
+from numpy.typing import ArrayLike
 
 from biaslab import measures, stats
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
@@ -66,7 +67,7 @@ class Group:
         return self.approach in CAPTIONS_AS_PROMPTS
 
     @property
-    def drawing(self) -> stats.Drawing | None:
+    def drawing(self) -> stats.OneByOne | stats.ByCaption | None:
         """How the images of :meth:`counts` are drawn; None where that takes pairs that are not given."""
         if self.paired:
             return self.captions
@@ -136,7 +137,7 @@ def groups(shares: pd.DataFrame, pairs: pd.DataFrame | None = None) -> Iterator[
     for model, of_model in shares.groupby("model", sort=False):
         by = dict(list(of_model.groupby("approach", sort=False)))
         for approach in [*(a for a in APPROACHES if a in by), *(a for a in by if a not in APPROACHES)]:
-            group = _group(model, approach, by[approach])
+            group = _group(str(model), str(approach), by[approach])
             if group is not None:
                 yield _with_pairs(group, pairs)
 
@@ -157,7 +158,9 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     captions = stats.ByCaption(
         rows["occupation"].map(place),
         rows["training"].map({"female": 1.0, "male": 0.0}),
-        *(rows[name] for name in ("n_female", "n_judged", "n_captions")),
+        rows["n_female"],
+        rows["n_judged"],
+        rows["n_captions"],
         len(place),
     )
     both = [np.hstack([captions.counts, captions.n]), np.hstack(group.counts())]
@@ -183,20 +186,22 @@ def _group(model: str, approach: str, rows: pd.DataFrame) -> Group | None:
     if not prompts or None in sources:
         return None
     sides = (("training", sources), ("generated", prompts))
-    arrays = [wide[v, side][names].to_numpy(float) for v in ("percent_female", "n") for side, names in sides]
-    shared = len(set(sources)) == 1
-    group = Group(model, approach, tuple(wide.index), tuple(prompts), *arrays, shared=shared)
+    (training, generated), (training_n, generated_n) = (
+        [wide[v][side][names].to_numpy(float) for side, names in sides] for v in ("percent_female", "n")
+    )
+    arrays = training, generated, training_n, generated_n
+    group = Group(model, approach, tuple(wide.index), tuple(prompts), *arrays, shared=len(set(sources)) == 1)
     return group if group.counts()[1].any() else None  # Without any image there is nothing to resample.
 
 
-def wilson_percent(count, n, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+def wilson_percent(count: ArrayLike, n: ArrayLike, confidence: float) -> tuple[np.ndarray, np.ndarray]:
     """Return Wilson limits (0–100 %) of shares ``count / n``; NaN where a count is missing.
 
     A printed share need not be a whole number of images: its count is rounded.
     """
     n = np.round(np.asarray(n, float))
     low, high = stats.wilson_interval(np.minimum(np.round(np.asarray(count, float)), n), n, confidence)
-    return 100 * low, 100 * high
+    return np.asarray(100 * low), np.asarray(100 * high)
 
 
 def with_limits(shares: pd.DataFrame, table: str, confidence: float) -> pd.DataFrame:
@@ -247,19 +252,19 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
         reason = np.where((reason == "") & (paired != ""), paired, reason)
         reason = np.where((reason == "") & _at_half(group), AT_HALF, reason)
     if (reason != "").all():
-        return Estimates(plain, plain, *[missing] * 5, size, reason)
+        return Estimates(plain, plain, *(missing,) * 5, size, reason)
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides = group.split(shares)
         return np.concatenate([expected(group, *sides, d) for d in measures.DEFINITIONS], axis=-1)
 
-    draws = {"replicates": replicates, "seed": seed, "confidence": confidence}
+    draws: dict[str, Any] = {"replicates": replicates, "seed": seed, "confidence": confidence}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
     known = np.isfinite(boot.ci_low).reshape(plain.shape) & (reason == "")
     reason = np.where(known | (reason != ""), reason, boot.reason or TOO_FEW)
 
-    def shaped(values) -> np.ndarray:
+    def shaped(values: ArrayLike) -> np.ndarray:
         return np.where(known, np.reshape(values, plain.shape), np.nan)
 
     noise = shaped(boot.bias)
