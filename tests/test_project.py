@@ -265,7 +265,10 @@ def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
     assert not [name for name in files if name.endswith(".safetensors") or "mini" in name]
     # What `biaslab init` writes: as in the project.
     inside = {name.removeprefix("biaslab/project/") for name in files if name.startswith("biaslab/project/")}
-    there = {path.relative_to(root).as_posix() for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))}
+    there = {
+        path.relative_to(root).as_posix()
+        for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))
+    }
     assert inside == there
     assert "biaslab-world; extra == 'world'" in said.get_all("Requires-Dist")
     assert licence == (root / "LICENSE").read_bytes()
@@ -289,7 +292,9 @@ def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheel
     if done.returncode:
         pytest.skip("not a git checkout, so there is no list of the project's files")
     there = {name for name in done.stdout.splitlines() if (root / "world" / name).is_file()}
-    params_of_world = {f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")}
+    params_of_world = {
+        f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")
+    }
     assert files == there | params_of_world
     kinds = {name.rpartition(".")[2] for name in there}
     assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds

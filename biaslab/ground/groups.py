@@ -205,7 +205,8 @@ def allowed_range(known: FieldInfo) -> str:
     limits = {k: getattr(m, k) for m in known.metadata for k in ("ge", "gt", "le", "lt") if hasattr(m, k)}
     if not limits:
         return ""
-    unit = (known.json_schema_extra or {}).get("unit", "")
+    extra = known.json_schema_extra
+    unit = extra.get("unit", "") if isinstance(extra, dict) else ""
     low = f"{limits['ge']:g}" if "ge" in limits else f"above {limits['gt']:g}" if "gt" in limits else ""
     high = f"{limits['le']:g}" if "le" in limits else f"below {limits['lt']:g}" if "lt" in limits else ""
     both = (
