@@ -240,6 +240,17 @@ def warm(processes_of_all, monkeypatch):
         monkeypatch.setattr(kernels, "Processes", processes_of_all)
 
 
+@pytest.fixture
+def inline(monkeypatch):
+    """Let runs take no process but this one: notebooks are its code, one by one, and leave results but no page."""
+    import inline
+
+    from biaslab.keep import kernels
+
+    monkeypatch.setattr(kernels, "Processes", inline.Processes)
+    monkeypatch.setattr("biaslab.runs.execute._papermill", inline.executed)
+
+
 @pytest.fixture(scope="session")
 def sites():
     """The folders that packages of tests are installed into, by package."""

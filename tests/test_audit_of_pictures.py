@@ -41,7 +41,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys):
+def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys, inline):
     names = [f"images:{folders / model}" for model in ("first", "second")]
     how = [
         "--notebooks-dir",
@@ -73,7 +73,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
 
 @pytest.mark.slow
 def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_put_right(
-    root, tmp_path, capsys
+    root, tmp_path, capsys, inline
 ):
     """Of women a third are hard to tell, and called male; a half of the pictures is rated by their truth."""
     asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})

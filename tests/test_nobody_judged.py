@@ -46,6 +46,11 @@ SMALL = {
     "triplets.triplets": 4,
     "triplets.one_triplet": 2,
     "triplets.detector_drawings": 10,
+    "calibration.off_rows": 3000,
+    "calibration.off_captions": 5,
+    "calibration.matched_captions": 5,
+    "calibration.world_images": 2,
+    "calibration.test_renders": 20,
     "settings.compare_with": "none",
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
@@ -132,6 +137,8 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     monkeypatch.setattr(
         paired, "sampled_roles", lambda *of: {k: roles for k, roles in sampled(*of).items() if k[1] in few}
     )
+    # Of drawings whose truth is known, on which judges are tried.
+    monkeypatch.setattr("biaslab.papers.paired.measure.RENDERS", 20)
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
     monkeypatch.setattr(Finding, "least", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.

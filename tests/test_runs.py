@@ -20,6 +20,7 @@ from biaslab import cli
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.papers.findings import Finding
+from biaslab.plots import texts
 from biaslab.request import Request
 from biaslab.runs import earlier, execute, export, gather, jobs, params, runner
 from biaslab.study.study import ATTEMPT
@@ -57,6 +58,14 @@ def run_project(folder, write_notebook, notebooks, text="run: mine\n", *, output
 def project(tmp_path, write_notebook, warm):
     """Return a function that runs notebooks ``{id: code}`` with a parameters text, in ``tmp_path``."""
     return partial(run_project, tmp_path, write_notebook)
+
+
+@pytest.fixture
+def inline_project(tmp_path, write_notebook, inline):
+    """Return the same function, where notebooks are run in this process: for what does not depend on where they are."""
+    yield partial(run_project, tmp_path, write_notebook)
+    # To which notebooks add.
+    texts._figures.cache_clear()
 
 
 def code(occupation: str) -> str:
@@ -109,7 +118,7 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_readers_own_table_and_figure_stand_in_the_report(project, tmp_path):
+def test_a_readers_own_table_and_figure_stand_in_the_report(inline_project, tmp_path):
     own = """
 import pandas as pd
 from matplotlib import pyplot as plt
@@ -120,7 +129,7 @@ figure, ax = plt.subplots()
 ax.plot([1, 2])
 study.show("my_figure", figure, caption="A line of mine.")
 """
-    record = project({"mine/a": own, "mine/b": own})
+    record = inline_project({"mine/a": own, "mine/b": own})
     assert record["status"] == "ok", record["problems"]
     assert [t["name"] for t in record["tables"]] == ["my_table"] and record["tables"][0]["rows"] == 2
     page = (tmp_path / "outputs/mine/index.html").read_text(encoding="utf-8")
@@ -152,8 +161,8 @@ def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
 
 
 @pytest.mark.slow
-def test_lists_rerun_per_value_into_one_table(project, tmp_path):
-    record = project({"paradox/a": code("ceo")}, "run: mine\nmodel: [SD 1.4]\nseed: [1, 2]\n")
+def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
+    record = inline_project({"paradox/a": code("ceo")}, "run: mine\nmodel: [SD 1.4]\nseed: [1, 2]\n")
     table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
     # A swept key that is no column of the table becomes one.
     rows = table[["model", "seed", "percent_female"]].to_numpy().tolist()
@@ -181,8 +190,8 @@ def test_notebooks_that_disagree_on_a_row_are_a_problem(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_has_not_changed_is_kept(finished, project, tmp_path):
-    run = partial(project, text=SEED)
+def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
+    run = partial(inline_project, text=SEED)
     mine = tmp_path / "outputs/mine"
     files = {p: p.stat().st_mtime_ns for p in mine.rglob("*") if p.is_file()}
     # Nothing has changed: nothing is executed and nothing is written, however it is asked for.
@@ -278,7 +287,7 @@ def test_a_folder_that_vanishes_while_progress_is_looked_for_is_none(tmp_path, m
 
 
 @pytest.mark.slow
-def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(project, tmp_path):
+def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(inline_project, tmp_path):
     source = _shares(tmp_path / "in", GOOD)
     reads = """
 from biaslab.papers import paradox
@@ -292,8 +301,10 @@ study.save("paradox_amplification", found)
     kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"
     needs = reads.replace("paradox_percent_female", "paired_percent_female")
     for _ in range(2):
-        record = project({"paradox/a": reads, "synthesis/b": reads, "paired/c": needs}, text, again=True)
-        assert record["status"] == "ok"
+        record = inline_project(
+            {"paradox/a": reads, "synthesis/b": reads, "paired/c": needs}, text, again=True
+        )
+        assert record["status"] == "ok", record["problems"]
         # Without its input a notebook is skipped, and says so.
         skipped = [n["reason"] for n in record["notebooks"] if n["status"] == "skipped"]
         assert len(skipped) == 1 and "holds no paired_percent_female.csv" in skipped[0]
@@ -303,12 +314,12 @@ study.save("paradox_amplification", found)
 
 
 @pytest.mark.slow
-def test_another_run_in_the_folder_is_not_replaced_unasked(finished, project, tmp_path):
+def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_project, tmp_path):
     index = tmp_path / "outputs/mine/index.html"
     with pytest.raises(RunError, match=r"holds another run \(seed: 3 there, 2 here\)\. Choose another name"):
-        project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n")
+        inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n")
     assert "ceo: 28.0 %." in index.read_text(encoding="utf-8")
-    project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n", overwrite=True)
+    inline_project({"paradox/a": code("ceo")}, "run: mine\nseed: 2\n", overwrite=True)
     assert "ceo: 27.0 %." in index.read_text(encoding="utf-8")
 
 
@@ -755,10 +766,10 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_was_changed_on_disk_is_noticed(finished, project, tmp_path):
+def test_what_was_changed_on_disk_is_noticed(finished, inline_project, tmp_path):
     from biaslab.runs import compare
 
-    run = partial(project, BOTH, SEED)
+    run = partial(inline_project, BOTH, SEED)
     folder = tmp_path / "outputs/mine"
     first = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")}
     # A gathered table: made anew of what notebooks left, and none is executed.
@@ -803,10 +814,10 @@ def _cut(text: str, how: str) -> str | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["line", "gone"])
-def test_measured_tables_that_were_cut_are_made_anew(project, tmp_path, how):
+def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path, how):
     text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     run, folder = (
-        partial(project, {"paradox/a": READS, "paradox/b": code("nurse")}, text),
+        partial(inline_project, {"paradox/a": READS, "paradox/b": code("nurse")}, text),
         tmp_path / "outputs/mine",
     )
     assert run()["status"] == "ok"
@@ -830,29 +841,31 @@ def test_measured_tables_that_were_cut_are_made_anew(project, tmp_path, how):
 
 
 @pytest.mark.slow
-def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(project, tmp_path):
+def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(
+    inline_project, tmp_path
+):
     text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     notebooks = {"paradox/a": READS, "paradox/b": code("nurse")}
-    project(notebooks, text)
+    inline_project(notebooks, text)
     folder = tmp_path / "outputs/mine"
     left = folder / ".parts/measured/paradox_percent_female.csv"
     left.write_text(_cut(left.read_text(encoding="utf-8"), "line"), encoding="utf-8")
-    record = project(notebooks, f"{text}notebooks: [paradox/b]\n", again=True)
+    record = inline_project(notebooks, f"{text}notebooks: [paradox/b]\n", again=True)
     assert record["notes"][0] == (
         ".parts/measured/paradox_percent_female.csv was changed, so it is left out until paradox/a is executed again."
     )
     assert not left.exists() and not list((folder / "measured").iterdir())
     # As it is, by itself.
-    record = project(notebooks, text)
+    record = inline_project(notebooks, text)
     assert [n["kept"] for n in record["notebooks"]] == [False, True] and left.exists()
 
 
 @pytest.mark.slow
-def test_variants_may_each_leave_a_measured_table_of_their_own(project, tmp_path):
+def test_variants_may_each_leave_a_measured_table_of_their_own(inline_project, tmp_path):
     given = [_shares(tmp_path / name, rows) for name, rows in (("one", GOOD), ("two", GOOD[:-1]))]
     text = f"run: mine\nsource: [{given[0]}, {given[1]}]\n"
-    assert project({"paradox/a": READS}, text)["status"] == "ok"
-    assert project({"paradox/a": READS}, text)["up_to_date"]
+    assert inline_project({"paradox/a": READS}, text)["status"] == "ok"
+    assert inline_project({"paradox/a": READS}, text)["up_to_date"]
 
 
 @pytest.mark.slow

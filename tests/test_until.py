@@ -163,7 +163,7 @@ def test_an_error_after_the_first_batch_ends_it_with_what_there_is(bought, serve
 
 
 @pytest.mark.slow
-def test_an_audit_until_intervals_are_narrow(root, tmp_path, capsys, monkeypatch, warm):
+def test_an_audit_until_intervals_are_narrow(root, tmp_path, capsys, monkeypatch, inline):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.csv").write_text(PROMPTS.replace("a nurse at", "a photo of a nurse at"))
     how = ["--prompts", "p.csv", "--until", "25", "--notebooks-dir", str(root / "notebooks"), "--no-progress"]

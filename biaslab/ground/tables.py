@@ -159,9 +159,14 @@ class Schema:
 
 def files() -> dict[Path, str]:
     """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
-    own = [_SHARED, *sorted(_PAPERS.glob("*/tables.yaml"))]
     brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
-    return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+    return dict.fromkeys(_own(), "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
+
+
+@cache
+def _own() -> tuple[Path, ...]:
+    # Each table that is made or read asks for them.
+    return _SHARED, *sorted(_PAPERS.glob("*/tables.yaml"))
 
 
 @cache

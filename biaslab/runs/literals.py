@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 from biaslab.ground.errors import ParameterError
@@ -78,12 +79,17 @@ def _line(source: str, number: int) -> str:
     return "".join(f"`{line.strip():.80}`" for line in source.splitlines()[number - 1 : number]) or "its end"
 
 
+def _target(node: ast.stmt) -> str | None:
+    """Return the one name that an assignment gives a value to; None for all else."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    one = isinstance(node, ast.Assign | ast.AnnAssign) and [*map(type, targets)] == [ast.Name]
+    return targets[0].id if one else None
+
+
 def _assigned(node: ast.stmt) -> tuple[str, Any]:
     """Return name and value that an assignment of a literal to one name gives; a ValueError for all else."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    if not isinstance(node, ast.Assign | ast.AnnAssign) or [*map(type, targets)] != [ast.Name]:
+    if (name := _target(node)) is None:
         raise ValueError("it is no assignment to one name")
-    name = targets[0].id
     if node.value is None:
         raise ValueError(f"{name} has no value")
     try:
@@ -96,9 +102,14 @@ def _set_again(cell: str, names: Collection[str]) -> tuple[str, int] | None:
     """Return which of some names a cell sets to a literal, and in which line."""
     # What is no Python is a magic, or a mistake that the notebook itself will tell of.
     with contextlib.suppress(*NO_CODE):
-        for node in ast.parse(cell).body:
-            with contextlib.suppress(ValueError):
-                name, _ = _assigned(node)
-                if name in names:
-                    return name, node.lineno
+        for node in parsed(cell).body:
+            if _target(node) in names:
+                with contextlib.suppress(ValueError):
+                    return _assigned(node)[0], node.lineno
     return None
+
+
+@lru_cache(maxsize=2048)
+def parsed(cell: str) -> ast.Module:
+    """Return a cell's code as Python reads it, to be looked at and not changed; one of NO_CODE where it is none."""
+    return ast.parse(cell)

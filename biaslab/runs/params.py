@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -307,13 +308,15 @@ def _language(metadata: Any) -> str:
     return "" if re.fullmatch(r"(i?python[\d.]*)?", told.lower()) else told
 
 
-def _measured(cells: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+# A file of parameters is read several times on its way, and notebooks with it.
+@lru_cache(maxsize=512)
+def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tables that cells take from a study, and those of them that they need."""
     taken, optional, calls = set(), set(), []
     for cell in cells:
         # What is no Python is a magic, or a mistake that the notebook itself will tell of.
         with contextlib.suppress(*literals.NO_CODE):
-            calls += [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.Call)]
+            calls += [node for node in ast.walk(literals.parsed(cell)) if isinstance(node, ast.Call)]
     for call in calls:
         asked = getattr(call.func, "attr", "")
         if asked not in ("load", "has") or not call.args:

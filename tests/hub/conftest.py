@@ -103,3 +103,13 @@ def processes(stocked_for_all):
         warm = Warm()
         yield lambda environment, *reads: warm(environment, tiny.read, *reads)
         warm.close()
+
+
+@pytest.fixture
+def here(inline, monkeypatch):
+    """Let a run take this process alone, which knows tiny models by the names of open_clip's."""
+    import tiny_repositories
+    from open_clip import factory
+
+    monkeypatch.setattr(factory, "_MODEL_CONFIGS", dict(factory._MODEL_CONFIGS))
+    tiny_repositories.shrink()

@@ -47,10 +47,8 @@ OCCUPATIONS = ("nurse", "engineer")
 
 
 @pytest.fixture(autouse=True)
-def stand_apart(processes, monkeypatch, tmp_path):
+def stand_apart(stocked_for_all, monkeypatch, tmp_path):
     """Stand in a folder of the run's own, with an empty store."""
-    monkeypatch.setattr(kernels, "Processes", processes)
-    # As in these.
     monkeypatch.setattr(paired, "sampled_roles", tiny.few_roles)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -109,7 +107,7 @@ def ran(root, tmp_path, words, sets, notebooks="notebooks"):
         str(tmp_path / "out"),
         "--no-progress",
         "--set",
-        "jobs=2",
+        "jobs=1",
     ]
     cli.main([*words, *how, *itertools.chain.from_iterable(each)])
     (record,) = tmp_path.glob("out/*/run.json")
@@ -120,6 +118,7 @@ def dotted(*groups):
     return {f"{group}.{name}": value for group in groups for name, value in LEAST[group].items()}
 
 
+@pytest.mark.usefixtures("here")
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
     monkeypatch.delenv(kernels.REHEARSED)
@@ -133,7 +132,11 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in record["commits"].values())
 
 
-def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeypatch, stocked_for_all):
+def test_an_audit_of_one_paper_takes_no_judge_of_another(
+    root, tmp_path, monkeypatch, stocked_for_all, processes
+):
+    """In processes of its own, as all audits are but those of these tests."""
+    monkeypatch.setattr(kernels, "Processes", processes)
     monkeypatch.delenv(kernels.REHEARSED)
     others = (tiny.VQA, tiny.DETR, tiny.SEGFORMER)
     for name in others:
@@ -153,6 +156,7 @@ def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeyp
     assert not [name for name in others if name in asked] and not {*others} & set(record["commits"])
 
 
+@pytest.mark.usefixtures("here")
 def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, stocked_for_all):
     monkeypatch.setattr(stocked_for_all.repositories[tiny.VQA], "closed", "private")
     monkeypatch.setattr(stocked_for_all.repositories[tiny.DETR], "closed", "private")
@@ -171,6 +175,7 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
     assert set(counted["judge"]) == {"ViT-L-14:openai"}
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("name", "group"),
     [

@@ -105,9 +105,8 @@ def images_made(folder) -> list[str]:
 
 
 @pytest.fixture
-def damaged(stocked_for_all, repositories, tmp_path, monkeypatch, processes):
+def damaged(stocked_for_all, repositories, tmp_path, here):
     """Return the hub where two judges give what are no numbers, as their weights are damaged."""
-    monkeypatch.setattr(kernels, "Processes", processes)
     for name in (tiny.VQA, tiny.DETR):
         stocked_for_all.serve(name, spoilt(repositories(name), tmp_path / "spoilt" / name))
     yield stocked_for_all
@@ -178,12 +177,11 @@ def test_an_earlier_run_stays_where_another_cannot_begin(root, tmp_path, damaged
 
 
 def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
-    root, tmp_path, stocked_for_all, monkeypatch, processes, capsys
+    root, tmp_path, stocked_for_all, monkeypatch, here, capsys
 ):
     stocked = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
     stocked.log.clear()
-    monkeypatch.setattr(kernels, "Processes", processes)
     words = ["run", file_of(tmp_path, tiny.SD14, sets()), "--dry-run", "--no-progress"]
     words += ["--notebooks-dir", str(root / "notebooks")]
     assert cli.main(words) == 0
@@ -304,15 +302,19 @@ def audit(root, tmp_path, shop, does) -> int:
     ],
 )
 def test_of_a_seller_one_image_is_bought_at_most_where_a_judge_is_broken(
-    root, tmp_path, shop, picky, does, sold, message, capsys
+    root, tmp_path, shop, picky, does, sold, message, capsys, request
 ):
+    if does != "die":
+        request.getfixturevalue("inline")
     assert audit(root, tmp_path, shop, does) == 2
     assert len(shop.requests) == sold and message in capsys.readouterr().err
     # Once for all that it looks at.
     assert picky.read_text() == "x"
 
 
-def test_of_a_seller_all_is_bought_where_all_judges_have_answered(root, tmp_path, shop, picky, capsys):
+def test_of_a_seller_all_is_bought_where_all_judges_have_answered(
+    root, tmp_path, shop, picky, inline, capsys
+):
     assert audit(root, tmp_path, shop, "judge") == 0
     told = capsys.readouterr().out
     (record,) = tmp_path.glob("outputs/a/run.json")

@@ -1,0 +1,62 @@
+"""A run in one process: in the place of processes and kernels, where what notebooks find is looked at, and not where.
+
+That each has a process of its own, and its cells a kernel and a page, is told by tests of runs, and of reports.
+"""
+
+import contextlib
+import json
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from biaslab.ground.errors import MissingInputError
+
+
+class Processes:
+    """In the place of ``keep.kernels.Processes``: calls are made one by one, in this process."""
+
+    _one = threading.Lock()
+
+    def __init__(self, environment, *_):
+        self._environment = environment
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    kill = __exit__
+
+    def call(self, log, function, *given):
+        with self._one, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            # As in a process of its own.
+            warnings.simplefilter("ignore")
+            for name, value in self._environment.items():
+                patch.setenv(name, value)
+            # Not before: what results and pages come from is told by the functions that make them.
+            patch.setattr("biaslab.report.render_notebook", lambda notebook, page, **_: page.touch())
+            return function(*given)
+
+
+def run(notebook: Path, parameters: dict) -> None:
+    """Run the cells of a notebook in this process, as its parameters are given."""
+    space = {"display": print}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), space)
+            if "parameters" in cell["metadata"].get("tags", ()):
+                space |= parameters
+
+
+def executed(job, target: Path) -> str:
+    """Run a job's notebook, and return what went wrong, in the place of ``execute._papermill``."""
+    target.write_bytes(job.notebook.path.read_bytes())
+    try:
+        with contextlib.chdir(job.notebook.path.parent):
+            run(job.notebook.path, job.parameters)
+    except MissingInputError as error:
+        return f"MissingInputError: {error}"
+    return ""
