@@ -76,7 +76,7 @@ def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
 
 
 def mask2former(folder):
-    """Save a Mask2Former of five queries."""
+    """Save a Mask2Former of five queries, all of whose classes are things: it sees some, whatever its weights are."""
     import transformers
 
     config = transformers.Mask2FormerConfig(
@@ -90,7 +90,7 @@ def mask2former(folder):
         num_attention_heads=2,
         dim_feedforward=16,
         num_queries=5,
-        **_named(),
+        **_named({**LABELS, 0: "table"}),
     )
     images = transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64})
     return _saved(folder, transformers.Mask2FormerForUniversalSegmentation, config, images, by=0.4, seed=2)
