@@ -1,0 +1,89 @@
+"""What a release carries beside code: citation, changes, licence, cards and a data statement, and that they agree."""
+
+import datetime
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from biaslab import __version__
+
+# What every card of the weights says.
+CARD = ("## Load", "## Training", "## Measured", "## Limits")
+
+
+def test_the_citation_file_has_what_its_format_asks_for(root):
+    said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    # Citation File Format 1.2.0: the keys that it knows of these, and those that it needs.
+    needed, known = {"cff-version", "message", "title", "authors"}, {"type", "license", "version", "keywords"}
+    assert (
+        needed <= set(said) <= needed | known | {"references", "date-released", "abstract", "repository-code"}
+    )
+    assert (said["cff-version"], said["type"], said["license"]) == ("1.2.0", "software", "Apache-2.0")
+    assert said["version"] == __version__
+    for reference in said["references"]:
+        assert {"type", "title", "authors", "year"} <= set(reference)
+        assert all({"family-names", "given-names"} <= set(author) for author in reference["authors"])
+        assert isinstance(reference["year"], int)
+    assert len(said["references"]) == 4
+
+
+def test_changes_begin_with_this_version(root):
+    heads = re.findall(
+        r"^## (\S+) \((.+)\)$", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert heads[0][0] == __version__
+    for _, when in heads:
+        assert when == "not released yet" or datetime.date.fromisoformat(when)
+
+
+def test_every_card_is_whole_and_all_models_have_a_data_statement(root):
+    weights = root / "world" / "biaslab_world" / "weights"
+    statement = (weights / "DATA.md").read_text(encoding="utf-8")
+    folders = {path.parent.name for path in weights.rglob("*.safetensors") if path.parent.parent == weights}
+    folders |= {path.name for path in weights.iterdir() if path.is_dir()}
+    for name in folders:
+        card = (weights / name / "README.md").read_text(encoding="utf-8")
+        assert all(head in card for head in CARD), name
+        assert f"python -m training {name}" in card and "Apache-2.0" in statement and f"`{name}`" in statement
+    heads = (
+        "What it is",
+        "Why it was made",
+        "Who is in it",
+        "Language",
+        "Biases that were put in",
+        "Annotation",
+    )
+    assert all(f"## {head}\n" in statement for head in heads)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None or shutil.which("git") is None, reason="takes bash and git")
+def test_a_release_is_refused_without_its_tag(root, tmp_path):
+    words = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path)]
+    for name in (
+        ".ci/release",
+        "CITATION.cff",
+        "CHANGELOG.md",
+        "biaslab/__init__.py",
+        "world/biaslab_world/__init__.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+
+    def said():
+        done = subprocess.run([tmp_path / ".ci" / "release"], capture_output=True, text=True)
+        assert done.returncode == 2
+        return done.stderr
+
+    subprocess.run([*words, "init", "--quiet"], check=True)
+    changes = tmp_path / "CHANGELOG.md"
+    text = changes.read_text(encoding="utf-8")
+    changes.write_text(text.replace("not released yet", "soon", 1), encoding="utf-8")
+    assert f"CHANGELOG.md has no '## {__version__} (DATE)'" in said()
+    changes.write_text(text.replace("not released yet", "2026-11-27", 1), encoding="utf-8")
+    assert "not committed" in said()
+    subprocess.run([*words, "add", "."], check=True)
+    subprocess.run([*words, "commit", "--quiet", "-m", "One"], check=True)
+    assert f"this commit has no tag v{__version__}" in said()
