@@ -51,7 +51,7 @@ class Audit:
 
 
 @pytest.mark.slow
-def test_an_audit_killed_at_two_random_moments_ends_with_the_same_tables(
+def test_an_audit_killed_at_three_random_moments_ends_with_the_same_tables(
     root, tmp_path, one_thread, inline, monkeypatch
 ):
     # As in this process, so in others: sums are taken alike.
@@ -63,7 +63,7 @@ def test_an_audit_killed_at_two_random_moments_ends_with_the_same_tables(
     audited, rng = Audit(root, tmp_path / "killed"), random.Random(20231)
     # Moments in files, not in seconds, which depend on what else the machine does. Results come at the end, where a run
     # that is killed is not done yet.
-    for moment in (rng.uniform(0, 0.3), rng.uniform(0.3, 0.6)):
+    for moment in sorted(rng.uniform(0, 0.6) for _ in range(3)):
         process = audited.start()
         while audited.left() < moment * whole:
             assert process.poll() is None, process.communicate()[0]

@@ -28,8 +28,8 @@ amplification = load("coverage")
 
 @pytest.mark.parametrize("name", ["captions n=8 x 1, 95.6 % copied", "captions n=8 x 4, 95.6 % copied"])
 def test_intervals_of_captions_as_prompts_hold_the_truth(name):
-    found = amplification.simulate(name, 80, 200)
-    assert (found["by caption"][0] > least(80)).all(), found
+    found = amplification.simulate(name, 150, 300)
+    assert (found["by caption"][0] > least(150)).all(), found
     # Images of one caption taken for independent ones miss the change along the lean nearly always.
     assert found["one by one"][0, 2] < 0.3
 
@@ -37,26 +37,26 @@ def test_intervals_of_captions_as_prompts_hold_the_truth(name):
 @pytest.mark.parametrize("prompts", [1, 4])
 def test_the_test_of_amplification_holds_its_level(prompts):
     name = f"G = T, 62 occupations, 16-25/3-8, {prompts} prompts"
-    found = amplification.simulate(name, 80, 200)
-    assert (found["corrected"][2] < 1 - least(80)).all(), found
+    found = amplification.simulate(name, 150, 300)
+    assert (found["corrected"][2] < 1 - least(150)).all(), found
     # By the published rule the plain t-test rejects in most studies in which nothing is there.
     assert found["plain t-test"][2, 0] > 0.35
 
 
 def test_nothing_is_claimed_where_all_shares_are_one_half():
-    found = amplification.simulate("half: all, 500/8, 4 prompts", 40, 100)
+    found = amplification.simulate("half: all, 500/8, 4 prompts", 60, 100)
     # By counts alone the intervals of what folds at one half miss the truth in most studies.
     assert (found["by counts"][2, :2] > 0.25).all()
     assert (found["table"][2] <= 0.05).all() and (found["table"][3] > 0.9).all()
 
 
 def test_few_occupations_are_covered_or_not_told():
-    found = amplification.simulate("few: 8 occupations, 20/1, steeper 1", 40, 100)
+    found = amplification.simulate("few: 8 occupations, 20/1, steeper 1", 60, 100)
     # Shares of one image look amplified beyond doubt.
     assert found["table"][2].max() == 0 and found["table"][3].min() == 1
-    found = amplification.simulate("few: 20 occupations, 20/3, steeper 1.5", 60, 150)
+    found = amplification.simulate("few: 20 occupations, 20/3, steeper 1.5", 100, 200)
     covered, _, _, none = found["table"]
-    assert (covered + none > least(60)).all() and none.max() < 0.2
+    assert (covered + none > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)).all() and none.max() < 0.2
 
 
 def test_simulations_of_amplification_run():
@@ -72,7 +72,7 @@ page = load("coverage_page")
 
 
 def test_pages_of_fair_models_claim_a_difference_in_six_of_a_hundred_at_most():
-    pages = [page.claims((seed, 100, ("A",))) for seed in range(60)]
+    pages = [page.claims((seed, 100, ("A",))) for seed in range(100)]
     asked = {question for page in pages for question in page["alone"]}
     # Cards that can err did, each at its own level: what follows is about something.
     assert len(asked) >= 3
@@ -88,7 +88,7 @@ synthesis = load("coverage_synthesis")
 @pytest.mark.parametrize("kind", ["U-shaped", "exponential", "of 0/1, 60 and 60 %"])
 @pytest.mark.parametrize("n", [10, 62])
 def test_intervals_of_differences_hold_their_mean(kind, n):
-    studies = 150
+    studies = 300
     _, held, rejected = synthesis.simulate(f"mean, {kind}, n={n}", studies, 100)["ours"]
     assert held > least(studies, 0.94) and rejected < 1 - least(studies, 0.94)
 
@@ -116,15 +116,15 @@ triplets = load("coverage_triplets")
 @pytest.mark.parametrize(("n", "metrics", "over"), [(40, 11, "triplets"), (8, 8, "datasets")])
 @pytest.mark.parametrize("alike", [0.0, 0.5])
 def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over, alike):
-    found = triplets.cards(np.random.default_rng(1), 100, n, metrics, alike, over)
-    assert found["card"] <= 100 * (1 - least(100)), found
+    found = triplets.cards(np.random.default_rng(1), 200, n, metrics, alike, over)
+    assert found["card"] <= 200 * (1 - least(200)), found
     # Counting the intervals of each metric by itself names one in a fifth of the studies or more.
-    assert found["intervals counted"] > 0.18 * 100
+    assert found["intervals counted"] > 0.18 * 200
 
 
 def test_five_datasets_decide_nothing():
-    found = triplets.cards(np.random.default_rng(2), 100, 5, 8, 0.5, "datasets")
-    assert found["card"] == 0 and found["intervals counted"] > 0.18 * 100
+    found = triplets.cards(np.random.default_rng(2), 200, 5, 8, 0.5, "datasets")
+    assert found["card"] == 0 and found["intervals counted"] > 0.18 * 200
 
 
 def test_simulations_of_triplets_run():
@@ -140,8 +140,8 @@ skills = load("coverage_skills")
 
 @pytest.mark.parametrize("name", ["skills, 50 % right, 90 % badly seen", "skills, 80 % right, all well seen"])
 def test_corrected_skills_hold_the_truth_however_images_fail(name):
-    found = skills.simulate(name, 80)
-    assert found["ours"] > least(80), found
+    found = skills.simulate(name, 150)
+    assert found["ours"] > least(150), found
     assert found["as drawn"] < 0.95
 
 
@@ -149,15 +149,15 @@ def test_corrected_skills_hold_the_truth_however_images_fail(name):
     "name", ["distances, 100 x 1, 1 apart, 0 between", "distances, 20 x 5, 0.5 apart, 0.5 between"]
 )
 def test_distances_hold_what_as_many_images_give(name):
-    found = skills.simulate(name, 60)
+    found = skills.simulate(name, 100)
     for metric in ("FID", "KID"):
-        assert found[f"{metric}, ours"] > least(60), found
+        assert found[f"{metric}, ours"] > least(100), found
         assert found[f"{metric}, half"] < 0.93
 
 
 def test_precision_holds_the_truth_where_occupations_differ():
-    found = skills.simulate("precision, 20 x 5, 1", 80)
-    assert found["ours"] > least(80) and found["one by one"] < 0.8, found
+    found = skills.simulate("precision, 20 x 5, 1", 150)
+    assert found["ours"] > least(150) and found["one by one"] < 0.8, found
 
 
 def test_simulations_of_skills_run():
@@ -172,32 +172,32 @@ dalleval = load("coverage_dalleval")
 
 @pytest.mark.parametrize("kind", ["even", "as Stable Diffusion", "all lean"])
 def test_deviations_of_ten_professions_are_held(kind):
-    found = dalleval.simulate(f"gender MAD, 10 professions x 9, {kind}", 100)["bias-aware"]
-    assert found[0] > least(100) and found[3] == 1
-    assert (found[1] < 1 - least(100)) == (kind == "even")
+    found = dalleval.simulate(f"gender MAD, 10 professions x 9, {kind}", 200)["bias-aware"]
+    assert found[0] > least(200) and found[3] == 1
+    assert (found[1] < 1 - least(200)) == (kind == "even")
 
 
 def test_chance_is_not_told_as_deviation_at_many_professions():
-    found = dalleval.simulate("gender MAD, 84 professions x 3, even", 100)
-    assert found["bias-aware"][0] > least(100) and found["bias-aware"][1] < 1 - least(100)
+    found = dalleval.simulate("gender MAD, 84 professions x 3, even", 200)
+    assert found["bias-aware"][0] > least(200) and found["bias-aware"][1] < 1 - least(200)
     # What the correction leaves is more than the error of so many.
-    assert found["bootstrap"][0] < least(100)
+    assert found["bootstrap"][0] < least(200)
 
 
 @pytest.mark.parametrize("kind", ["even", "all lean"])
 def test_gender_by_a_judge_that_errs_is_held_once_its_error_is_taken_off(kind):
-    found = dalleval.simulate(f"gender judged, 84 professions x 9, {kind}", 100)
-    assert found["MAD"][0] > least(100) and found["average"][0] > least(100)
+    found = dalleval.simulate(f"gender judged, 84 professions x 9, {kind}", 200)
+    assert found["MAD"][0] > least(200) and found["average"][0] > least(200)
     if kind == "all lean":
         assert max(found[f"{what} as judged"][0] for what in ("MAD", "average")) < 0.5
     else:
-        assert max(found[what][1] for what in ("MAD", "average")) < 1 - least(100)
+        assert max(found[what][1] for what in ("MAD", "average")) < 1 - least(200)
 
 
 @pytest.mark.parametrize("kind", ["even", "around the middle"])
 def test_skin_tones_are_held_by_profession(kind):
-    found = dalleval.simulate(f"skin tone MAD, 84 professions x 3 x 9, {kind}", 100)
-    assert found["by profession"][0] > least(100) > found["prompts as independent"][0]
+    found = dalleval.simulate(f"skin tone MAD, 84 professions x 3 x 9, {kind}", 200)
+    assert found["by profession"][0] > least(200) > found["prompts as independent"][0]
 
 
 def test_skin_tones_of_three_faces_cannot_be_told():
@@ -210,11 +210,11 @@ def test_skin_tones_of_three_faces_cannot_be_told():
 @pytest.mark.parametrize("kind", ["nothing differs", "a little", "as printed", "as printed, together"])
 @pytest.mark.parametrize("professions", [10, 84])
 def test_differences_over_attributes_are_held(professions, kind):
-    found = dalleval.simulate(f"attributes, {professions} professions x 9, {kind}", 100)
+    found = dalleval.simulate(f"attributes, {professions} professions x 9, {kind}", 200)
     ours, before = found["chance taken off"], found["percentile bootstrap"]
-    assert ours[0] > least(100) > before[0] and ours[3] == 1
+    assert ours[0] > least(200) > before[0] and ours[3] == 1
     if kind == "nothing differs":
-        assert ours[1] < 1 - least(100)
+        assert ours[1] < 1 - least(200)
     # The percentiles leave out what they are of.
     assert before[3] < 1 or "together" in kind or kind == "as printed"
 
@@ -226,17 +226,17 @@ compare = load("coverage_compare")
 
 @pytest.mark.parametrize("what", ["the same model", "each its own", "a third in one run"])
 def test_differences_of_runs_over_the_same_professions_hold_the_truth(what):
-    found = compare.simulate(f"average, 84 professions, {what}", 150)
+    found = compare.simulate(f"average, 84 professions, {what}", 300)
     covered, apart, half = found["units paired"]
-    assert covered > least(150)
+    assert covered > least(300)
     # Where nothing differs 5 % exclude 0; taken as independent hardly any would.
-    assert 0.01 < apart < 1 - least(150) and found["as if independent"][1] < 0.01
+    assert 0.01 < apart < 1 - least(300) and found["as if independent"][1] < 0.01
     assert half < 0.8 * found["as if independent"][2]
 
 
 def test_a_shift_is_found_that_independent_runs_hide():
-    found = compare.simulate("average, 84 professions, a shift of 0.1", 150)
-    assert found["units paired"][0] > least(150) and found["units paired"][1] > 0.5
+    found = compare.simulate("average, 84 professions, a shift of 0.1", 300)
+    assert found["units paired"][0] > least(300) and found["units paired"][1] > 0.5
     assert found["as if independent"][1] < 0.2
 
 
