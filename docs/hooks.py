@@ -17,7 +17,12 @@ from biaslab.runs import declared, limits
 
 ROOT = Path(__file__).resolve().parents[1]
 # Where pages of the site lie that are files of the project elsewhere.
-PLACES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "world/README.md": "world.md"}
+PLACES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "world/README.md": "world.md",
+    "world/biaslab_world/DATA.md": "data.md",
+}
 # What the reference has a page of, with the packages on it.
 REFERENCE = {
     "measures": ["biaslab.measures"],
