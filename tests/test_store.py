@@ -396,19 +396,18 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
 
 # As pandas 2.2 with pyarrow 17 and pandas 3.1 with pyarrow 26 both made them, whose texts and times have other types.
 @pytest.mark.parametrize(
-    ("values", "digest"),
+    ("name", "values", "digest"),
     [
-        (["nurse", "guard", "Zürich"], "224856e36b193dfe"),
-        (["nurse", None, "x"], "8ef87939e9fe1bb9"),
-        ([None, None], "2279aefcf065bc10"),
-        (pd.Categorical(["a", "b", "a"]), "0f046e618feaf824"),
-        (pd.array([1, None], dtype="Int64"), "8e2390b2ed4050e3"),
-        (pd.to_datetime(["2026-01-01"]), "ef8cedd892722308"),
-        ([["a", "b"], []], "98fea7f010eaeba5"),
-        ([0.1, np.nan, np.inf], "3a983b23d3bd1947"),
-        ([{"a": 1}, {"a": 2}], "65a8bc02dfd0903e"),
+        ("a", ["nurse", "guard", "Zürich"], "224856e36b193dfe"),
+        ("a", ["nurse", None, "x"], "8ef87939e9fe1bb9"),
+        ("a", [None, None], "2279aefcf065bc10"),
+        ("x", pd.Categorical(["a", "b", "a"]), "0f046e618feaf824"),
+        ("x", pd.array([1, None], dtype="Int64"), "8e2390b2ed4050e3"),
+        ("x", pd.to_datetime(["2026-01-01"]), "ef8cedd892722308"),
+        ("x", [["a", "b"], []], "98fea7f010eaeba5"),
+        ("x", [0.1, np.nan, np.inf], "3a983b23d3bd1947"),
+        ("x", [{"a": 1}, {"a": 2}], "65a8bc02dfd0903e"),
     ],
 )
-def test_digests_of_rows_are_those_of_every_release_of_pandas(values, digest):
-    name = {"224856e36b193dfe": "a", "8ef87939e9fe1bb9": "a", "2279aefcf065bc10": "a"}.get(digest, "x")
+def test_digests_of_rows_are_those_of_every_release_of_pandas(name, values, digest):
     assert _rows_digest(pd.DataFrame({name: values})) == digest

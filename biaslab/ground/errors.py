@@ -63,7 +63,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
 
 
 # What packages are called that are imported by other names.
-_CALLED = {"PIL": "pillow", "yaml": "pyyaml", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless"}
+_CALLED = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "open_clip": "open_clip_torch",
+    "yaml": "pyyaml",
+}
 
 
 def not_installed(error: ModuleNotFoundError) -> str:

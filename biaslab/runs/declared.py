@@ -42,9 +42,7 @@ class Declared:
     name: str  # Dotted, as on the command line.
     kind: str  # What its values are, in words.
     default: str  # As YAML has it.
-    limits: (
-        str  # Which numbers are allowed, with their unit, or the unit alone; empty where there is neither.
-    )
+    limits: str  # Which numbers are allowed, with their unit, or the unit alone; may be empty.
     meaning: str  # What it decides, in a sentence.
     brought: tuple[str, ...] = ()  # What installed packages give it, in words.
 
