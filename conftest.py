@@ -24,11 +24,7 @@ os.environ.setdefault("BIASLAB_REHEARSED", "1")
 sys.modules.setdefault("rfc3987_syntax", None)
 # The same examples each time, however busy the machine is, and nothing left in the folder.
 hypothesis.settings.register_profile(
-    "steady",
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    "steady", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("steady")
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
@@ -39,14 +35,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # What `make quick` leaves out beside tests that say so themselves: files, and folders of files, most of which load or
 # train models, start processes or simulate.
 _LONG = (
-    *(
-        "test_stats_coverage",
-        "test_stats_attainable",
-        "test_planning",
-        "test_pipeline",
-        "test_kernels",
-        "test_engine",
-    ),
+    *("test_stats_coverage", "test_stats_attainable", "test_planning", "test_pipeline", "test_kernels", "test_engine"),
     *("test_generation", "test_families", "test_latents", "test_attention", "test_train", "test_compare"),
     *(
         "test_inception",
@@ -56,14 +45,7 @@ _LONG = (
         "test_paintskills",
         "test_paired_notebooks",
     ),
-    *(
-        "test_neighbours",
-        "test_downloads",
-        "test_long_texts",
-        "test_models_side_by_side",
-        "test_store",
-        "test_rate",
-    ),
+    *("test_neighbours", "test_downloads", "test_long_texts", "test_models_side_by_side", "test_store", "test_rate"),
 )
 _LONG_FOLDERS = ("hub", "calibration")
 
@@ -265,13 +247,7 @@ def use(sites, tmp_path_factory, monkeypatch):
     def installed(package: Path) -> Path:
         if package not in sites:
             folder = sites[package] = tmp_path_factory.mktemp("site")
-            quiet = [
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-deps",
-                "--no-index",
-                "--no-build-isolation",
-            ]
+            quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
             words = [sys.executable, "-m", "pip", "install", *quiet, "--target", folder, package]
             subprocess.run(words, check=True)
         monkeypatch.syspath_prepend(sites[package])

@@ -120,9 +120,7 @@ class Daam:
 
     def add(self, layer: str, heads: int, probabilities) -> None:
         # Tokens first, then the half that has the prompt; one map for each head.
-        maps = (
-            probabilities.float().unflatten(0, (-1, heads))[-self.images :].permute(1, 0, 3, 2).contiguous()
-        )
+        maps = probabilities.float().unflatten(0, (-1, heads))[-self.images :].permute(1, 0, 3, 2).contiguous()
         for head, of_head in enumerate(maps):
             self.sums[layer, head] = self.sums[layer, head] + of_head
 
@@ -152,9 +150,7 @@ class Daam:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--model", default="", help="empty: mini-sd, and three layers of Stable Diffusion 1.x"
-    )
+    parser.add_argument("--model", default="", help="empty: mini-sd, and three layers of Stable Diffusion 1.x")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--size", type=int, default=0, help="pixels; 0 is the model's own")
     parser.add_argument("--steps", type=int, default=0, help="0: 10, of the three layers 1")
@@ -244,9 +240,7 @@ def compare(options, model: str, steps: int, n: int) -> None:
         for name in ("ours", "peer")
     }
     agree = np.mean([np.mean(a == b) for a, b in zip(made["ours"][1], made["peer"][1], strict=True)])
-    print(
-        f"{platform.processor() or 'CPU'}, {options.threads} threads of {os.cpu_count()} cores, {said['versions']}"
-    )
+    print(f"{platform.processor() or 'CPU'}, {options.threads} threads of {os.cpu_count()} cores, {said['versions']}")
     print(
         f"{Path(model).name} on {said['device']}, {n} images of {size[0]} x {size[1]} pixels in batches of "
         f"{generator.batch_size}, {steps} steps, guidance {options.guidance:g}, {said['dtype']}"

@@ -94,15 +94,7 @@ def captions_as_prompts(
 
 
 def nothing_amplified(
-    rng,
-    studies,
-    replicates,
-    *,
-    occupations=62,
-    training=(16, 25),
-    images=(3, 8),
-    prompts=1,
-    around=(0.7, 0.9),
+    rng, studies, replicates, *, occupations=62, training=(16, 25), images=(3, 8), prompts=1, around=(0.7, 0.9)
 ) -> Iterator[dict]:
     """Yield each study's results where generated images have exactly the shares of training images.
 
@@ -133,11 +125,7 @@ def few(
     """
 
     def drawn(size: int) -> np.ndarray:
-        return (
-            np.full((size, 1), 0.5)
-            if around is None
-            else np.clip(rng.beta(*around, (size, 1)), 1e-9, 1 - 1e-9)
-        )
+        return np.full((size, 1), 0.5) if around is None else np.clip(rng.beta(*around, (size, 1)), 1e-9, 1 - 1e-9)
 
     def generated(p: np.ndarray) -> np.ndarray:
         return 1 / (1 + (1 / p - 1) ** steeper)
@@ -199,13 +187,7 @@ _IMAGES = [((16, 25), (3, 8)), ((8, 8), (8, 8)), ((100, 100), (100, 100)), ((500
 # Few occupations and images: how many of each.
 _FEW = [(6, 20, 3), (6, 100, 100), (8, 2, 2), (8, 20, 1), (12, 5, 5), (12, 20, 2), (20, 20, 3)]
 # Shares that hardly differ from one half: their distribution, training images, images a prompt, prompts.
-_HALF = [
-    (None, 20, 5, 4),
-    (None, 500, 8, 4),
-    (None, 500, 500, 4),
-    ((12, 13), 20, 5, 4),
-    ((25, 25), 100, 100, 1),
-]
+_HALF = [(None, 20, 5, 4), (None, 500, 8, 4), (None, 500, 500, 4), ((12, 13), 20, 5, 4), ((25, 25), 100, 100, 1)]
 # Name -> (what draws and judges studies, its settings).
 SIMULATIONS = {
     **{
@@ -257,9 +239,7 @@ def _some(given) -> tuple[dict, int]:
     return total, studies
 
 
-def simulate(
-    name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1
-) -> dict:
+def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1) -> dict:
     """Return for each way (covered, above, rejected, no interval) in shares of the studies, by definition."""
     parts = min(studies, 4 * jobs) if jobs > 1 else 1
     sizes = [len(part) for part in np.array_split(np.arange(studies), parts)]
@@ -279,9 +259,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=REPLICATES)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    wanted = [
-        name for name in SIMULATIONS if not given.simulations or any(s in name for s in given.simulations)
-    ]
+    wanted = [name for name in SIMULATIONS if not given.simulations or any(s in name for s in given.simulations)]
     print(f"{given.studies:,} studies each, {given.replicates:,} replicates; in %: {', '.join(DEFINITIONS)}")
     for name in wanted:
         start = time.perf_counter()

@@ -44,9 +44,7 @@ def compared(first: dict, second: dict, truth: np.ndarray) -> dict[str, np.ndarr
 def of_mean(values: np.ndarray) -> dict:
     """Return the means of units with Student's t, as :func:`biaslab.stats.mean_interval` gives them."""
     each = [stats.mean_interval(v[np.isfinite(v)], CONFIDENCE) for v in values]
-    return dict(zip(("estimate", "low", "high"), np.array([e[:3] for e in each]).T, strict=True)) | {
-        "values": values
-    }
+    return dict(zip(("estimate", "low", "high"), np.array([e[:3] for e in each]).T, strict=True)) | {"values": values}
 
 
 def averages(
@@ -101,9 +99,7 @@ def amplifications(
     measure = measures.directional_amplification if definition == "directional" else measures.amplification
 
     def expected(shares: np.ndarray) -> np.ndarray:
-        return measures.expected_amplification(
-            100 * shares[..., 1], 100 * shares[..., 0], definition
-        ).amplification
+        return measures.expected_amplification(100 * shares[..., 1], 100 * shares[..., 0], definition).amplification
 
     found, values = np.empty((2, 3, studies)), np.empty((2, studies, n))
     for study in range(studies):

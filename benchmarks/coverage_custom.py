@@ -31,9 +31,7 @@ def means(rng, studies, *, kind: str, groups: int, images: int) -> Iterator[dict
         count = rng.binomial(n, share)
         found, truth = stats.strata_mean(count, n), share.mean()
         pooled = stats.wilson_interval(count.sum(), n.sum())
-        t = scipy_stats.t.interval(
-            0.95, groups - 1, (count / n).mean(), max(scipy_stats.sem(count / n), 1e-12)
-        )
+        t = scipy_stats.t.interval(0.95, groups - 1, (count / n).mean(), max(scipy_stats.sem(count / n), 1e-12))
         yield {
             "strata": found.ci_low - 1e-12 <= truth <= found.ci_high + 1e-12,
             "pooled": pooled.low <= truth <= pooled.high,
@@ -50,15 +48,11 @@ def compared(rng, studies, *, groups: int, prompts: int, images: int, moved: flo
         for model, by in (("a", 0.0), ("b", moved)):
             female = rng.random((groups, prompts, images)) < (share + by)[..., None]
             g, p, k = np.indices(female.shape).reshape(3, -1)
-            rows.append(
-                pd.DataFrame({"model": model, "group": g, "prompt": p, "k": k, "female": female.ravel()})
-            )
+            rows.append(pd.DataFrame({"model": model, "group": g, "prompt": p, "k": k, "female": female.ravel()}))
         people = pd.concat(rows).astype({"group": str})
         people["prompt"] = people["group"] + "-" + people["prompt"].astype(str)
         gender = np.where(people["female"], "female", "male")
-        table = custom.differences(
-            people.assign(gender=gender, outcome="judged"), seed=study, replicates=1000
-        )
+        table = custom.differences(people.assign(gender=gender, outcome="judged"), seed=study, replicates=1000)
         whole = table[table["group"] == "all"].iloc[0]
         yield {
             "covered": whole["ci_low"] <= 100 * moved <= whole["ci_high"],
@@ -85,9 +79,7 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
         }
 
 
-def corrections(
-    rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float
-) -> Iterator[dict]:
+def corrections(rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float) -> Iterator[dict]:
     """Yield whether the share with the judge's errors taken off is covered, and the share as judged.
 
     Raters know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips`` of
@@ -146,12 +138,8 @@ def main() -> None:
     given = parser.parse_args()
     for simulate, how in ROWS:
         found = pd.DataFrame(simulate(np.random.default_rng(1), given.studies, **how)).astype(float)
-        numbers = "  ".join(
-            f"{name} {found[name].mean() * (1 if name == 'half-width' else 100):.1f}" for name in found
-        )
-        print(
-            f"{simulate.__name__:10} {' '.join(f'{k}={v}' for k, v in how.items()):45} {numbers}", flush=True
-        )
+        numbers = "  ".join(f"{name} {found[name].mean() * (1 if name == 'half-width' else 100):.1f}" for name in found)
+        print(f"{simulate.__name__:10} {' '.join(f'{k}={v}' for k, v in how.items()):45} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -71,9 +71,7 @@ def gender_mad(rng, studies, *, kind, professions, images) -> Iterator[dict]:
         }
 
 
-def judged_gender(
-    rng, studies, *, kind, professions, images, right=(0.9, 0.86), drawings=80
-) -> Iterator[dict]:
+def judged_gender(rng, studies, *, kind, professions, images, right=(0.9, 0.86), drawings=80) -> Iterator[dict]:
     """Yield what is said of gender by a judge that errs, with its error taken off and as judged.
 
     Sensitivity and specificity, ``right``, are measured on so many ``drawings`` each.
@@ -93,9 +91,7 @@ def judged_gender(
             "average": (stats.judged_mean(2 * women / images - 1, *error), average),
         }
         plain = stats.mean_interval(2 * women / images - 1)
-        found = {
-            way: _judged(of.ci_low, of.ci_high, of.p, true, of.value) for way, (of, true) in ways.items()
-        }
+        found = {way: _judged(of.ci_low, of.ci_high, of.p, true, of.value) for way, (of, true) in ways.items()}
         found["average as judged"] = _judged(plain.ci_low, plain.ci_high, np.nan, average, plain.value)
         yield found
 
@@ -146,9 +142,7 @@ def _worn(rng, size: int, scale: float, spread: float, shared: bool) -> tuple[np
     their differences by half of that, in all attributes alike where these are ``shared``. At scale 0 nothing differs.
     """
     known = presence()
-    sides = [
-        np.r_[list(known[gender].values()), 0.02, 0.02, 0.02, 0.02] + 0.01 for gender in ("female", "male")
-    ]
+    sides = [np.r_[list(known[gender].values()), 0.02, 0.02, 0.02, 0.02] + 0.01 for gender in ("female", "male")]
     odds = [np.log(side / (1.02 - side)) for side in sides]
     middle, apart = (odds[0] + odds[1]) / 2, scale * (odds[0] - odds[1])
     own = middle + spread * rng.normal(size=(size, middle.size))
@@ -161,9 +155,7 @@ def attributes(rng, studies, *, scale, professions, images, spread=1.0, shared=F
     women, men = _worn(np.random.default_rng(0), 100_000, scale, spread, shared)
     truth = float(np.abs((women - men).mean(axis=0)).mean()) if scale else 0.0
     for _ in range(studies):
-        sides = (
-            rng.binomial(images, side) / images for side in _worn(rng, professions, scale, spread, shared)
-        )
+        sides = (rng.binomial(images, side) / images for side in _worn(rng, professions, scale, spread, shared))
         paired = next(sides) - next(sides)
         found = stats.folded_means(paired, replicates=REPLICATES, seed=rng)
         weights = rng.multinomial(professions, np.full(professions, 1 / professions), REPLICATES)
@@ -197,10 +189,7 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         for kind in (kinds if n > 6 else kinds[:1] + kinds[-1:])
     },
     **{
-        f"gender judged, {n} professions x 9, {kind}": (
-            judged_gender,
-            {"kind": kind, "professions": n, "images": 9},
-        )
+        f"gender judged, {n} professions x 9, {kind}": (judged_gender, {"kind": kind, "professions": n, "images": 9})
         for n in (10, 84)
         for kind in ("even", "as Stable Diffusion", "all lean")
     },

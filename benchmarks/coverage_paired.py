@@ -191,9 +191,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
         own = rng.uniform(-spread, spread, occupations)[i]
         lean = {"female": 0.6 + own, "male": 0.4 - own}
         left = np.where(side == 0, position, -position)
-        women = {
-            s: rng.random(i.size) < np.clip(lean[s] + (left if s == "female" else -left), 0, 1) for s in LISTS
-        }
+        women = {s: rng.random(i.size) < np.clip(lean[s] + (left if s == "female" else -left), 0, 1) for s in LISTS}
         apart = rng.random(i.size) < joint
         women["male"] = np.where(apart, ~women["female"], women["male"])
         images = pd.DataFrame(
@@ -218,9 +216,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
         if joint == 0 and position == 0:
             whose = pd.DataFrame({"female": i, "male": i})
             share = scores.share_of_images(both, whose, 0.95)
-            found["both fit"] = _judged(
-                share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36 + spread**2 / 3
-            )
+            found["both fit"] = _judged(share["ci_low"] / 100, share["ci_high"] / 100, np.nan, 0.36 + spread**2 / 3)
         yield found
 
 

@@ -188,15 +188,11 @@ class Amplifications:
 
     def shares(self, rng, n: int) -> tuple[np.ndarray, np.ndarray]:
         training = np.clip(0.5 + rng.choice([-1, 1], n) * rng.uniform(0.1, 0.45, n), 0, 1)
-        return training, np.clip(
-            training[:, None] + rng.normal(0, 0.15, (n, 1)) + rng.normal(0, 0.08, (n, 4)), 0, 1
-        )
+        return training, np.clip(training[:, None] + rng.normal(0, 0.15, (n, 1)) + rng.normal(0, 0.08, (n, 4)), 0, 1)
 
     def drawn(self, rng, n: int, sizes: tuple[int, int]) -> pd.DataFrame:
         training, generated = self.shares(rng, n)
-        rows = pd.DataFrame(
-            {"occupation": np.arange(n).astype(str), "source": "training", "prompt": "captions"}
-        )
+        rows = pd.DataFrame({"occupation": np.arange(n).astype(str), "source": "training", "prompt": "captions"})
         rows = rows.assign(n=sizes[0], percent_female=100 * rng.binomial(sizes[0], training) / sizes[0])
         made = [
             rows.assign(source="generated", prompt=str(j + 1), n=sizes[1],
@@ -216,9 +212,7 @@ class Amplifications:
         nothing = pd.DataFrame(
             columns=["definition", "model", "approach", "prompt", "amplification", "amplification_plain"]
         )
-        rated = pd.DataFrame(
-            columns=["model", "approach", "source", "occupation", "prompt", "image_id", "judged"]
-        )
+        rated = pd.DataFrame(columns=["model", "approach", "source", "occupation", "prompt", "image_id", "judged"])
         one = list(headlines(shares, nothing, rated))[1]
         return pilot(one.cells, one.people, drawn=True, folded=True)
 

@@ -25,9 +25,7 @@ from biaslab.ratings import sample
 GROUPS, EACH = 10, 60
 
 
-def study(
-    rng, accuracy: float, ratings: int, *, drawn: bool = False, by_size: bool = False, groups: int = GROUPS
-):
+def study(rng, accuracy: float, ratings: int, *, drawn: bool = False, by_size: bool = False, groups: int = GROUPS):
     """Return the three estimates of one study, and its truth."""
     share = rng.beta(1.2, 1.2, groups)
     y = rng.random((groups, EACH)) < share[:, None]
@@ -86,9 +84,7 @@ def photographs(draws: int, ratings: int = 40) -> None:
         for _ in range(draws):
             rated = rng.choice(len(y), ratings, replace=False)
             group, n = np.zeros(ratings, int), np.isfinite(f).sum()
-            estimate = stats.prediction_powered(
-                [np.nansum(f)], [n], [1.0], group, f[rated], y[rated], base=0.5
-            )
+            estimate = stats.prediction_powered([np.nansum(f)], [n], [1.0], group, f[rated], y[rated], base=0.5)
             found.append((estimate, truth))
         told(f"photographs, rater {rater}, {ratings} of {len(y)}", found)
 

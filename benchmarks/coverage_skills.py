@@ -68,14 +68,7 @@ def skills(rng, studies: int, *, share: float, mix: tuple, images: int = 200, dr
 
 
 def distances(
-    rng,
-    studies: int,
-    *,
-    occupations: int,
-    captions: int,
-    apart: float,
-    between: float = 0.0,
-    features: int = 8,
+    rng, studies: int, *, occupations: int, captions: int, apart: float, between: float = 0.0, features: int = 8
 ) -> dict:
     """Return how often each way holds FID and KID of images of so many ``occupations`` and ``captions`` of each.
 
@@ -109,9 +102,7 @@ def distances(
 # -- captions ----------------------------------------------------------------------------------------------------------
 
 
-def precision(
-    rng, studies: int, *, occupations: int, captions: int, quality: float, features: int = 16
-) -> dict:
+def precision(rng, studies: int, *, occupations: int, captions: int, quality: float, features: int = 16) -> dict:
     """Return how often each way holds R-precision, where ``quality`` is the spread of occupations' log signal."""
     groups = np.repeat(np.arange(occupations), captions)
     rows = []
@@ -122,9 +113,7 @@ def precision(
         texts, images = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in (texts, images))
         each = r_precision(images @ texts.T, distractors=min(99, groups.size - 1))
         ours = stats.clustered_mean(each, groups)
-        plain = bootstrap(
-            (each,), np.mean, n_resamples=500, method="percentile", rng=study
-        ).confidence_interval
+        plain = bootstrap((each,), np.mean, n_resamples=500, method="percentile", rng=study).confidence_interval
         rows.append((ours.value, ours.ci_low, ours.ci_high, *plain))
     value, *limits = np.array(rows).T
     return {
@@ -133,9 +122,7 @@ def precision(
     }
 
 
-def captioning(
-    rng, studies: int, *, occupations: int, captions: int, words: int = 40, length: int = 7
-) -> dict:
+def captioning(rng, studies: int, *, occupations: int, captions: int, words: int = 40, length: int = 7) -> dict:
     """Return how often each way holds captioning metrics, where occupations differ in how many words are right."""
     groups = np.repeat(np.arange(occupations), captions)
     names = np.array([f"w{k}" for k in range(words)])
@@ -178,10 +165,7 @@ SIMULATIONS = {
         )
     },
     **{
-        f"precision, {o} x {c}, {quality:g}": (
-            precision,
-            {"occupations": o, "captions": c, "quality": quality},
-        )
+        f"precision, {o} x {c}, {quality:g}": (precision, {"occupations": o, "captions": c, "quality": quality})
         for o, c, quality in ((20, 5, 0), (20, 5, 0.5), (20, 5, 1), (60, 5, 0.5), (60, 5, 1), (10, 10, 1))
     },
     **{f"captioning, {o} x {c}": (captioning, {"occupations": o, "captions": c}) for o, c in ((20, 5),)},

@@ -27,16 +27,12 @@ WAYS = ("ours", "bootstrap, sign-flip")
 
 def _ours(found, truth: float = 0.0) -> np.ndarray:
     """Return whether there is an interval, whether it holds the truth, and whether 0 is rejected."""
-    return np.array(
-        [np.isfinite(found.ci_low), found.ci_low <= truth <= found.ci_high, found.p < LEVEL], float
-    )
+    return np.array([np.isfinite(found.ci_low), found.ci_low <= truth <= found.ci_high, found.p < LEVEL], float)
 
 
 def _common(values: np.ndarray, truth: float, replicates: int, rng: np.random.Generator) -> np.ndarray:
     seed = int(rng.integers(2**31))
-    low, high = bootstrap(
-        (values,), np.mean, n_resamples=replicates, method="percentile", rng=rng
-    ).confidence_interval
+    low, high = bootstrap((values,), np.mean, n_resamples=replicates, method="percentile", rng=rng).confidence_interval
     p = stats.sign_flip(values, replicates, seed=seed).p
     return np.array([True, low <= truth <= high, p < LEVEL], float)
 
@@ -164,21 +160,14 @@ def _names(n: int) -> list[str]:
 # -- what is simulated -----------------------------------------------------------------------------------------------
 
 SIMULATIONS = {
-    **{
-        f"mean, {kind}, n={n}": (means, {"kind": kind, "n": n})
-        for kind in DIFFERENCES
-        for n in (6, 10, 20, 62)
-    },
+    **{f"mean, {kind}, n={n}": (means, {"kind": kind, "n": n}) for kind in DIFFERENCES for n in (6, 10, 20, 62)},
     **{f"attributes x 0.7, {k} professions": (attributes, {"professions": k}) for k in (10, 84)},
     **{
         f"tones, {shown}, 9 and 5 faces, {k} professions": (tones, {"shown": shown, "professions": k})
         for shown in TONES
         for k in (10, 84)
     },
-    **{
-        f"amplification, 40 and 8 images, {k} occupations": (amplification, {"occupations": k})
-        for k in (10, 62)
-    },
+    **{f"amplification, 40 and 8 images, {k} occupations": (amplification, {"occupations": k}) for k in (10, 62)},
 }
 
 

@@ -60,9 +60,7 @@ def means(rng, studies: int, triplets: int, seeds: int, between: float, within: 
         found["ours"] += held(stats.mean_interval(values.mean(axis=1))[1:3], 0)
         rows = rng.integers(triplets, size=(RESAMPLES, triplets, 1))
         columns = rng.integers(seeds, size=(RESAMPLES, triplets, seeds))
-        found["resampled twice"] += held(
-            np.quantile(values[rows, columns].mean(axis=(1, 2)), [0.025, 0.975]), 0
-        )
+        found["resampled twice"] += held(np.quantile(values[rows, columns].mean(axis=(1, 2)), [0.025, 0.975]), 0)
     return found
 
 
@@ -99,10 +97,7 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     else:
         studied = table.rename(columns={"p_holm": "p_percent_holm"}).groupby("dataset", sort=False)
         said = [paper.answers.nearer.findings(rows)[0] for _, rows in studied]
-    return {
-        "card": sum(one.decided for one in said),
-        "intervals counted": int((np.abs(mean) > half).any(axis=1).sum()),
-    }
+    return {"card": sum(one.decided for one in said), "intervals counted": int((np.abs(mean) > half).any(axis=1).sum())}
 
 
 SIMULATIONS = [
@@ -116,11 +111,7 @@ SIMULATIONS = [
         for n, crowd in ((12, 1), (30, 1), (80, 1), (80, 4))
     ),
     *(
-        (
-            f"mean, {t} triplets x {s} seeds, {b} and {w}",
-            means,
-            {"triplets": t, "seeds": s, "between": b, "within": w},
-        )
+        (f"mean, {t} triplets x {s} seeds, {b} and {w}", means, {"triplets": t, "seeds": s, "between": b, "within": w})
         for t, s in ((12, 5), (40, 2), (40, 5), (150, 5))
         for b, w in ((0.02, 0.1), (0.1, 0.1))
     ),
@@ -135,12 +126,7 @@ SIMULATIONS = [
             cards,
             {"n": n, "metrics": metrics, "alike": alike, "over": over},
         )
-        for n, metrics, over in (
-            (40, 11, "triplets"),
-            (40, 7, "triplets"),
-            (5, 8, "datasets"),
-            (8, 8, "datasets"),
-        )
+        for n, metrics, over in ((40, 11, "triplets"), (40, 7, "triplets"), (5, 8, "datasets"), (8, 8, "datasets"))
         for alike in (0.0, 0.5, 0.8)
     ),
 ]

@@ -21,11 +21,7 @@ from biaslab import stats
 # Studies at a time, whose candidates fit in a processor's cache.
 _TOGETHER = 20
 ROWS = [
-    *(
-        ({"shares": (share,)} | how)
-        for share in (0.02, 0.1, 0.5)
-        for how in ({"target": 0.05}, {"target": 0.1})
-    ),
+    *(({"shares": (share,)} | how) for share in (0.02, 0.1, 0.5) for how in ({"target": 0.05}, {"target": 0.1})),
     {"shares": (0.02, 0.1, 0.5), "target": 0.05},
     {"shares": (0.02, 0.1, 0.5), "target": 0.1},
     {"shares": (0.1, 0.3, 0.5, 0.7, 0.9), "target": 0.1},
@@ -50,9 +46,7 @@ def studies(rng, n: int, *, shares: tuple, target: float, judged: float = 1.0, b
     low, high = stats.confidence_sequence(values, target)
     # The observations that there are after so many images: of the mean, as many as every group has.
     at = np.concatenate([seen, seen.min(1, keepdims=True)], 1) - 1
-    low, high = (
-        np.where(at < 0, end, np.take_along_axis(x, at.clip(0), -1)) for x, end in ((low, 0), (high, 1))
-    )
+    low, high = (np.where(at < 0, end, np.take_along_axis(x, at.clip(0), -1)) for x, end in ((low, 0), (high, 1)))
     looks = np.arange(batch - 1, most, batch)
     narrow = (high - low <= 2 * target + 1e-9).all(1)[:, looks]
     stop = np.where(narrow.any(1), looks[narrow.argmax(1)], looks[-1])

@@ -60,15 +60,11 @@ def main() -> None:
             best[name] = [found, max(rate, best[name][1]), max(by_processor, best[name][2])]
     exact, rate, by_processor = best.pop("encode")
     print(f"{len(texts):,} captions, {torch.get_num_threads()} threads, {options.device}")
-    print(
-        f"sentence-transformers encode   {rate:7.0f} captions/s ({by_processor:.0f} a second of processors)"
-    )
+    print(f"sentence-transformers encode   {rate:7.0f} captions/s ({by_processor:.0f} a second of processors)")
     near = nearest(exact[queries], exact, 500)[0]
     for dtype, (found, ours, ours_by_processor) in best.items():
         own = nearest(found[queries], found, 500)[0]
-        same = np.mean(
-            [len(set(a) & set(b)) / len(a) for a, b in zip(near.tolist(), own.tolist(), strict=True)]
-        )
+        same = np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(near.tolist(), own.tolist(), strict=True)])
         print(
             f"biaslab {dtype:8s} ({encoders[dtype].precision:8s})   {ours:7.0f} captions/s "
             f"({ours_by_processor:.0f}), {ours / rate:.2f} times as fast, {ours_by_processor / by_processor:.2f} by "

@@ -56,17 +56,12 @@ def of_workers(what: str, work) -> None:
         with tempfile.TemporaryDirectory() as folder:
             found[workers] = seconds(lambda folder=folder, workers=workers: work(folder, workers))
     ratio = found[1] / found[2]
-    print(
-        f"{what:32} one worker {found[1]:6.1f} s, two {found[2]:6.1f} s, ratio {ratio:.2f} (reach: 1.7)",
-        flush=True,
-    )
+    print(f"{what:32} one worker {found[1]:6.1f} s, two {found[2]:6.1f} s, ratio {ratio:.2f} (reach: 1.7)", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--captions", default="", help="file of captions to recombine; else the embedded ones"
-    )
+    parser.add_argument("--captions", default="", help="file of captions to recombine; else the embedded ones")
     parser.add_argument("--rows", type=int, default=4 * 2**20, help="captions that are made")
     parser.add_argument("--times", type=int, default=10, help="how often the search meets each of them")
     parser.add_argument("--texts", type=int, default=16 * 8192, help="captions embedded")

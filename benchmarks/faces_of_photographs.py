@@ -56,9 +56,7 @@ def counted(table: pd.DataFrame, found: np.ndarray) -> dict[str, float | tuple[i
     }
 
 
-def judged(
-    table: pd.DataFrame, images: list[np.ndarray], settings: JudgeSettings
-) -> dict[str, tuple[int, int, int]]:
+def judged(table: pd.DataFrame, images: list[np.ndarray], settings: JudgeSettings) -> dict[str, tuple[int, int, int]]:
     """Return how well gender is judged in portraits with one face found: how many are right, sure and shown."""
     asked = table["alone"] & table["gender"].isin(["female", "male"])
     both = judge.load(settings, "cpu")
@@ -71,8 +69,7 @@ def judged(
     skin = table.loc[asked, "skin"].to_numpy()
     which = {"alone": np.full(len(rows), True)} | {name: skin == name for name in SKINS}
     return {
-        name: tuple(int((part & rows_of).sum()) for part in (right, sure, shown))
-        for name, rows_of in which.items()
+        name: tuple(int((part & rows_of).sum()) for part in (right, sure, shown)) for name, rows_of in which.items()
     }
 
 
@@ -83,9 +80,7 @@ def in_words(right: int, n: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[YUNET])
     parser.add_argument("--gender", default=DLIB)
     options = parser.parse_args()

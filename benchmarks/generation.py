@@ -130,12 +130,7 @@ def build(arch: str, folder: Path) -> None:
     length = 24 if arch == "mini" else 77
     tokenizer = tokenizer_of(length)
     if arch == "mini":
-        text = {
-            "hidden_size": 128,
-            "intermediate_size": 512,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-        }
+        text = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
         unet = UNet2DConditionModel(
             sample_size=16,
             in_channels=8,
@@ -150,12 +145,7 @@ def build(arch: str, folder: Path) -> None:
         )
         blocks, layers, channels, groups = (16, 32, 64), 1, 8, 8
     else:
-        text = {
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-        }
+        text = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
         # diffusers' defaults but for the text's width and the heads are those of Stable Diffusion 1.
         unet = UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8)
         blocks, layers, channels, groups = (128, 256, 512, 512), 2, 4, 32
@@ -228,9 +218,7 @@ def product(device: str, dtype: str, size: int = 2048) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--arch", choices=("mini", "sd1", "sdxl", "small-sdxl"), help="random weights instead of mini-sd"
@@ -240,12 +228,8 @@ def main() -> None:
     parser.add_argument("--guidance", type=float, default=3.0)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--images", type=int, default=128, help="ours; a multiple of 64 fills all batches")
-    parser.add_argument(
-        "--loop-images", type=int, default=12, help="the loop's: its time is proportional to them"
-    )
-    parser.add_argument(
-        "--compile", action="store_true", help="compile our denoising network before the timing"
-    )
+    parser.add_argument("--loop-images", type=int, default=12, help="the loop's: its time is proportional to them")
+    parser.add_argument("--compile", action="store_true", help="compile our denoising network before the timing")
     chosen = parser.parse_args()
 
     import diffusers

@@ -55,9 +55,7 @@ def read(path: str) -> list[str]:
     if not path:
         from biaslab.captions.corpus import open_corpus
 
-        return [
-            text for batch in open_corpus("mini", rows=20_000, seed=0).batches() for text in batch["text"]
-        ]
+        return [text for batch in open_corpus("mini", rows=20_000, seed=0).batches() for text in batch["text"]]
     data = Path(path).read_bytes()
     return (gzip.decompress(data) if path.endswith(".gz") else data).decode().splitlines()
 

@@ -48,9 +48,7 @@ def drawn_people(n: int, size: int) -> list[np.ndarray]:
     rng, names = np.random.default_rng(0), list(OCCUPATIONS)
     genders = ("female", "male")
     return [
-        render(sample_scene(rng, genders=(genders[k % 2],), occupations=(names[k % len(names)],)), size=size)[
-            :, :, :3
-        ]
+        render(sample_scene(rng, genders=(genders[k % 2],), occupations=(names[k % len(names)],)), size=size)[:, :, :3]
         for k in range(n)
     ]
 
@@ -159,14 +157,10 @@ def main() -> None:
     size = options.size or (512 if options.arch else 64)
     clip, transform, tokenizer = clip_of(options)
     with tempfile.TemporaryDirectory() as folder:
-        named = (
-            random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
-        )
+        named = random_detector(folder) if options.arch and options.faces == "mini-detector" else options.faces
         finder = detectors.load(named, device=options.device, batch_size=options.batch)
     if options.arch:
-        images = list(
-            np.random.default_rng(0).integers(0, 256, (options.images, size, size, 3), dtype=np.uint8)
-        )
+        images = list(np.random.default_rng(0).integers(0, 256, (options.images, size, size, 3), dtype=np.uint8))
         finder = AlwaysOne(finder)
     else:
         images = drawn_people(options.images, size)
@@ -176,9 +170,7 @@ def main() -> None:
 
     def ours(some):
         parts = [some[k : k + step] for k in range(0, len(some), step)]
-        return sum(
-            int(judge_images(["x"] * len(p), p, judges, settings)["p_female"].notna().sum()) for p in parts
-        )
+        return sum(int(judge_images(["x"] * len(p), p, judges, settings)["p_female"].notna().sum()) for p in parts)
 
     few = images[: options.peer_images]
     for warm in (ours, lambda some: one_at_a_time(some, judges, clip, transform, tokenizer, texts_too=True)):
@@ -191,9 +183,7 @@ def main() -> None:
         for t in (False, True)
     )
 
-    where = (
-        torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
-    )
+    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
     print(
         f"{where}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, open_clip {open_clip.__version__}"

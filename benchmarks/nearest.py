@@ -13,9 +13,7 @@ import time
 from pathlib import Path
 
 if __name__ == "__main__" and "--threads" in sys.argv:
-    os.environ |= dict.fromkeys(
-        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), sys.argv[sys.argv.index("--threads") + 1]
-    )
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), sys.argv[sys.argv.index("--threads") + 1])
 
 import numpy as np
 
@@ -84,9 +82,7 @@ def main() -> None:
         index = faiss.IndexFlatIP(WIDTH)
         index.add(np.ascontiguousarray(vectors))
         (scores, found), peer, by_processors = timed(lambda: index.search(queries, options.k))
-        same = np.mean(
-            [len(set(a) & set(b)) / len(a) for a, b in zip(indices.tolist(), found.tolist(), strict=True)]
-        )
+        same = np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(indices.tolist(), found.tolist(), strict=True)])
         print(f"faiss    {peer:7.2f} s ({by_processors:.2f} s of processors), vectors in memory")
         apart = np.abs(np.sort(scores) - np.sort(cosines)).max()
         print(

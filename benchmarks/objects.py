@@ -73,9 +73,7 @@ def compare(mine: list[tuple], theirs: list[dict], images: list[np.ndarray], lab
             # Ours end at the image's edges.
             beside = np.abs(pixels - box.clip(0, [width, height, width, height])).max(axis=1)
             if not ((off < 1e-4) & (beside < 0.01)).any():
-                raise SystemExit(
-                    f"no detection of ours is the loop's {labels[label]} of {score:.4f} at {box}"
-                )
+                raise SystemExit(f"no detection of ours is the loop's {labels[label]} of {score:.4f} at {box}")
             n += 1
     return n
 
@@ -85,9 +83,7 @@ def main() -> None:
     parser.add_argument("--model", default="", help="empty: random weights")
     parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--peer-images", type=int, default=96)
-    parser.add_argument(
-        "--batch", type=int, default=32, help="images at a time, of ours; 0: as biaslab finds it"
-    )
+    parser.add_argument("--batch", type=int, default=32, help="images at a time, of ours; 0: as biaslab finds it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()

@@ -124,21 +124,14 @@ def main() -> None:
         found = work(n, some)
         return n / (clock() - start), found
 
-    where = (
-        torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
-    )
+    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else platform.processor() or "CPU"
     print(
         f"{where}, {torch.get_num_threads()} threads of {os.cpu_count()} cores; Python {sys.version.split()[0]}, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, open_clip {open_clip.__version__}"
     )
-    print(
-        f"{len(images):,} images of two people, {images[0].shape[1]} x {images[0].shape[0]}; {step} at a time"
-    )
+    print(f"{len(images):,} images of two people, {images[0].shape[1]} x {images[0].shape[0]}; {step} at a time")
     few = min(options.peer_images, len(images))
-    for what, some in (
-        ("gender", judges._replace(gender=GenderOnly(judges.gender))),
-        ("gender and roles", judges),
-    ):
+    for what, some in (("gender", judges._replace(gender=GenderOnly(judges.gender))), ("gender and roles", judges)):
         ours(min(step, len(images)), some), peer(min(8, few), some)
         rates = {"ours": 0.0, "peer": 0.0}
         for _ in range(options.rounds):

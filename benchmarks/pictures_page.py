@@ -29,9 +29,7 @@ class Noise:
 
     def read(self, image_ids):
         """Return the images in the order asked for."""
-        spots = (
-            np.random.default_rng(int(k)).integers(0, 256, (16, 16, 3), dtype=np.uint8) for k in image_ids
-        )
+        spots = (np.random.default_rng(int(k)).integers(0, 256, (16, 16, 3), dtype=np.uint8) for k in image_ids)
         return [np.kron(one, np.ones((SIDE // 16, SIDE // 16, 1), np.uint8)) for one in spots]
 
 

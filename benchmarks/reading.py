@@ -44,25 +44,17 @@ def main() -> None:
         # Of photographs' size: noise alone would take as long as nothing else does.
         Image.fromarray(noise).resize((128, 128)).resize((512, 512)).save(file, form)
         data = [file.getvalue()] * given.pictures
-        _line(
-            f"pictures, {form}",
-            lambda data=data: [*map(decode, data)],
-            lambda data=data: [*map(_plainly, data)],
-        )
+        _line(f"pictures, {form}", lambda data=data: [*map(decode, data)], lambda data=data: [*map(_plainly, data)])
 
 
 def _write(csv: Path, tsv: Path, rated: Path, rows: int) -> None:
     numbers = range(rows)
-    texts = [
-        f'A nurse, number {n}, in a "red" room' if n % 5 == 0 else f"A man with dog {n}" for n in numbers
-    ]
+    texts = [f'A nurse, number {n}, in a "red" room' if n % 5 == 0 else f"A man with dog {n}" for n in numbers]
     captions = pd.DataFrame({"text": texts, "url": [f"https://example.org/{n}.jpg" for n in numbers]})
     captions.to_csv(csv, index=False)
     captions.assign(text=captions["text"].str.replace('"', "")).to_csv(tsv, index=False, sep="\t")
     named = {"image": [f"im{n}" for n in numbers], "occupation": [f"occ{n % 40}" for n in numbers]}
-    pd.DataFrame(named | {"rater": [f"r{n % 5}" for n in numbers], "label": "female"}).to_csv(
-        rated, index=False
-    )
+    pd.DataFrame(named | {"rater": [f"r{n % 5}" for n in numbers], "label": "female"}).to_csv(rated, index=False)
 
 
 def _captions(path: Path) -> int:

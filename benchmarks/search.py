@@ -171,9 +171,7 @@ def main() -> None:
         ours = min(run(words) for _ in range(options.runs))
         mentions = sum(int(line.rsplit(",", 2)[1]) for line in totals.read_text().splitlines()[1:])
         print(f"  mentions in {100 * mentions / rows:.1f} of 100 captions")
-        print(
-            f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processors), peak memory {ours[2] / 2**20:.0f} MiB"
-        )
+        print(f"biaslab   {ours[0]:8.2f} s ({ours[1]:.2f} s of processors), peak memory {ours[2] / 2**20:.0f} MiB")
 
         def compare(what: str, seconds: float, processors: float, found: int, reach: str) -> None:
             print(

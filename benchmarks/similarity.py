@@ -47,8 +47,7 @@ def one_map(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     x, y, n = x.astype(float), y.astype(float), 49
     mx, my = uniform_filter(x, 7), uniform_filter(y, 7)
     vx, vy, vxy = (
-        n / (n - 1) * (uniform_filter(a * b, 7) - m)
-        for a, b, m in ((x, x, mx * mx), (y, y, my * my), (x, y, mx * my))
+        n / (n - 1) * (uniform_filter(a * b, 7) - m) for a, b, m in ((x, x, mx * mx), (y, y, my * my), (x, y, mx * my))
     )
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
     found = (2 * mx * my + c1) * (2 * vxy + c2) / ((mx**2 + my**2 + c1) * (vx + vy + c2))
@@ -151,19 +150,12 @@ def networks(n: int, rounds: int) -> None:
             return (split_product if metric == "split_product" else cosines)(seen[first], seen[second])
 
         # Images are resized to within a level of 255 of Pillow's.
-        report(
-            f"{metric}, random weights, 64 x 64",
-            2 * n,
-            timed({"ours": ours, "peer": one_by_one}, rounds),
-            5e-3,
-        )
+        report(f"{metric}, random weights, 64 x 64", 2 * n, timed({"ours": ours, "peer": one_by_one}, rounds), 5e-3)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--pairs", type=int, default=16, help="of 512 x 512 pixels; of 64 x 64 sixteen times as many"
-    )
+    parser.add_argument("--pairs", type=int, default=16, help="of 512 x 512 pixels; of 64 x 64 sixteen times as many")
     parser.add_argument("--triplets", type=int, default=24, help="that networks see")
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()

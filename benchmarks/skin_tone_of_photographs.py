@@ -36,9 +36,7 @@ _BOX = ["x0", "y0", "x1", "y1"]
 
 def main() -> None:
     """Print the agreement."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faces", default=YUNET)
     parser.add_argument("--tone", default=PIXELS)
     given = parser.parse_args()
@@ -51,17 +49,13 @@ def main() -> None:
     named = rows[rows["label"] != ""]
     read = named.dropna(subset="tone")
     print(f"Portraits by what raters saw, and by {rows['judge'].iloc[0]}\n")
-    print(
-        pd.crosstab(read["label"], read["tone"].astype(int)).reindex([*SKINS, "drawing"], fill_value=0), "\n"
-    )
+    print(pd.crosstab(read["label"], read["tone"].astype(int)).reindex([*SKINS, "drawing"], fill_value=0), "\n")
     print(missing(named).to_string(index=False, float_format="%.0f"), "\n")
     for darker in ("dark", "medium"):
         value, low, high, n, n_darker = area(rows, "light", darker)
         print(f"Light ({n}) against {darker} ({n_darker}): area {value:.3f} ({low:.2f} to {high:.2f}, 95 %)")
     n_dark = (rows["label"] == "dark").sum()
-    print(
-        f"\n{n_dark} portraits of dark-skinned people are few: what is not read of them is known within tens of %."
-    )
+    print(f"\n{n_dark} portraits of dark-skinned people are few: what is not read of them is known within tens of %.")
 
 
 def readings(path: Path, detector: str = YUNET, tone: str = PIXELS) -> pd.DataFrame:
@@ -108,9 +102,7 @@ def area(rows: pd.DataFrame, lighter: str, darker: str) -> tuple[float, float, f
     half = (m + n) / 2 - 1
 
     def off(true: float) -> float:
-        variance = (
-            true * (1 - true) * (1 + half * (1 - true) / (2 - true) + half * true / (1 + true)) / (m * n)
-        )
+        variance = true * (1 - true) * (1 + half * (1 - true) / (2 - true) + half * true / (1 + true)) / (m * n)
         return abs(true - above) - norm.ppf(0.975) * np.sqrt(variance)
 
     low = brentq(off, 0, min(above, 1 - 1e-9)) if above > 0 else 0.0

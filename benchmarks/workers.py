@@ -119,9 +119,7 @@ def main() -> None:
     found, shards = {}, {}
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
-            found[workers], shards[workers] = work(
-                Path(folder), options.engine, workers, options.images, options.steps
-            )
+            found[workers], shards[workers] = work(Path(folder), options.engine, workers, options.images, options.steps)
     most = ceiling()
     for part, (one, again, n) in found[1].items():
         two = found[2][part][0]

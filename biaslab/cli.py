@@ -63,9 +63,7 @@ _GOES_ON = "what had finished is kept, and the same command goes on from there"
 
 def parser_of_commands() -> argparse.ArgumentParser:
     """Return what reads the commands: each sets ``call``, and ``kept``."""
-    parser = argparse.ArgumentParser(
-        prog="biaslab", description="Audit text-to-image models for social bias."
-    )
+    parser = argparse.ArgumentParser(prog="biaslab", description="Audit text-to-image models for social bias.")
     _add_completion(parser)
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -162,9 +160,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
-    add = command(
-        "cite", _cite, "say how to cite biaslab, or a run and the papers whose methods it used", outputs
-    )
+    add = command("cite", _cite, "say how to cite biaslab, or a run and the papers whose methods it used", outputs)
     add("run", metavar="RUN", nargs="?", help="a run's folder, or its name below --outputs")
     add("--author", metavar="NAME", default="", help="who made the run")
     add("--url", metavar="ADDRESS", default="", help="where its report can be read")
@@ -187,9 +183,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
     add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
-    text = (
-        "list what a run can set: kind, bounds, unit, default and meaning, and what installed packages bring"
-    )
+    text = "list what a run can set: kind, bounds, unit, default and meaning, and what installed packages bring"
     add = command("settings", _settings, text)
     text = "a setting or group, such as generation, or a word of names and meanings (default: all)"
     add("word", metavar="WORD", nargs="?", default="", help=text)
@@ -221,9 +215,7 @@ def _add_completion(parser: argparse.ArgumentParser) -> None:
     try:
         import shtab
     except ModuleNotFoundError as error:
-        parser.add_argument(
-            "--completion", metavar="SHELL", type=partial(_refused, not_installed(error)), help=text
-        )
+        parser.add_argument("--completion", metavar="SHELL", type=partial(_refused, not_installed(error)), help=text)
     else:
         shtab.add_argument_to(parser, "--completion", help=text)
 

@@ -48,9 +48,7 @@ class Request:
         request = cls(**given)
         source, ratings, model = request.source, str(request.ratings), request.model
         if source == "ratings" and not ratings:
-            raise ParameterError(
-                "source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file."
-            )
+            raise ParameterError("source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file.")
         if source != "ratings" and ratings:
             raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
         if not request.makes_images:

@@ -32,18 +32,14 @@ PUBLISHED, NONE = "published", "none"
 class ComputeSettings(Group):
     """Where work runs and where results are kept."""
 
-    device: str = field(
-        "auto", "Where models run: `auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `mps`, …."
-    )
+    device: str = field("auto", "Where models run: `auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `mps`, ….")
     offload: Literal["none", "model", "sequential"] = field(
         "none",
         "What of a model that makes images is in the CPU's memory while a GPU does not need it, so that larger ones "
         "fit: `none`; `model`, each part while another computes, which is a little slower; `sequential`, each layer, "
         "which takes least of a GPU and is many times slower. Images are the same.",
     )
-    engine: Literal["local", "ray"] = field(
-        "local", "Where work runs: `local` (this machine) or `ray` (a cluster)."
-    )
+    engine: Literal["local", "ray"] = field("local", "Where work runs: `local` (this machine) or `ray` (a cluster).")
     workers: Whole = field(
         0,
         "Worker processes, each with a GPU in turn where there are any; 0 is none for `local`, and one for each "
@@ -51,9 +47,7 @@ class ComputeSettings(Group):
         "processes",
         ge=0,
     )
-    address: str = field(
-        "", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone."
-    )
+    address: str = field("", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone.")
     store: Folder = field("", "Folder where stages keep results; empty is `outputs/.store`.")
 
 
@@ -61,9 +55,7 @@ class CalibrationSettings(Group):
     """How much is drawn and generated to hold measurements against known truth."""
 
     guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales that calibration compares.")
-    guidance_images: Whole = field(
-        1, "Images for each occupation, template and scale of that sweep.", "images", ge=1
-    )
+    guidance_images: Whole = field(1, "Images for each occupation, template and scale of that sweep.", "images", ge=1)
     world_images: Whole = field(
         72, "Images for each occupation and template from the truth-preserving generator.", "images", ge=1
     )

@@ -45,16 +45,14 @@ OTHERS = {"custom": "Prompts and pictures of your own", "synthesis": "Across the
 def on_config(config):
     """Put the notebooks below their papers, and the reference of modules at its end."""
     folders = sorted(
-        {path.parent.name for path in _notebooks()},
-        key=lambda name: (name in OTHERS, tables.place(f"{name}/")),
+        {path.parent.name for path in _notebooks()}, key=lambda name: (name in OTHERS, tables.place(f"{name}/"))
     )
     pages = {name: [f"notebooks/{p.parent.name}/{p.stem}.md" for p in _notebooks(name)] for name in folders}
     for section in config.nav:
         if "Papers" in section:
             own = {Path(page).stem: page for page in section["Papers"]}
             section["Papers"] = [
-                {OTHERS.get(name, name): [*([own[name]] if name in own else []), *pages[name]]}
-                for name in pages
+                {OTHERS.get(name, name): [*([own[name]] if name in own else []), *pages[name]]} for name in pages
             ]
         if "Reference" in section:
             section["Reference"] += [{"Modules": [f"reference/{name}.md" for name in REFERENCE]}]
@@ -126,9 +124,7 @@ def _notebooks(folder: str = "*") -> list[Path]:
 
 def _commands() -> str:
     """Return what each command says of itself with ``--help``."""
-    (subparsers,) = (
-        a for a in cli.parser_of_commands()._actions if isinstance(a, argparse._SubParsersAction)
-    )
+    (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(a, argparse._SubParsersAction))
     said = {choice.dest: choice.help for choice in subparsers._choices_actions}
     parts = []
     for name, parser in subparsers.choices.items():
@@ -151,9 +147,7 @@ def _tables() -> str:
     parts, papers = [], list(tables.papers())
     by_place = sorted(tables.schemas().items(), key=lambda one: (tables.place(one[0]), one[0]))
     for paper, found in groupby(by_place, key=lambda one: one[0].partition("_")[0]):
-        parts.append(
-            f"## {paper if paper in papers else 'Others'}" if paper in papers or paper == "pipeline" else ""
-        )
+        parts.append(f"## {paper if paper in papers else 'Others'}" if paper in papers or paper == "pipeline" else "")
         for name, schema in found:
             columns = ", ".join(f"(`{c.name}`)" if c.optional else f"`{c.name}`" for c in schema.columns)
             text = " ".join(f"{schema.title}. {schema.description}".split())

@@ -132,9 +132,7 @@ def write_corpus(path, rows=3000):
     names = rng.choice([*OCCUPATIONS, "cat", "garden", "house"], rows)
     texts = [
         f"{a} {b} {c} {n % 700}"
-        for n, (a, b, c) in enumerate(
-            zip(rng.choice(looks, rows), names, rng.choice(others, rows), strict=True)
-        )
+        for n, (a, b, c) in enumerate(zip(rng.choice(looks, rows), names, rng.choice(others, rows), strict=True))
     ]
     pd.DataFrame({"text": texts}).to_parquet(path, row_group_size=300, index=False)
 

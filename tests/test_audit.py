@@ -82,18 +82,10 @@ def planned(root, tmp_path, *overrides, **how):
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        (
-            "settings.dalleval.scenes=3",
-            ["paired"],
-            r"dalleval\.scenes has no effect here: no notebook of dalleval",
-        ),
+        ("settings.dalleval.scenes=3", ["paired"], r"dalleval\.scenes has no effect here: no notebook of dalleval"),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
         ("custom.images=2", [], r"custom\.images has no effect here"),
-        (
-            "endpoint.price=2",
-            ["paired"],
-            r"endpoint\.price has no effect here: nothing is asked of an endpoint",
-        ),
+        ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
     ],
 )
 def test_a_setting_without_effect_is_refused(root, text, papers, said):
@@ -154,14 +146,7 @@ def test_what_lacks_a_judge_on_purpose_is_left_out_and_said_before_anything_is_m
 
 def test_a_judge_left_out_of_the_paradox_leaves_captions(root, tmp_path):
     why, said = planned(root, tmp_path, "judging.gender=", corpus="mini", papers=["paradox"])
-    lacking = (
-        "4_baseline",
-        "5_approaches",
-        "6_caption_prompts",
-        "8_prompts",
-        "a_6_paraphrases",
-        "beyond_precision",
-    )
+    lacking = ("4_baseline", "5_approaches", "6_caption_prompts", "8_prompts", "a_6_paraphrases", "beyond_precision")
     assert set(why) == {f"paradox/{name}" for name in lacking}
     assert "paradox_percent_female" in said[0]
     # Who says which captions are the nearest is needed where these are looked at, and nowhere else.
@@ -177,9 +162,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root, tmp_path
         how = {"overrides": overrides, "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
         return jobs.plan(params.load(runner.PARAMS, given=dict(given), **how))
 
-    with pytest.raises(
-        ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"
-    ):
+    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"):
         plan("dalleval/5_3_attributes", **{"dalleval.vqa": ""})
     assert [job.reason for job in plan("dalleval/5_3_skin_tone", **{"dalleval.vqa": ""})] == [""]
 
@@ -197,10 +180,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
 
     (job,) = plan("dalleval/5_3_skin_tone")
     assert job.reason == "" and set(job.without.tables) == {"dalleval_average_gender"}
-    for notebook, setting in (
-        ("dalleval/5_3_gender", "dalleval.vqa"),
-        ("dalleval/4_1_*", "dalleval.detector"),
-    ):
+    for notebook, setting in (("dalleval/5_3_gender", "dalleval.vqa"), ("dalleval/4_1_*", "dalleval.detector")):
         with pytest.raises(ParameterError, match=f"{setting} names nothing .* To do without, set it to ''"):
             plan(notebook)
     # All that it has would be found in images.
@@ -305,9 +285,7 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     drawn = []
     said = planning.images
-    monkeypatch.setattr(
-        planning, "images", lambda found, measured: drawn.extend(found) or said(found, measured)
-    )
+    monkeypatch.setattr(planning, "images", lambda found, measured: drawn.extend(found) or said(found, measured))
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
     assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0

@@ -23,9 +23,7 @@ def halves(root, tmp_path_factory):
     needs("dlib")
     folder = pictures(benchmark(root, "_photographs"))
     labels = pd.read_csv(Path(folder, "labels.csv"))
-    one = (
-        labels["file"].str.startswith("portraits/") & labels["n_people_a"].eq(1) & labels["n_people_b"].eq(1)
-    )
+    one = labels["file"].str.startswith("portraits/") & labels["n_people_a"].eq(1) & labels["n_people_b"].eq(1)
     same = (labels["gender_a"] == labels["gender_b"]) & (labels["skin_a"] == labels["skin_b"])
     known = labels[one & same & labels["gender_a"].isin(["female", "male"]) & labels["skin_a"].isin(SKINS)]
     to = tmp_path_factory.mktemp("halves")
@@ -40,10 +38,7 @@ def halves(root, tmp_path_factory):
 @pytest.mark.slow
 def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
     to, raters = halves
-    settings = {
-        "compute": {"store": str(tmp_path)},
-        "judging": {"faces": "yunet", "gender": "dlib", "tone": "pixels"},
-    }
+    settings = {"compute": {"store": str(tmp_path)}, "judging": {"faces": "yunet", "gender": "dlib", "tone": "pixels"}}
     people = []
     for model in ("first", "second"):
         pipeline = Pipeline(f"images:{to / model}", Settings(**settings), seed=1)

@@ -43,15 +43,7 @@ def folders(tmp_path_factory):
 @pytest.mark.slow
 def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys, inline):
     names = [f"images:{folders / model}" for model in ("first", "second")]
-    how = [
-        "--notebooks-dir",
-        str(root / "notebooks"),
-        "--outputs",
-        str(tmp_path),
-        "--name",
-        "mine",
-        "--no-progress",
-    ]
+    how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "mine", "--no-progress"]
     sets = [f"settings.judging.{judge}" for judge in JUDGES] + ["bootstrap_replicates=1000"]
     status = cli.main(["audit", *names, *how, *(text for one in sets for text in ("--set", one))])
     assert status == 0, capsys.readouterr().err
@@ -115,9 +107,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
         # Each picture is shown once for gender, and once for its style.
         assert (asked_for := len(server.requests)) == 240 + rehearsed
         assert cli.main([*command, "--no-progress", "--overwrite"]) == 0 and len(server.requests) == asked_for
-    tables = {
-        name: pd.read_csv(tmp_path / f"eye/tables/custom_{name}.csv") for name in ("corrected", "agreement")
-    }
+    tables = {name: pd.read_csv(tmp_path / f"eye/tables/custom_{name}.csv") for name in ("corrected", "agreement")}
     row = tables["corrected"].set_index("group").loc["all"]
     # 60 % are women; a third of them are called male.
     assert row["percent_female"] < 45 and row["corrected_low"] < 60 < row["corrected_high"]
@@ -235,9 +225,7 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
             Image.fromarray(np.full((4, 4, 3), 3 * k, np.uint8)).save(tmp_path / name / f"{k}.png")
         table = pd.DataFrame({"file": [f"{k}.png" for k in range(len(texts))], "prompt": texts})
         table.to_csv(tmp_path / name / "told.csv", index=False)
-    found = {
-        name: audit.params_of([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")
-    }
+    found = {name: audit.params_of([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")}
     assert found["other"]["notebooks"] == found["few"]["notebooks"] == ["custom/*"]
     assert found["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]
     assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}

@@ -19,9 +19,7 @@ def test_costs(made):
     # 3.6 million captions at 1,000 a second: 3,600 seconds of a core, 36 seconds of 100 cores; 100 bytes each are
     # 0.36 GB, of which each of 10 machines reads 36 MB in 36 seconds.
     found = made.costs(3.6e6, 1000, 100, cores=10, machines=10)
-    assert found == pytest.approx(
-        {"hours": 0.01, "core_hours": 1, "gigabytes": 0.36, "megabytes_per_second": 1}
-    )
+    assert found == pytest.approx({"hours": 0.01, "core_hours": 1, "gigabytes": 0.36, "megabytes_per_second": 1})
 
 
 def test_captions_are_made_from_a_seed(made, tmp_path):

@@ -136,9 +136,7 @@ def test_another_model_is_asked_the_same_and_its_record_names_the_bundle(given, 
 
 def test_a_folder_that_is_not_here_has_to_be_named(given, pictures, tmp_path):
     path = str(export.export(**given))
-    with pytest.raises(
-        ParameterError, match=r"the folder 'theirs', which is not here.* --model images:FOLDER"
-    ):
+    with pytest.raises(ParameterError, match=r"the folder 'theirs', which is not here.* --model images:FOLDER"):
         bundle.params_of([path], [], outputs=tmp_path / "out")
     with pytest.raises(ParameterError, match=r"named alone: biaslab audit BUNDLE.zip --model"):
         bundle.params_of(["mini-sd"], ["mini-sd"], outputs=tmp_path / "out")
@@ -175,9 +173,7 @@ BAD = {
     r"damaged: its digest does not match, as inputs/custom.prompts.csv is not the one": lambda e: e.update(
         {"mine-bundle/inputs/custom.prompts.csv": b"prompt\nanother\n"}
     ),
-    r"damaged: its digest does not match, as prompts.csv is missing": lambda e: e.pop(
-        "mine-bundle/prompts.csv"
-    ),
+    r"damaged: its digest does not match, as prompts.csv is missing": lambda e: e.pop("mine-bundle/prompts.csv"),
     r"damaged: its digest does not match, as more.txt is not the one": lambda e: e.update(
         {"mine-bundle/more.txt": b""}
     ),
@@ -232,13 +228,9 @@ def test_a_key_in_a_prompt_is_not_sent(leave, pictures, tmp_path, monkeypatch):
 
 def test_what_makes_no_images_or_has_several_settings_is_no_bundle(given, leave, tmp_path):
     run = tmp_path / "outputs" / "mine"
-    with pytest.raises(
-        ParameterError, match=r"'images:theirs'|theirs is not a folder.* name them with --set"
-    ):
+    with pytest.raises(ParameterError, match=r"'images:theirs'|theirs is not a folder.* name them with --set"):
         export.export(**given | {"overrides": []})
-    (run / "params.yaml").write_text(
-        "run: mine\nsource: published\nnotebooks: [paradox/4_baseline]\n", "utf-8"
-    )
+    (run / "params.yaml").write_text("run: mine\nsource: published\nnotebooks: [paradox/4_baseline]\n", "utf-8")
     with pytest.raises(ParameterError, match="makes no images, so there is nothing to repeat"):
         export.export(**given | {"overrides": []})
     twice = leave("images:x", list("abcd"), [{"people": {"occupations": 1}}], name="twice")
@@ -259,10 +251,7 @@ def test_images_that_a_model_made_are_in_it_with_their_seeds(leave, tmp_path):
     from biaslab.pipeline import Pipeline
     from biaslab.settings import Settings
 
-    settings |= {
-        "custom": {"prompts": str(tmp_path / "p.csv")},
-        "compute": {"store": str(tmp_path / "store")},
-    }
+    settings |= {"custom": {"prompts": str(tmp_path / "p.csv")}, "compute": {"store": str(tmp_path / "store")}}
     made = Pipeline("mini-sd", Settings(**settings), seed=7, progress=False).custom.images()
     top = unpacked(export.export(**run), tmp_path / "one")
     images = pd.read_csv(top / "images.csv").set_index("image_id")
@@ -299,17 +288,11 @@ def test_of_papers_it_holds_prompts_and_what_judges_said_of_each_image(tmp_path,
     for name in ("run", "notebooks"):
         del record["parameters"][name]
     (run / "run.json").write_text(json.dumps(record), encoding="utf-8")
-    how = {
-        "outputs": tmp_path / "outputs",
-        "as_bundle": True,
-        "overrides": [f"compute.store={tmp_path / 'store'}"],
-    }
+    how = {"outputs": tmp_path / "outputs", "as_bundle": True, "overrides": [f"compute.store={tmp_path / 'store'}"]}
     # Nobody is judged to pack a bundle.
     bare = unpacked(export.export("small", **how), tmp_path / "a")
     assert not (bare / "judgements").exists()
-    assert "what judges said of world's generated: it is not in the store" in (bare / "README.txt").read_text(
-        "utf-8"
-    )
+    assert "what judges said of world's generated: it is not in the store" in (bare / "README.txt").read_text("utf-8")
     checked = params.load(run / "params.yaml", overrides=how["overrides"])
     for pipeline, *_ in jobs.pipelines(jobs.plan(checked)):
         pipeline.judgements("generated")
@@ -324,6 +307,4 @@ def test_of_papers_it_holds_prompts_and_what_judges_said_of_each_image(tmp_path,
     assert set(judged["image_id"]) == set(images.loc[images["kind"] == "generated", "image_id"])
     assert judged["outcome"].notna().all() and len(judged) == 8
     # Whoever repeats it has the captions, for a package brings them.
-    assert (
-        yaml.safe_load((top / "params.yaml").read_text("utf-8"))["settings"]["captions"]["corpus"] == "mini"
-    )
+    assert yaml.safe_load((top / "params.yaml").read_text("utf-8"))["settings"]["captions"]["corpus"] == "mini"

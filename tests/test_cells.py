@@ -72,9 +72,7 @@ def test_decimals_behind_commas_are_those_behind_points(values):
     assert numbers(*(text.replace(".", ",") for text in texts)) == [float(text) for text in texts]
 
 
-SHARES = (
-    "occupation;source;percent_female;n;comment\nnurse ;training;80,5;40;\nnurse;generated;97,5; 40;ok;\n"
-)
+SHARES = "occupation;source;percent_female;n;comment\nnurse ;training;80,5;40;\nnurse;generated;97,5; 40;ok;\n"
 
 
 def test_shares_as_a_spreadsheet_saves_them(tmp_path):

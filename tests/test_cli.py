@@ -15,23 +15,13 @@ def test_models_lists_them(monkeypatch, capsys):
     listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
     monkeypatch.setattr("biaslab.models.registry.installed", lambda: listed)
     assert cli.main(["models"]) == 0
-    assert capsys.readouterr().out.split() == [
-        "name",
-        "kind",
-        "megabytes",
-        "mini-sd",
-        "text-to-image",
-        "15.7",
-    ]
+    assert capsys.readouterr().out.split() == ["name", "kind", "megabytes", "mini-sd", "text-to-image", "15.7"]
 
 
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (
-            {"up_to_date": True, "kept": [True, True]},
-            "Nothing has changed since 2026-01-01T00:00:00Z: all results",
-        ),
+        ({"up_to_date": True, "kept": [True, True]}, "Nothing has changed since 2026-01-01T00:00:00Z: all results"),
         ({"kept": [True, False]}, "1 of 2 notebooks are kept"),
         ({"kept": [False, False]}, ""),
     ],
@@ -39,20 +29,10 @@ def test_models_lists_them(monkeypatch, capsys):
 def test_run_says_what_it_kept(tmp_path, write_notebook, monkeypatch, capsys, record, said):
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", 'output_dir = ""\n')
     (tmp_path / "mine.yaml").write_text("run: mine\n")
-    notebooks = [
-        {"slug": f"paradox/{i}", "status": "ok", "kept": k} for i, k in enumerate(record.pop("kept"))
-    ]
-    whole = {
-        "status": "ok",
-        "problems": [],
-        "ended": "2026-01-01T00:00:00Z",
-        "notebooks": notebooks,
-        **record,
-    }
+    notebooks = [{"slug": f"paradox/{i}", "status": "ok", "kept": k} for i, k in enumerate(record.pop("kept"))]
+    whole = {"status": "ok", "problems": [], "ended": "2026-01-01T00:00:00Z", "notebooks": notebooks, **record}
     asked = {}
-    monkeypatch.setattr(
-        runner, "run", lambda params, **more: asked.update(more) or json.loads(json.dumps(whole))
-    )
+    monkeypatch.setattr(runner, "run", lambda params, **more: asked.update(more) or json.loads(json.dumps(whole)))
     words = ["run", str(tmp_path / "mine.yaml"), "--notebooks-dir", str(tmp_path / "notebooks"), "--again"]
     assert cli.main(words) == 0
     assert asked["again"] is True and asked["overwrite"] is False
@@ -109,10 +89,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
 @pytest.mark.parametrize("words", [["published"], ["published", "paradox_table_6"], ["models"]])
 def test_a_reader_that_has_gone_ends_it_quietly(words):
     process = subprocess.Popen(
-        [sys.executable, "-m", "biaslab.cli", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "biaslab.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     # As `| head -0` does, before anything is printed.
     process.stdout.close()
@@ -139,6 +116,4 @@ def test_the_shell_is_told_the_commands(capsys):
         cli.main(["--completion", "bash"])
     assert ended.value.code == 0
     script = capsys.readouterr().out
-    assert all(
-        f"_{name}_option_strings" in script for name in ("run", "compare", "export", "store", "models")
-    )
+    assert all(f"_{name}_option_strings" in script for name in ("run", "compare", "export", "store", "models"))

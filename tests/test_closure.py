@@ -105,11 +105,7 @@ CHANGES = {
         "from biaslab.rooms.doors import door",
         "from biaslab.near import neighbour as door",
     ),
-    "another function of the same module under that name": (
-        "rooms/__init__.py",
-        "import door",
-        "import read as door",
-    ),
+    "another function of the same module under that name": ("rooms/__init__.py", "import door", "import read as door"),
 }
 SILENT = {
     "a docstring": ("stage.py", '"""Work."""', '"""Works."""'),
@@ -187,11 +183,7 @@ def test_what_only_hands_on_counts_by_the_names_that_are_used(package, cell):
 
 def test_cells_import_modules(package):
     package()
-    cells = [
-        "%matplotlib inline\nfrom biaslab import tools",
-        "tools.other()",
-        "from biaslab.rooms import (\n  door\n)",
-    ]
+    cells = ["%matplotlib inline\nfrom biaslab import tools", "tools.other()", "from biaslab.rooms import (\n  door\n)"]
     assert closure.imported(cells) == {"biaslab.tools", "biaslab.rooms"}
     # Of a cell that is no Python, the lines that are.
     broken = ["from biaslab import near, VERSION\nimport torch, biaslab.late\nx = ("]
@@ -339,8 +331,7 @@ def test_every_stage_counts_its_code_and_none_of_what_shows_it(tmp_path, monkeyp
     needed = {
         "search": "captions.search lexicons",
         "indicators": "captions.indicators lexicons",
-        "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface models.images "
-        "judging.loaded",
+        "judgements": "judging.judge judging.faces judging.zero_shot judging.fairface models.images judging.loaded",
         "people": "judging.people judging.judge judging.faces judging.zero_shot lexicons judging.loaded",
         "skin_tones": "judging.skin_tone measures.skin_tone models.images",
         "generated": "generation.images generation.generator generation.loading generation.families "

@@ -61,15 +61,11 @@ def test_what_stands_beside_both_does_not_keep_the_runs_own_models_apart():
     keys = ["model", "aspect", "setting", "stereotype"]
     beside = ("DALL-E 3", "occupation", "paired", "overall", 40.0)
     own = [
-        pd.DataFrame([(name, *beside[1:4], score), beside], columns=[*keys, "score"]).assign(
-            ci_low=0.0, ci_high=60.0
-        )
+        pd.DataFrame([(name, *beside[1:4], score), beside], columns=[*keys, "score"]).assign(ci_low=0.0, ci_high=60.0)
         for name, score in (("mine", 10.0), ("yours", 30.0))
     ]
     found = compare.side_by_side(*own, "paired_stereotype_score", beside={"DALL-E 3"})
-    assert found[["model_first", "model_second", "score_difference"]].to_numpy().tolist() == [
-        ["mine", "yours", 20.0]
-    ]
+    assert found[["model_first", "model_second", "score_difference"]].to_numpy().tolist() == [["mine", "yours", 20.0]]
     # So they do where it stands beside one of them.
     found = compare.side_by_side(own[0][:1], own[1], "paired_stereotype_score", beside={"DALL-E 3"})
     assert found["score_difference"].tolist() == [20.0]
@@ -90,8 +86,7 @@ def test_swept_parameters_are_matched_on():
 
 def test_a_parameter_that_one_run_swept_tells_its_rows_apart():
     first = pd.concat(
-        [amplification("SD", [v, v], [v - 1] * 2, [v + 1] * 2).assign(seed=v) for v in (1, 2)],
-        ignore_index=True,
+        [amplification("SD", [v, v], [v - 1] * 2, [v + 1] * 2).assign(seed=v) for v in (1, 2)], ignore_index=True
     )
     second = amplification("SD", [7, 7], [6, 6], [8, 8])
     got = compare.side_by_side(first, second, "paradox_amplification", swept=["seed"])
@@ -143,9 +138,7 @@ def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf-1234567890")
     answer = f"In {two_runs}/one, '/srv/clients/acme/x.csv' and https://example.org/home/Alice?sig=abc: hf-1234567890."
     for name in ("one", "two"):
-        change(
-            two_runs, name, findings=[{"question": "Why?", "answer": answer, "main": True, "estimate": 1.0}]
-        )
+        change(two_runs, name, findings=[{"question": "Why?", "answer": answer, "main": True, "estimate": 1.0}])
     folder = compare.compare(str(two_runs / "one"), "two", outputs=two_runs)
     pages = [(folder / name).read_text(encoding="utf-8") for name in ("run.json", "index.html")]
     for private in (str(two_runs), "/srv/clients", "sig=abc", "hf-1234567890"):
@@ -167,9 +160,7 @@ def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
     folder = compare.compare("one", "two", "three", outputs=two_runs)
     assert folder.name == "compare-one-two-three"
     differences = {
-        name: pd.read_csv(folder / "tables" / f"paradox_amplification_{name}.csv")[
-            "amplification_difference"
-        ].tolist()
+        name: pd.read_csv(folder / "tables" / f"paradox_amplification_{name}.csv")["amplification_difference"].tolist()
         for name in ("two", "three")
     }
     assert differences == {"two": [3, 0], "three": [4, 0]}
@@ -352,9 +343,7 @@ def test_each_interval_of_a_table_has_its_difference():
             "n_training": 9, "n_generated": 9, "excluded": "",
         }
     )  # fmt: skip
-    got = compare.side_by_side(
-        frame, frame.assign(percent_generated=35.0), "paradox_occupation_amplification"
-    )
+    got = compare.side_by_side(frame, frame.assign(percent_generated=35.0), "paradox_occupation_amplification")
     got = got.iloc[0]
     assert (got["percent_training_difference"], got["percent_generated_difference"]) == (0, 5)
     assert got["training_high"] == pytest.approx(200**0.5)
@@ -402,9 +391,7 @@ def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     # The same measurements analysed otherwise: a difference, and no interval of it.
     changed = pd.concat([printed.assign(amplification=[10, 25]), own[1]])
     tables.write(changed, two_runs / "two" / "tables" / "paradox_amplification.csv")
-    table = pd.read_csv(
-        compare.compare("one", "two", outputs=two_runs) / "tables" / "paradox_amplification.csv"
-    )
+    table = pd.read_csv(compare.compare("one", "two", outputs=two_runs) / "tables" / "paradox_amplification.csv")
     other = table[table["basis"] == "same inputs"]
     assert other["amplification_difference"].tolist() == [5] and other["ci_low"].isna().all()
 
@@ -460,9 +447,7 @@ def declared_rows(name, *, value, optional=True):
 
 
 # Those that may lack a column, and those that numbers tell the rows of apart.
-UNLIKE = [
-    n for n, s in tables.schemas().items() if any(c.optional or (c.key and not c.text) for c in s.columns)
-]
+UNLIKE = [n for n, s in tables.schemas().items() if any(c.optional or (c.key and not c.text) for c in s.columns)]
 
 
 @pytest.mark.parametrize("name", UNLIKE)
@@ -576,10 +561,7 @@ def test_what_one_run_measured_besides_leaves_printed_rows_the_same(two_runs):
     ).assign(reason="")
     more = pd.concat([printed, printed[:1].assign(judge="mine")])
     genders, shown = professions([0.1, 0.2, -0.3], "Karlo"), professions([0.5, 0.1, 0.2], "mine")
-    for name, judges, rows in (
-        ("one", printed, genders),
-        ("two", more, pd.concat([genders, shown])),
-    ):
+    for name, judges, rows in (("one", printed, genders), ("two", more, pd.concat([genders, shown]))):
         for room in ("tables", "measured"):
             tables.write(rows, two_runs / name / room / "dalleval_average_gender.csv")
         tables.write(judges, two_runs / name / "measured/dalleval_gender_judges.csv")

@@ -38,9 +38,7 @@ def test_a_table_is_read_however_it_was_saved(tmp_path, encoding, separator):
     assert read(tmp_path, f"sep={separator}\r\n" + written(ROWS, separator)) == ROWS
 
 
-@pytest.mark.parametrize(
-    ("mark", "encoding"), [(codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF32_BE, "utf-32-be")]
-)
+@pytest.mark.parametrize(("mark", "encoding"), [(codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF32_BE, "utf-32-be")])
 def test_big_ends_may_come_first(tmp_path, mark, encoding):
     assert read(tmp_path, mark + written(ROWS).encode(encoding)) == ROWS
 

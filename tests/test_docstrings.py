@@ -35,9 +35,7 @@ class Module:
         # What holds for all methods is told once.
         self.classes = {n.name: ast.get_docstring(n) or "" for n in tree.body if isinstance(n, ast.ClassDef)}
         self.docs |= {f"{name}.__init__": doc for name, doc in self.classes.items()}
-        stats = [
-            n for n in tree.body if isinstance(n, ast.ImportFrom) and "biaslab.stats" in (n.module or "")
-        ]
+        stats = [n for n in tree.body if isinstance(n, ast.ImportFrom) and "biaslab.stats" in (n.module or "")]
         known = {name.name for node in stats for name in node.names}
         self._helpers = {n: e for n, e in (helpers or {}).items() if n.partition(".")[0] in known}
         self._raised = {}
@@ -60,9 +58,7 @@ class Module:
         for node in nodes:
             inner = caught
             if isinstance(node, ast.Try):
-                names = {
-                    n.id for h in node.handlers if h.type for n in ast.walk(h.type) if isinstance(n, ast.Name)
-                }
+                names = {n.id for h in node.handlers if h.type for n in ast.walk(h.type) if isinstance(n, ast.Name)}
                 out |= self._of(node.body, caught | names, owner)
                 rest = [*node.handlers, *node.orelse, *node.finalbody]
                 out |= self._of(rest, caught, owner)
@@ -109,11 +105,7 @@ def unraised(module: Module, name: str) -> list[str]:
         **section(module.docs[name], "Raises"),
         **section(module.classes.get(name.rpartition(".")[0], ""), "Raises"),
     }
-    return [
-        f"{name} raises {error}"
-        for error in sorted(module.raised(name))
-        if not {error, "BiaslabError"} & {*told}
-    ]
+    return [f"{name} raises {error}" for error in sorted(module.raised(name)) if not {error, "BiaslabError"} & {*told}]
 
 
 def misnamed(module: Module, name: str) -> list[str]:
@@ -192,9 +184,7 @@ def test_the_checks_can_fail():
         f"{name} has no source" for name in ("Table.told", "Table.untold", "helped", "caught")
     ]
     # What a checked function raises counts for who calls it.
-    helped = Module(
-        "from biaslab.stats import checks\ndef f(x):\n    return checks.numbers(x, 'x')", BY_CONTRACT
-    )
+    helped = Module("from biaslab.stats import checks\ndef f(x):\n    return checks.numbers(x, 'x')", BY_CONTRACT)
     assert helped.raised("f") == {"InputError"}
 
 

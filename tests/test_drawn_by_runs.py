@@ -66,6 +66,4 @@ def test_a_store_without_the_images_gives_none(root, tmp_path):
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
     assert list(pictures.of_run(planned)) == []
     # Captions are searched to know what would be asked.
-    assert not [
-        path.name for path in tmp_path.iterdir() if path.name.startswith(("generated", "judge", "faces"))
-    ]
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("generated", "judge", "faces"))]

@@ -259,9 +259,7 @@ if __name__ == "__main__":
     list(LocalEngine(2).map(partial(sleeps, sys.argv[2]), range(1, 4)))
 """
     (tmp_path / "main.py").write_text(script)
-    process = subprocess.Popen(
-        [sys.executable, str(tmp_path / "main.py"), str(Path(__file__).parent), str(tmp_path)]
-    )
+    process = subprocess.Popen([sys.executable, str(tmp_path / "main.py"), str(Path(__file__).parent), str(tmp_path)])
     while len(pids(tmp_path)) < 2:
         time.sleep(0.05)
         assert process.poll() is None

@@ -12,13 +12,7 @@ from biaslab import cli
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.runs import earlier, export
 
-FILES = (
-    "tables/a.csv",
-    "figures/a.png",
-    "notebooks/paradox/4.ipynb",
-    "notebooks/paradox/4.html",
-    "measured/m.csv",
-)
+FILES = ("tables/a.csv", "figures/a.png", "notebooks/paradox/4.ipynb", "notebooks/paradox/4.html", "measured/m.csv")
 
 
 def write(path, text):
@@ -114,9 +108,7 @@ def test_texts_are_looked_at_whatever_their_ending(outputs, monkeypatch, ending)
 
 def test_what_names_no_folder_of_anybody_is_sent(outputs):
     """URLs, words with a slash, a system's own, and the letters among a picture's bytes."""
-    text = (
-        "https://example.org/home/Alice man/woman /usr/lib/python3.12/site.py /tmp/ipykernel_7/8.py </home>"
-    )
+    text = "https://example.org/home/Alice man/woman /usr/lib/python3.12/site.py /tmp/ipykernel_7/8.py </home>"
     write(outputs / "mine" / "tables" / "a.csv", text)
     write(outputs / "mine" / "figures" / "a.png", b"\x89PNG\0\0 ~/b /mnt/x")
     record(outputs / "mine")
@@ -140,12 +132,7 @@ def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypat
 
 def test_only_what_the_run_s_record_names_is_sent(outputs):
     run = outputs / "mine"
-    beside = [
-        "notebooks/.env",
-        "notebooks/id_rsa",
-        "notebooks/paradox/.ipynb_checkpoints/4.ipynb",
-        "tables/more.csv",
-    ]
+    beside = ["notebooks/.env", "notebooks/id_rsa", "notebooks/paradox/.ipynb_checkpoints/4.ipynb", "tables/more.csv"]
     for name in (*beside, "figures/..\\..\\x.csv", "tables/..\\x.csv"):
         write(run / name, "secret")
     record(run)
@@ -154,13 +141,7 @@ def test_only_what_the_run_s_record_names_is_sent(outputs):
     # Nor what a record that was changed names.
     whole = json.loads((run / "run.json").read_text(encoding="utf-8"))
     write(outputs / "x.csv", "secret")
-    paths = [
-        "../x.csv",
-        "figures/../../x.csv",
-        ".parts/p.json",
-        *beside[:1],
-        "figures/..\\..\\x.csv",
-    ]
+    paths = ["../x.csv", "figures/../../x.csv", ".parts/p.json", *beside[:1], "figures/..\\..\\x.csv"]
     whole["notebooks"] += [{"notebook": path, "html": 5} for path in paths]
     write(run / "run.json", json.dumps(whole))
     assert names(export.export("mine", outputs=outputs)) == sorted(sent)
@@ -168,10 +149,7 @@ def test_only_what_the_run_s_record_names_is_sent(outputs):
 
 def test_a_comparison_is_sent_with_its_tables(outputs):
     run = outputs / "mine"
-    write(
-        run / "run.json",
-        json.dumps({"run": "mine", "kind": "comparison", "tables": [{"file": "tables/a.csv"}]}),
-    )
+    write(run / "run.json", json.dumps({"run": "mine", "kind": "comparison", "tables": [{"file": "tables/a.csv"}]}))
     assert names(export.export("mine", outputs=outputs)) == [
         f"mine/{name}" for name in ("README.txt", "index.html", "run.json", "tables/a.csv")
     ]

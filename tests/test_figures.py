@@ -63,9 +63,7 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkey
     monkeypatch.setattr(
         ConstrainedLayoutEngine, "execute", lambda self, fig: (laid_out.append(fig), execute(self, fig))
     )
-    monkeypatch.setattr(
-        mpl.figure.Figure, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer))
-    )
+    monkeypatch.setattr(mpl.figure.Figure, "draw", lambda self, renderer: (drawn.append(self), draw(self, renderer)))
     Study(tmp_path).show("paired_shape", figure)
     assert len(laid_out) == 1
     # As PNG and as SVG; to lay it out nothing is drawn.

@@ -25,9 +25,7 @@ def test_an_answer_is_short_and_a_question_is_one():
 
 
 def test_a_record_has_no_missing_numbers_and_none_of_numpys():
-    found = Finding(
-        "Is it so?", "Yes.", "SD", np.float64(1.25), n=np.int64(62), unit="points", of="occupations"
-    )
+    found = Finding("Is it so?", "Yes.", "SD", np.float64(1.25), n=np.int64(62), unit="points", of="occupations")
     record = json.loads(json.dumps(found.as_record(), allow_nan=False))
     assert record["estimate"] == 1.25 and record["n"] == 62 and record["ci_low"] is None
     assert record["numbers"] == found.numbers == "1.25 points (no interval; n = 62 occupations)"
@@ -50,9 +48,7 @@ def test_numbers_have_the_digits_that_a_sentence_needs():
 
 def test_a_direction_is_named_only_where_the_interval_shows_it():
     words = "up", "down", "neither"
-    assert [
-        moved(*ends, *words) for ends in ((1, 2), (-2, -1), (-1, 1), (float("nan"),) * 2, (1e-12, 1))
-    ] == [
+    assert [moved(*ends, *words) for ends in ((1, 2), (-2, -1), (-1, 1), (float("nan"),) * 2, (1e-12, 1))] == [
         "up",
         "down",
         "neither",
@@ -88,10 +84,7 @@ def test_what_is_counted_once_is_singular():
     counted = [("triplets", "triplet"), ("people", "person"), ("identities", "identity")]
     counted += [("images (naive)", "image (naive)"), ("prompt pairs", "prompt pair")]
     for many, one in counted:
-        assert (
-            Finding("Is it?", "Yes.", estimate=1.0, n=1, of=many).numbers
-            == f"1.00 (no interval; n = 1 {one})"
-        )
+        assert Finding("Is it?", "Yes.", estimate=1.0, n=1, of=many).numbers == f"1.00 (no interval; n = 1 {one})"
         assert Finding("Is it?", "Yes.", estimate=1.0, n=2, of=many).numbers.endswith(f"n = 2 {many})")
 
 

@@ -54,9 +54,7 @@ def test_links_are_followed_once_and_those_that_lead_nowhere_are_named(save, tmp
     (folder / "loop").symlink_to(folder)
     (folder / "gone.png").symlink_to(folder / "nothing.png")
     assert list(folders.files(folder, (".png",))) == ["c.png", "linked/b.png"]
-    assert [r.getMessage() for r in caplog.records] == [
-        f"{folder}: 1 links lead nowhere, such as 'gone.png'."
-    ]
+    assert [r.getMessage() for r in caplog.records] == [f"{folder}: 1 links lead nowhere, such as 'gone.png'."]
 
 
 @pytest.mark.parametrize("name", [b"b\xffad.png", b"of\ntwo.png", b"tab\there.png"])

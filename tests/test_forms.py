@@ -12,9 +12,7 @@ from biaslab.plots import forms, phone, style
 mpl.use("Agg")
 
 ROWS = pd.DataFrame({"row": ["a", "b"] * 2, "of": ["x", "x", "y", "y"], "value": [1.0, 2.0, 3.0, np.nan]})
-ROWS = ROWS.assign(
-    ci_low=ROWS["value"] - 1, ci_high=ROWS["value"] + 1, floor=0.5, printed=1.5, sure=[True, False] * 2
-)
+ROWS = ROWS.assign(ci_low=ROWS["value"] - 1, ci_high=ROWS["value"] + 1, floor=0.5, printed=1.5, sure=[True, False] * 2)
 
 
 @pytest.fixture(autouse=True)
@@ -111,16 +109,12 @@ def test_the_tall_form_has_all_panels_below_one_another_with_their_rows_and_keys
 
 
 def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
-    long = (
-        "a photo of the face of a person who works as a nurse in a hospital at night, and in the day at home"
-    )
+    long = "a photo of the face of a person who works as a nurse in a hospital at night, and in the day at home"
     assert forms.broken("x " * 28) == "x " * 28
     first, second = forms.broken(long).split("\n")
     assert first == "a photo of the face of a person who" and second.startswith("works as a nurse")
     assert second.endswith("…") and max(map(len, (first, second))) <= 38
-    figure = forms.estimates(
-        ROWS.replace({"row": {"a": long}}), "value", row="row", color="of", label="points"
-    )
+    figure = forms.estimates(ROWS.replace({"row": {"a": long}}), "value", row="row", color="of", label="points")
     figure.draw_without_rendering()
     assert figure.axes[0].get_position().width > 0.5
 

@@ -49,9 +49,7 @@ def told():
 def packed_alike(told) -> None:
     """Skip where pictures are packed otherwise than when the folder was written: a critic is then asked anew."""
     if asked.shown() != told["shown to the critic"]:
-        pytest.skip(
-            "this version of Pillow packs pictures otherwise, so that a critic's questions are other ones"
-        )
+        pytest.skip("this version of Pillow packs pictures otherwise, so that a critic's questions are other ones")
 
 
 def test_bought_images_are_found_again(folder, told):

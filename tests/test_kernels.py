@@ -32,9 +32,7 @@ def test_calls_are_made_in_processes_of_their_own(processes, tmp_path):
     leaks = "import os, string; os.environ['BIASLAB_TRIED'] = '2'; string.digits = ''; os.write(2, b'said')"
     assert processes.call(log, exec, leaks) is None
     assert log.read_text() == "said"
-    seen = (
-        "(__import__('os').environ['BIASLAB_TRIED'], __import__('string').digits, __import__('os').getpid())"
-    )
+    seen = "(__import__('os').environ['BIASLAB_TRIED'], __import__('string').digits, __import__('os').getpid())"
     first, second = (processes.call(log, eval, seen) for _ in range(2))
     assert first[:2] == second[:2] == ("1", "0123456789")
     assert len({first[2], second[2], os.getpid()}) == 3
@@ -72,9 +70,7 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     used = sorted(closure.imported(cells))
     assert any(name.startswith("biaslab.") for name in used)
     # Read between the two.
-    (tmp_path / "looked.py").write_text(
-        "import sys\nseen = [name in sys.modules for name in ('seaborn', 'torch')]\n"
-    )
+    (tmp_path / "looked.py").write_text("import sys\nseen = [name in sys.modules for name in ('seaborn', 'torch')]\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     # BLAS starts as many threads as it may use, and ends them before a fork.
     one = dict.fromkeys(engine.THREADS, "1") | {"PYTHONPATH": path}
@@ -160,9 +156,7 @@ print(said["transport"], said["ip"])
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not kernels.FORKS, reason="names of no file are Linux's own; elsewhere kernels have ports"
-)
+@pytest.mark.skipif(not kernels.FORKS, reason="names of no file are Linux's own; elsewhere kernels have ports")
 def test_kernels_have_no_port_that_another_could_take(tmp_path, write_notebook):
     (tmp_path / "mine.yaml").write_text("run: mine\n")
     for name in "ab":

@@ -343,12 +343,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
     told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook))), len(ours)]
 print(json.dumps(told))
 """
-RUN = (
-    "paradox/5_approaches",
-    "paired/5_mitigation",
-    "dalleval/5_2_skills",
-    "triplets/7_1_one_prompt",
-)
+RUN = ("paradox/5_approaches", "paired/5_mitigation", "dalleval/5_2_skills", "triplets/7_1_one_prompt")
 
 
 @pytest.mark.slow

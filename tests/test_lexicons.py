@@ -27,9 +27,7 @@ def test_the_paper_s_lists():
 @pytest.mark.parametrize("name", lexicons.names())
 def test_every_list_is_clean(name):
     entries = lexicons.load(name)
-    groups = (
-        [v for v in entries.values() if isinstance(v, tuple)] if hasattr(entries, "values") else [entries]
-    )
+    groups = [v for v in entries.values() if isinstance(v, tuple)] if hasattr(entries, "values") else [entries]
     for group in groups:
         assert len(set(group)) == len(group)
         assert all(entry == entry.strip() and entry for entry in group)

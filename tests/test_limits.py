@@ -51,11 +51,7 @@ def test_pairs_name_the_printed_model_that_stands_beside_them(tmp_path):
 
 
 def test_printed_numbers_alone_are_named_by_paper(tmp_path):
-    given(
-        tmp_path,
-        paired_percent_female=printed(PAIRED),
-        paradox_percent_female=printed("paradox_percent_female"),
-    )
+    given(tmp_path, paired_percent_female=printed(PAIRED), paradox_percent_female=printed("paradox_percent_female"))
     (said,) = of(tmp_path, ("paradox_amplification", ["SD 1.4"]), SCORES, ("paradox_t_tests", []))
     assert "the bias amplification paradox: SD 1.4; the Paired Stereotype Test: DALL-E 3." in said
     assert said.startswith("The inputs of this run are numbers as the papers print them")
@@ -87,10 +83,7 @@ def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing
     assert "An image where it sees two of four people passes as a pair." in faces
     assert "`dlib` was right about 56 of the 57 people of whom it was sure" in gender
     (faces,) = judged(faces="hustvl/yolos-tiny", gender="ViT-L-14:openai")
-    assert (
-        "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured."
-        in faces
-    )
+    assert "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured." in faces
     # Where raters judge no face is looked for, and all faces count where the whole image is one.
     assert judged(faces="yunet", gender="ratings:people.csv") == []
     assert judged(faces="whole image", gender="ViT-L-14:openai") == []

@@ -56,12 +56,7 @@ def test_captions(caption):
 
 
 def test_captions_of_triplets():
-    texts = [
-        "a" + BLANK + "person",
-        "a person an" + BLANK + "x",
-        "a person" + " a" * N,
-        "a person " + LETTERS,
-    ]
+    texts = ["a" + BLANK + "person", "a person an" + BLANK + "x", "a person" + " a" * N, "a person " + LETTERS]
     assert [triplets._swap(text) is not None and triplets.words(text) for text in texts]
 
 
@@ -78,9 +73,7 @@ def test_what_findings_say():
     assert findings._singular(f"images{BLANK}(naive)") == f"image{BLANK}(naive)"
 
 
-@pytest.mark.parametrize(
-    "line", ["# a" + BLANK + "b", "#" + BLANK + "b", "# a" + "#" * N + "b", "# " + "# " * N]
-)
+@pytest.mark.parametrize("line", ["# a" + BLANK + "b", "#" + BLANK + "b", "# a" + "#" * N + "b", "# " + "# " * N])
 def test_headings_of_notebooks(tmp_path, write_notebook, line):
     assert isinstance(notebook._first_heading([nbformat.v4.new_markdown_cell(line)]), str)
     write_notebook(tmp_path / "paradox/a.ipynb", "seed = 1", title=line)

@@ -191,10 +191,5 @@ def test_strips_of_pictures_say_what_the_measured_tables_say(folder, ran):
             assert row["share"]["n"] == n
             assert row["share"]["percent"] == pytest.approx(100 * women / n)
             counted += 1
-    assert {strip["paper"] for strip in strips} == {
-        "paradox",
-        "paired",
-        "dalleval",
-        "triplets",
-    } and counted >= 10
+    assert {strip["paper"] for strip in strips} == {"paradox", "paired", "dalleval", "triplets"} and counted >= 10
     assert all((folder / one["page"]).is_file() for one in record["pictures"]["models"])

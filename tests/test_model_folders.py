@@ -100,18 +100,12 @@ def test_configurations_that_name_code(tmp_path, file):
 
 # What else a configuration could name, by the entry: a model of the hub, a folder, a piece of code of the hub.
 OTHERS = {
-    "hf_model_name": (
-        "open_clip_config.json",
-        {"model_cfg": {"text_cfg": {"hf_model_name": "roberta-base"}}},
-    ),
+    "hf_model_name": ("open_clip_config.json", {"model_cfg": {"text_cfg": {"hf_model_name": "roberta-base"}}}),
     "hf_tokenizer_name": ("open_clip_config.json", {"text_cfg": {"hf_tokenizer_name": "/srv/model"}}),
     "timm_model_name": ("open_clip_config.json", {"vision_cfg": {"timm_model_name": "hf-hub:owner/name"}}),
     "backbone": ("config.json", {"backbone_config": {"backbone": "local-dir:../other"}}),
     "architecture": ("config.json", {"architecture": "hf-hub:owner/name", "num_classes": 1}),
-    "attn_implementation": (
-        "unet/config.json",
-        {"attn_implementation": {"": "sdpa", "text": "owner/kernel"}},
-    ),
+    "attn_implementation": ("unet/config.json", {"attn_implementation": {"": "sdpa", "text": "owner/kernel"}}),
     "base_model_name_or_path": ("adapter_config.json", {"base_model_name_or_path": "owner/name"}),
     "tokenizer_name_or_path": ("sentence_bert_config.json", {"tokenizer_name_or_path": "owner/name"}),
 }
@@ -148,9 +142,7 @@ def test_what_lies_in_the_folder_is_its_own_whatever_it_is_called(tmp_path):
 
 def test_modules_of_encoders_lie_in_their_folder(tmp_path):
     folder = encoder(tmp_path / "model")
-    (folder / "modules.json").write_text(
-        json.dumps([{"path": "../other", "type": "sentence_transformers.X"}])
-    )
+    (folder / "modules.json").write_text(json.dumps([{"path": "../other", "type": "sentence_transformers.X"}]))
     with pytest.raises(ParameterError, match=r"names '\.\./other'"):
         safety.check_folder(folder)
     # One of them that has a pickle alone, which the library would read.
@@ -168,9 +160,7 @@ def test_no_library_asks_whether_to_run_code(tmp_path, code, monkeypatch):
     (folder := tmp_path / "other").mkdir()
     code(folder / "mine.py")
     with (folder / "mine.py").open("a") as file:
-        file.write(
-            "\nimport transformers\nclass Mine(transformers.PretrainedConfig):\n    model_type = 'mine'\n"
-        )
+        file.write("\nimport transformers\nclass Mine(transformers.PretrainedConfig):\n    model_type = 'mine'\n")
     (folder / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}')
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
@@ -213,19 +203,13 @@ def test_parts_that_are_not_named_plainly(tmp_path, index):
 
 def test_parts_that_a_model_does_without_and_settings_are_no_code(tmp_path):
     folder = pipeline(
-        tmp_path / "model",
-        image_encoder=[None, None],
-        requires_safety_checker=False,
-        scales=[1, 2],
-        note=None,
+        tmp_path / "model", image_encoder=[None, None], requires_safety_checker=False, scales=[1, 2], note=None
     )
     assert safety.check_index(folder / "model_index.json") == ["unet", "scheduler"]
     assert pipeline_class(folder, "it").__name__ == "StableDiffusionPipeline"
 
 
-@pytest.mark.parametrize(
-    "library", ["os", "builtins", "__builtins__", "TYPE_CHECKING", "sys", "auto_pipeline", "unet"]
-)
+@pytest.mark.parametrize("library", ["os", "builtins", "__builtins__", "TYPE_CHECKING", "sys", "auto_pipeline", "unet"])
 def test_libraries_that_are_none_of_the_two(tmp_path, library):
     """Also what can be reached as a name in diffusers.pipelines and is no module with such a class."""
     folder = pipeline(tmp_path / "model", unet=[library, "exec"])

@@ -36,12 +36,7 @@ def installed(tmp_path, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "a_house", package)
     brings = {
-        "biaslab.models": {
-            "house": "house",
-            "house-sd": "sd",
-            "house-sd-pairs": "pairs",
-            "house-drawn": "drawn",
-        },
+        "biaslab.models": {"house": "house", "house-sd": "sd", "house-sd-pairs": "pairs", "house-drawn": "drawn"},
         "biaslab.judges": {
             **{"house": "judges", "house-clip": "clip", "house-detector": "detector"},
             **{"house-other": "contract"},
@@ -56,9 +51,7 @@ def installed(tmp_path, monkeypatch):
         part = folders[name] / ("unet" if name == "house-sd" else ".")
         part.mkdir(parents=True)
         (part / "model.safetensors").write_bytes(b"0" * 200_000)
-    (folders["house-sd"] / "model_index.json").write_text(
-        json.dumps({"_class_name": "A", "unet": ["b", "c"]})
-    )
+    (folders["house-sd"] / "model_index.json").write_text(json.dumps({"_class_name": "A", "unet": ["b", "c"]}))
     (folders["house-sd"] / "README.md").write_text("card")
     return folders
 
@@ -66,16 +59,10 @@ def installed(tmp_path, monkeypatch):
 def test_what_packages_bring_by_name_and_by_kind(installed):
     for name in ("house", "house-sd"):
         assert registry.resolve(name, "text-to-image") == str(installed["house-sd"])
-    assert (
-        registry.resolve("house", "clip")
-        == registry.resolve("house-clip", "clip")
-        == str(installed["house-clip"])
-    )
+    assert registry.resolve("house", "clip") == registry.resolve("house-clip", "clip") == str(installed["house-clip"])
     assert registry.instead("house", "text-to-image", "people") == "house-sd-pairs"
     # A name that stands for others stands for no other where nothing is said of it, and most names for none.
-    assert (
-        registry.instead("house", "text-to-image", "triplets") == registry.instead("house", "vqa") == "house"
-    )
+    assert registry.instead("house", "text-to-image", "triplets") == registry.instead("house", "vqa") == "house"
     assert registry.instead("owner/other", "text-to-image") == "owner/other"
     with pytest.raises(ParameterError, match=r"'house-clip' is a clip model, and a detector model is needed"):
         registry.resolve("house-clip", "detector")
@@ -162,17 +149,12 @@ def test_unknown_kinds_and_checkpoints_in_one_file(tmp_path):
     (tmp_path / "sd.ckpt").write_bytes(b"")
     with pytest.raises(ParameterError, match=r"is a \.ckpt file; weights are read from .safetensors only"):
         registry.resolve(str(tmp_path / "sd.ckpt"), "text-to-image")
-    for ending, message in (
-        ("gguf", "sd.gguf is GGUF: a quantised network alone"),
-        ("txt", "of another kind"),
-    ):
+    for ending, message in (("gguf", "sd.gguf is GGUF: a quantised network alone"), ("txt", "of another kind")):
         (tmp_path / f"sd.{ending}").write_bytes(b"")
         with pytest.raises(ParameterError, match=message):
             registry.resolve(str(tmp_path / f"sd.{ending}"), "text-to-image")
     (tmp_path / "sd.safetensors").write_bytes(b"")
-    assert registry.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(
-        tmp_path / "sd.safetensors"
-    )
+    assert registry.resolve(str(tmp_path / "sd.safetensors"), "text-to-image") == str(tmp_path / "sd.safetensors")
     with pytest.raises(ParameterError, match="is a file; a clip model is a folder"):
         registry.resolve(str(tmp_path / "sd.safetensors"), "clip")
 
@@ -219,9 +201,7 @@ def test_the_list_of_what_is_brought(installed):
     # 200,000 bytes of weights; the index and the card are too short to show.
     assert listed.loc["house-sd", "megabytes"] == 0.2
     assert math.isnan(listed.loc["house-detector", "megabytes"])
-    assert listed.query("card != ''")["card"].to_dict() == {
-        "house-sd": str(installed["house-sd"] / "README.md")
-    }
+    assert listed.query("card != ''")["card"].to_dict() == {"house-sd": str(installed["house-sd"] / "README.md")}
     assert listed.loc["house-drawn", ["pictures", "folder"]].tolist() == ["drawings", ""]
     assert listed["folder"].drop("house-drawn").tolist() == [str(f) for f in installed.values()]
 

@@ -55,12 +55,7 @@ SMALL = {
     "settings.compare_with": "none",
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
-OF_NO_IMAGES = {
-    "triplets/4_disparities",
-    "triplets/7_1_one_prompt",
-    "triplets/beyond_noise",
-    "dalleval/5_2_skills",
-}
+OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "triplets/beyond_noise", "dalleval/5_2_skills"}
 OUTCOMES = {"unseen": {"no_face", "blocked", "unreadable"}, "neither": {"uncertain"}}
 
 
@@ -72,9 +67,7 @@ def made_once(tmp_path_factory):
 
 def unseen(image_id, image):
     """Return what stands in the place of an image: black, damaged or withheld."""
-    return (np.zeros_like(image), Unreadable("damaged"), Unreadable("blocked"))[
-        zlib.crc32(image_id.encode()) % 3
-    ]
+    return (np.zeros_like(image), Unreadable("damaged"), Unreadable("blocked"))[zlib.crc32(image_id.encode()) % 3]
 
 
 def show(monkeypatch, case, instead):
@@ -86,9 +79,7 @@ def show(monkeypatch, case, instead):
 
     def completed(self, **how):
         complete(self, **how).digest += case
-        withheld = [
-            getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]
-        ]
+        withheld = [getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]]
         self.table["outcome"] = self.table["outcome"].mask(withheld, "blocked")
         return self
 
@@ -146,9 +137,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
     prompts = tmp_path / "own.csv"
-    prompts.write_text(
-        "prompt,group,n\n" + "".join(f"a photo of the face of a {o},{o},2\n" for o in ("nurse", "chef"))
-    )
+    prompts.write_text("prompt,group,n\n" + "".join(f"a photo of the face of a {o},{o},2\n" for o in ("nurse", "chef")))
     file = root / "world" / "params" / "mini.yaml"
     listed = [*yaml.safe_load(file.read_text(encoding="utf-8"))["notebooks"], "custom/*"]
     loaded = params.load(

@@ -42,9 +42,7 @@ def install(tmp_path, monkeypatch, write_notebook):
             (folder / f"{key}.yaml").write_text(text, encoding="utf-8")
         for notebook in notebooks:
             write_notebook(folder / "notebooks" / f"{notebook}.ipynb", PARAMETERS, title=f"Of {name}")
-        (told / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8"
-        )
+        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
         entry = f"[{plugins.NOTEBOOKS}]\n{name} = {name}.inner\n"
         (told / "entry_points.txt").write_text(entry, encoding="utf-8")
         monkeypatch.syspath_prepend(site)
@@ -61,9 +59,7 @@ def project(tmp_path, write_notebook):
     """A user's folder with one notebook."""
     root = tmp_path / "project"
     (root / "params").mkdir(parents=True)
-    write_notebook(
-        root / "notebooks/paradox/1_mine.ipynb", PARAMETERS.replace("guest_only", "mine"), title="Mine"
-    )
+    write_notebook(root / "notebooks/paradox/1_mine.ipynb", PARAMETERS.replace("guest_only", "mine"), title="Mine")
     (root / "params/mine.yaml").write_text("run: mine\n", encoding="utf-8")
     return root
 
@@ -166,17 +162,12 @@ def test_what_its_notebooks_save_and_show_is_declared(install):
 
 @pytest.mark.parametrize(
     ("name", "texts_of", "by"),
-    [
-        ("guest_shades", "other_shades", "other.inner"),
-        ("paradox_percent_female", "paradox_scatter", "biaslab"),
-    ],
+    [("guest_shades", "other_shades", "other.inner"), ("paradox_percent_female", "paradox_scatter", "biaslab")],
 )
 def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
     if by != "biaslab":
         install("other", tables=TABLES, texts=TEXTS.replace("guest_shades", texts_of))
-    install(
-        "guest", tables=TABLES.replace("guest_shades", name), texts=TEXTS.replace("guest_shades", texts_of)
-    )
+    install("guest", tables=TABLES.replace("guest_shades", name), texts=TEXTS.replace("guest_shades", texts_of))
     both = rf"({by} and guest\.inner|guest\.inner and {by}) both"
     with pytest.raises(InputError, match=rf"{both} declare the table '{name}'"):
         tables.schemas()
@@ -238,15 +229,11 @@ def test_shares_of_a_run_compute_it(install):
         return SimpleNamespace(first=first, second=second)
 
     pipeline = SimpleNamespace(sharing=sharing)
-    left = shards.compute_of(
-        pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"}
-    )
+    left = shards.compute_of(pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"})
     assert done == ["first", "second"] and left == ["the first is left to the others"]
 
 
 def test_code_that_cannot_be_loaded_is_named(install):
     install("guest", "guest/1_first", code="import nothing_of_this_name")
-    with pytest.raises(
-        ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"
-    ):
+    with pytest.raises(ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"):
         list(jobs.work("guest/1_first", None))

@@ -56,25 +56,17 @@ def test_a_mapping_is_given_whole_or_value_by_value(project):
     text = f"run: mine\nsettings: {json.dumps({'generation': own})}\n"
     assert project(text).values["settings"] == {"generation": own}
     # A name alone is that of a group of settings.
-    got = project(
-        text, overrides=["settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9"]
-    )
+    got = project(text, overrides=["settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9"])
     captions = {"corpus": "a.csv", "rows": 9}
     assert got.values["settings"] == {"generation": own | {"steps": 30}, "captions": captions}
     deep = project(text, overrides=["captions.downloads.size=64"]).values["settings"]
     assert deep == {"generation": own, "captions": {"downloads": {"size": 64}}}
-    assert project(text, overrides=["settings={compare_with: none}"]).values["settings"] == {
-        "compare_with": "none"
-    }
+    assert project(text, overrides=["settings={compare_with: none}"]).values["settings"] == {"compare_with": "none"}
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 
 def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(project):
-    one, two, three = (
-        "{generation: {steps: 20}}",
-        "{generation: {steps: 20, height: 1}}",
-        "{generation: {steps: 9}}",
-    )
+    one, two, three = ("{generation: {steps: 20}}", "{generation: {steps: 20, height: 1}}", "{generation: {steps: 9}}")
     got = project(f"run: mine\nsettings: [{one}, {two}, {three}]\n")
     assert [v["settings"] for v, _ in got.variants()][1] == {"generation": {"steps": 20, "height": 1}}
     assert [words["settings"] for _, words in got.variants()] == [
@@ -150,9 +142,7 @@ def test_what_cannot_be_used_is_named(project, text, message):
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("- a\n- b\n", "holds list"), ("", "is empty"), ("seed: 1\n", "''")]
-)
+@pytest.mark.parametrize(("text", "message"), [("- a\n- b\n", "holds list"), ("", "is empty"), ("seed: 1\n", "''")])
 def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, text, message):
     with pytest.raises(ParameterError, match=message):
         project(text)
@@ -197,9 +187,7 @@ def test_every_problem_is_told_at_once(project):
 def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(project):
     text = "run: mine\naspect: x\nnotebooks: ['paradox/*']\n"
     assert dict(project(text).values) == {}
-    with pytest.raises(
-        ParameterError, match="'aspect' is a parameter of other notebooks, of none that this run"
-    ):
+    with pytest.raises(ParameterError, match="'aspect' is a parameter of other notebooks, of none that this run"):
         project(text, overrides=["aspect=y"])
 
 
@@ -214,15 +202,9 @@ def test_a_notebook_just_begun_is_passed_over(project, tmp_path):
     (tmp_path / "notebooks" / "empty.ipynb").write_text("")
     assert len(project("run: mine\n").selected) == 2
     # Asked for by its name, or by a pattern that matches others, it says what it lacks.
-    with pytest.raises(
-        ParameterError, match=r"Untitled\.ipynb: It has no cell tagged 'parameters', so a run"
-    ):
+    with pytest.raises(ParameterError, match=r"Untitled\.ipynb: It has no cell tagged 'parameters', so a run"):
         project("run: mine\nnotebooks: [Untitled]\n")
-    assert [n.problem[:14] for n in project("run: mine\nnotebooks: ['[Up]*']\n").selected] == [
-        "",
-        "",
-        "It has no cell",
-    ]
+    assert [n.problem[:14] for n in project("run: mine\nnotebooks: ['[Up]*']\n").selected] == ["", "", "It has no cell"]
 
 
 def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_notebook):
@@ -237,11 +219,7 @@ def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_
     (notebook,) = params.find_notebooks(tmp_path)
     needed = {"paradox_percent_female", "paired_printed_value", "paired_prompts"}
     assert notebook.needs == needed
-    assert notebook.takes == needed | {
-        "paradox_caption_pairs",
-        "paired_people",
-        "paired_images",
-    }
+    assert notebook.takes == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
 
 
 def test_a_file_that_is_not_utf8(tmp_path):
@@ -292,15 +270,9 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
         (["a = 1\nseed = a"], "line 2 (`seed = a`) does not: a is none."),
         (["seed: int"], "(`seed: int`) does not: seed has no value."),
         (["seed = 1\nseed = 2"], "line 2 (`seed = 2`) does not: seed is set twice."),
-        (
-            ["seed = 1\nfrom values import seed"],
-            "line 2 (`from values import seed`) does not: seed is set twice.",
-        ),
+        (["seed = 1\nfrom values import seed"], "line 2 (`from values import seed`) does not: seed is set twice."),
         (["%matplotlib inline\nseed = 1"], "line 1 (`%matplotlib inline`) does not: invalid syntax."),
-        (
-            ["seed: int = 1", "x = 2\nseed = 5"],
-            "Cell 3, line 2 (`seed = 5`) sets seed again, so what a run sets",
-        ),
+        (["seed: int = 1", "x = 2\nseed = 5"], "Cell 3, line 2 (`seed = 5`) sets seed again, so what a run sets"),
         (["seed = 1", "", "seed: int = 5"], "Cell 4, line 1 (`seed: int = 5`) sets seed again"),
     ],
 )
@@ -328,9 +300,7 @@ def test_cells_that_hide_what_a_run_sets_are_refused(project, tmp_path, write_no
             project("run: mine\nnotebooks: ['own/*']\n")
         return str(error.value).removeprefix(f"{path}: ")
 
-    assert problem("", "parameters", "parameters").startswith(
-        "Cells 2 and 3 are tagged 'parameters', and a run"
-    )
+    assert problem("", "parameters", "parameters").startswith("Cells 2 and 3 are tagged 'parameters', and a run")
     assert problem("parameters", "", "") == (
         "Cell 1 is tagged 'parameters' and is no code. Tag the cell that sets them."
     )
@@ -351,9 +321,7 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     os.truncate(own / "large.ipynb", reading.MOST + 1)
     # Reading one would wait for ever.
     os.mkfifo(own / "pipe.ipynb")
-    no_notebook = dict.fromkeys(
-        ("cut", "list", "latin", "deep", "odd"), "It is not a whole notebook of format 4."
-    )
+    no_notebook = dict.fromkeys(("cut", "list", "latin", "deep", "odd"), "It is not a whole notebook of format 4.")
     expected = no_notebook | {
         "folder": "It is a folder;",
         "gone": "It cannot be read (No such file or directory).",
@@ -373,9 +341,7 @@ def test_variants_are_counted_before_they_are_made(project):
     lists = {"seed": [*range(300)], "confidence": [0.5 + n / 1000 for n in range(300)]}
     text = f"run: mine\nmodel: {json.dumps([f'm{n}' for n in range(300)])}\n"
     text += "".join(f"{name}: {given}\n" for name, given in lists.items())
-    told = (
-        r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
-    )
+    told = r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
     with pytest.raises(ParameterError, match=told):
         project(text).variants()
     assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
@@ -393,9 +359,7 @@ def test_a_file_of_parameters_that_is_none_is_not_read(tmp_path):
         params.load(tmp_path / "large.yaml")
 
 
-@pytest.mark.parametrize(
-    "value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "a." * 400 + "b", "[{[]}]", '"\0"']
-)
+@pytest.mark.parametrize("value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "a." * 400 + "b", "[{[]}]", '"\0"'])
 def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, write_notebook, value):
     write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
     write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")
@@ -430,7 +394,4 @@ def test_a_name_that_is_not_utf_8_is_told(project, tmp_path, write_notebook):
     good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
     os.link(good, os.fsencode(good.parent) + b"/b\xffad.ipynb")
     told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
-    assert told == {
-        "own/good": "",
-        r"own/b\xffad": "Its name is not UTF-8, so no record can name it. Rename it.",
-    }
+    assert told == {"own/good": "", r"own/b\xffad": "Its name is not UTF-8, so no record can name it. Rename it."}

@@ -100,14 +100,7 @@ WEB_UI = f"{PROMPT}\nNegative prompt: ugly\nSteps: 20, Sampler: Euler a, CFG sca
         ({"parameters": "a text without settings"}, ""),
         ({"prompt": json.dumps(GRAPH)}, PROMPT),
         # Two samplers that are asked for different things: nobody knows which made it.
-        (
-            {
-                "prompt": json.dumps(
-                    GRAPH | {"8": {"class_type": "KSampler", "inputs": {"positive": ["7", 0]}}}
-                )
-            },
-            "",
-        ),
+        ({"prompt": json.dumps(GRAPH | {"8": {"class_type": "KSampler", "inputs": {"positive": ["7", 0]}}})}, ""),
         # A graph that leads nowhere, or in a circle.
         ({"prompt": json.dumps({"3": {"inputs": {"positive": ["3", 0]}}})}, ""),
         ({"prompt": "{"}, ""),
@@ -186,10 +179,7 @@ def test_two_tables_in_a_folder(tmp_path):
 
 def opened(path):
     return open_model(
-        f"images:{path}",
-        GenerationSettings(),
-        endpoint=EndpointSettings(),
-        corpus=lambda: pytest.fail("read"),
+        f"images:{path}", GenerationSettings(), endpoint=EndpointSettings(), corpus=lambda: pytest.fail("read")
     )
 
 

@@ -109,9 +109,7 @@ def test_deeper_pictures_are_scaled_to_eight_bits(image, form):
     np.testing.assert_array_equal(decode(saved(image, form)), grey(np.arange(256).reshape(16, 16)))
 
 
-@pytest.mark.parametrize(
-    "numbers", [[[0.0, np.nan]], [[0.5, np.inf]], [[-1.0, 1.0]], [[0.0, 300.0]]], ids=str
-)
+@pytest.mark.parametrize("numbers", [[[0.0, np.nan]], [[0.5, np.inf]], [[-1.0, 1.0]], [[0.0, 300.0]]], ids=str)
 def test_numbers_of_which_none_is_known_to_be_white_are_no_picture(numbers):
     assert decode(saved(Image.fromarray(np.array(numbers, np.float32)), "TIFF")) == Unreadable("no scale")
 
@@ -141,9 +139,7 @@ def test_what_was_written_beside_a_picture_hides_none(noise):
 def test_of_several_frames_the_first_is_shown(noise):
     frames = [Image.fromarray(noise), Image.fromarray(255 - noise)]
     for form in ("PNG", "TIFF"):
-        np.testing.assert_array_equal(
-            decode(saved(frames[0], form, save_all=True, append_images=frames[1:])), noise
-        )
+        np.testing.assert_array_equal(decode(saved(frames[0], form, save_all=True, append_images=frames[1:])), noise)
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="This Pillow reads no AVIF")

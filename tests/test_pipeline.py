@@ -29,13 +29,7 @@ class Generated:
 
     def __init__(self, prompts):
         rows = [
-            {
-                "image_id": f"{p.prompt_id}/{i}",
-                "prompt_id": p.prompt_id,
-                "index": i,
-                "seed": 0,
-                "outcome": "ok",
-            }
+            {"image_id": f"{p.prompt_id}/{i}", "prompt_id": p.prompt_id, "index": i, "seed": 0, "outcome": "ok"}
             for p in prompts.itertuples()
             for i in range(p.n_images)
         ]
@@ -145,16 +139,10 @@ def test_every_problem_of_the_settings_is_told_at_once():
 
 def test_settings_come_in_their_types_and_say_what_they_decide():
     made = Settings.of(
-        {
-            "generation": {"guidance_scale": 3},
-            "captions": {"occupations": "nurse", "approaches": ["naive", "naive"]},
-        }
+        {"generation": {"guidance_scale": 3}, "captions": {"occupations": "nurse", "approaches": ["naive", "naive"]}}
     )
     assert made.generation.guidance_scale == 3.0 and isinstance(made.generation.guidance_scale, float)
-    assert Settings.of({"calibration": {"guidance_scales": [1, 7.5]}}).calibration.guidance_scales == (
-        1.0,
-        7.5,
-    )
+    assert Settings.of({"calibration": {"guidance_scales": [1, 7.5]}}).calibration.guidance_scales == (1.0, 7.5)
     assert made.captions.occupations == ("nurse",) and made.captions.approaches == ("naive",)
     described = {name: (value, meaning) for name, value, meaning in made.describe()}
     assert described["generation.guidance_scale"][0] == "3.0"
@@ -251,9 +239,7 @@ def test_the_nearest_captions_join_the_sample_whose_images_are_judged(fake, monk
     assert chosen.loc[("naive", "captions", "nurse"), "cosine"] == pytest.approx(expected)
     judged = p.judgements("training")
     wanted = p.selections()[["caption_id", "occupation"]].drop_duplicates()
-    assert set(zip(judged["caption_id"], judged["occupation"], strict=True)) == set(
-        wanted.itertuples(False, None)
-    )
+    assert set(zip(judged["caption_id"], judged["occupation"], strict=True)) == set(wanted.itertuples(False, None))
     near = p.cosines().set_index(["caption_id", "occupation", "prompt"])["cosine"]
     assert near["b", "nurse", "4"] == pytest.approx(1) and near["b", "nurse", "1"] == pytest.approx(0.5**0.5)
 
@@ -331,10 +317,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     # Models are looked up by who tries them, once it is known what is measured.
     assert asked == []
     for changed, message in (
-        (
-            {"captions": {"training_images": "gone"}},
-            "captions.training_images is 'gone', not a folder",
-        ),
+        ({"captions": {"training_images": "gone"}}, "captions.training_images is 'gone', not a folder"),
         ({"captions": {"corpus": "gone.csv"}}, r"no corpus 'gone\.csv'"),
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
@@ -343,9 +326,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
     gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
-    problems = checks.check_models(
-        Pipeline("mini", fake().settings.changed(judging=gone)), {"paradox_percent_female"}
-    )
+    problems = checks.check_models(Pipeline("mini", fake().settings.changed(judging=gone)), {"paradox_percent_female"})
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite; it was named as 'mediapipe:gone.tflite' in the settings" in faces
     where = "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/"
@@ -386,8 +367,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
 
 def test_the_truthful_model_knows_the_embedded_captions_only(fake):
     with pytest.raises(
-        ParameterError,
-        match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus",
+        ParameterError, match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"
     ):
         checks.check(Pipeline("world", fake().settings))
 
@@ -423,9 +403,7 @@ def test_settings_belong_to_sources_that_make_images(tmp_path):
 @pytest.mark.parametrize("source", ["published", "folder"])
 def test_a_source_of_tables_has_no_images(tmp_path, source):
     study = Study(tmp_path, source=str(tmp_path) if source == "folder" else source)
-    with pytest.raises(
-        MissingInputError, match=r"This needs images, and source .* has tables only: set source to"
-    ):
+    with pytest.raises(MissingInputError, match=r"This needs images, and source .* has tables only: set source to"):
         study.images("generated")
     none = study.judgements("generated", optional=True)
     assert none.empty and {"image_id", "occupation", "outcome", "gender"} <= set(none)
@@ -446,9 +424,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     assert set(sources.measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
     printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
-    with pytest.raises(
-        MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"
-    ):
+    with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
         sources.measured("triplets_printed_chi_square", source="mini", pipeline=alone)
     assert sources.has("paradox_printed_amplification", source="mini")
     assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
@@ -521,11 +497,7 @@ def fetching(fake, pictures, tmp_path):
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
 
     def make(**settings):
-        urls = {
-            "corpus": str(tmp_path / "urls.csv"),
-            "training_images": "download",
-            "downloads": {"size": 64},
-        }
+        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"size": 64}}
         made = fake(captions=urls).settings.changed(**settings)
         fetching = Fetching("fake", made, progress=False)
         fetching.allow = [f"127.0.0.1:{pictures.server_port}"]
@@ -557,13 +529,9 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.changed(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(
-        tmp_path / "store" / "downloads"
-    )
+    again.changed(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(tmp_path / "store" / "downloads")
     assert again.changed(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
-    assert (
-        again.changed(captions={"downloads": {"concurrency": 3}})._downloads_folder == again._downloads_folder
-    )
+    assert again.changed(captions={"downloads": {"concurrency": 3}})._downloads_folder == again._downloads_folder
 
 
 def test_tables_say_what_could_be_fetched(fetching):
@@ -599,9 +567,7 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, tmp_path, mon
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
     ):
         checks.check(Pipeline("owner/name", none.settings))
-    with pytest.raises(
-        MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"
-    ):
+    with pytest.raises(MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"):
         fake().downloads()
     # It is a word and no folder.
     monkeypatch.chdir(tmp_path)
@@ -634,12 +600,7 @@ AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
         ("a.csv", "id,text\n1,a nurse\n1,the nurse\n", {"columns": {"caption_id": "id"}}, "the id '1'"),
         ("a.csv", "a,b\n1,2\n", {}, "Its columns: a, b."),
         ("a.txt", "a nurse", {"occupations": ["astronaut"]}, "None of the 1 captions"),
-        (
-            "a.txt",
-            "an astronaut",
-            IMAGES | {"occupations": ["astronaut"]},
-            "mini does not know .*'astronaut'",
-        ),
+        ("a.txt", "an astronaut", IMAGES | {"occupations": ["astronaut"]}, "mini does not know .*'astronaut'"),
         ("a.txt", "a nurse on zanzibar", IMAGES | AS_PROMPTS, "cannot be prompts .*know .*'zanzibar'"),
         ("a.txt", "a nurse", {"occupations": [" "]}, "The term ' ' cannot be searched"),
     ],
@@ -673,21 +634,14 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     checks.check_people(Pipeline("mini", Settings.of({})))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
         checks.check_people(
-            Pipeline(
-                "mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
-            )
+            Pipeline("mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}))
         )
 
 
 def test_a_judge_without_a_gate_passes_the_checks():
     tables = {"paired_percent_female"}
-    assert (
-        checks.check_models(Pipeline("world", Settings.of({"judging": {"faces": "whole image"}})), tables)
-        == []
-    )
-    (said,) = checks.check_models(
-        Pipeline("world", Settings.of({"judging": {"faces": "whole picture"}})), tables
-    )
+    assert checks.check_models(Pipeline("world", Settings.of({"judging": {"faces": "whole image"}})), tables) == []
+    (said,) = checks.check_models(Pipeline("world", Settings.of({"judging": {"faces": "whole picture"}})), tables)
     assert "no detector model named 'whole picture'" in said
 
 
@@ -699,9 +653,7 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
         raise AssertionError("an image is generated")
 
     monkeypatch.setattr(Pipeline, "made", never)
-    (tmp_path / "captions.txt").write_text(
-        "a female nurse\na nurse at work\nan engineer\nhe is an engineer\n"
-    )
+    (tmp_path / "captions.txt").write_text("a female nurse\na nurse at work\nan engineer\nhe is an engineer\n")
     settings = {
         "captions": {"corpus": str(tmp_path / "captions.txt"), "occupations": ["nurse", "engineer"]},
         "compute": {"store": str(tmp_path / "store")},

@@ -66,9 +66,7 @@ def test_verdicts_follow_what_was_planted(world):
     # The embedded detector is right in nearly all of the others.
     assert (chosen.loc[chosen["truth"] == "yes", "correct"] == "yes").mean() > 0.85
     accuracy = dalleval.measure.skill_accuracy(world).set_index("skill")["percent_correct"]
-    assert np.allclose(
-        accuracy, 100 * (chosen["correct"] == "yes").groupby(chosen["skill"]).mean()[accuracy.index]
-    )
+    assert np.allclose(accuracy, 100 * (chosen["correct"] == "yes").groupby(chosen["skill"]).mean()[accuracy.index])
 
 
 def test_judges_of_people_are_held_against_the_truth(world):
@@ -151,12 +149,7 @@ def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tm
     own = dalleval.measure.skill_accuracy(world)
     assert set(own["images"]) == {"test"} and len(own) == 3
     (tmp_path / "vae").mkdir()
-    rows = [
-        ("0", "object", 3, 12),
-        ("10", "object", 6, 12),
-        ("100", "object", 9, 12),
-        ("12.5", "count", 0, 8),
-    ]
+    rows = [("0", "object", 3, 12), ("10", "object", 6, 12), ("100", "object", 9, 12), ("12.5", "count", 0, 8)]
     curve = pd.DataFrame(rows, columns=["training_percent", "skill", "n_correct", "n"])
     model = SimpleNamespace(autoencoder=tmp_path / "vae", label=world.label)
     monkeypatch.setattr(type(world), "image_model", lambda *_: model)
@@ -177,9 +170,7 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     ids = world.dalleval.images("skills").table["image_id"].tolist()[:6]
     rows = [(i, rater, "yes", "", "") for i in ids for rater in ("a", "b")]
     file = tmp_path / "r.csv"
-    pd.DataFrame(rows, columns=["image_id", "rater", "objects", "number", "relation"]).to_csv(
-        file, index=False
-    )
+    pd.DataFrame(rows, columns=["image_id", "rater", "objects", "number", "relation"]).to_csv(file, index=False)
     p = pipeline(store, failures={"missing": 0.5}, ratings=str(file))
     accuracy = dalleval.measure.skill_accuracy(p).set_index(["images", "evaluator"])
     people = accuracy.loc[[("sample", "Human")]]
@@ -269,9 +260,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     images = dalleval.measure.social_images(p)
     assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
     assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
-    averages = dalleval.average_skin_tone(
-        dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p)
-    )
+    averages = dalleval.average_skin_tone(dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p))
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
@@ -346,9 +335,7 @@ def test_captions_of_images_are_held_against_those_that_they_were_made_from(capt
             own = caption_scores(said, [[text] for text in references], groups=groups, seed=5)
             own = own.set_index("metric")
             wanted = own[["value", "ci_low", "ci_high"][: len(columns)]].to_numpy()
-            np.testing.assert_allclose(
-                of.loc[own.index, columns].to_numpy(float), wanted, rtol=1e-6, atol=1e-9
-            )
+            np.testing.assert_allclose(of.loc[own.index, columns].to_numpy(float), wanted, rtol=1e-6, atol=1e-9)
         assert (of.loc[own.index, "n"] == len(texts)).all()
         left_out = of.loc[["METEOR", "SPICE"]]
         assert left_out["value"].isna().all() and (left_out["n"] == 0).all() and left_out["reason"].all()
@@ -383,9 +370,7 @@ def test_what_belongs_to_an_occupation_is_one_observation_of_quality(captioned):
         rng = np.random.default_rng([5, 73])
         expected = stats.halves_interval(vectors, [made["occupation"]] * 2, distance, seed=rng)
         row = of.loc[f"{metric}, CLIP features"]
-        assert row[["value", "ci_high"]].tolist() == pytest.approx(
-            [expected.value, expected.ci_high], rel=1e-5
-        )
+        assert row[["value", "ci_high"]].tolist() == pytest.approx([expected.value, expected.ci_high], rel=1e-5)
         # A distance is 0 or more, though KID's estimate may be less.
         assert row["ci_low"] == pytest.approx(min(max(expected.ci_low, 0), expected.value), rel=1e-5)
     each = r_precision(vectors[0] @ p.text_embeddings(made["text"]).T, distractors=min(99, len(made) - 1))
@@ -415,9 +400,7 @@ def test_bias_in_retrieval_is_the_mean_of_captions_by_occupation(captioned):
 def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
     _, quality, alignment = captioned
     # One row for each metric of generated images that has a value: ten less METEOR and SPICE.
-    assert len(alignment) == 8 and set(alignment["metric"]).isdisjoint(
-        dalleval.printed.alignment_quality()["metric"]
-    )
+    assert len(alignment) == 8 and set(alignment["metric"]).isdisjoint(dalleval.printed.alignment_quality()["metric"])
     distances = alignment["metric"].str.contains("features")
     assert alignment["better"].tolist() == np.where(distances, "lower", "higher").tolist()
     assert alignment["metric"][~distances].str.endswith(", own captions").all()
@@ -501,9 +484,7 @@ def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my
 def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describer, of_my_own):
     folder, _ = of_my_own
     pd.DataFrame({"text": ["A nurse at work"]}).to_csv(folder / "texts.csv", index=False)
-    pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(
-        folder / "odd.csv", index=False
-    )
+    pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(folder / "odd.csv", index=False)
     for error, name, design in (
         (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
         (MissingInputError, "no-such", {"captions": str(folder / "no-such.csv")}),
@@ -511,9 +492,7 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
-            checks.check_alignment(
-                Pipeline("mini", own_captions(store, describer, folder, **design).settings)
-            )
+            checks.check_alignment(Pipeline("mini", own_captions(store, describer, folder, **design).settings))
 
 
 @pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
@@ -547,10 +526,7 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
     checks.check_alignment(Pipeline("mini", with_ending))
     with pytest.raises(InputError) as error:
         checks.check_alignment(
-            Pipeline(
-                "mini",
-                own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")).settings,
-            )
+            Pipeline("mini", own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")).settings)
         )
     # A name that was asked for, and one that is there.
     told = str(error.value)
@@ -609,20 +585,14 @@ def written(folder, rows, seed=8, size=64):
                     {"id": 1, "shape": shape, "relation": f"{row['relation']}_0"},
                 ]
             name = row["prompt_id"]
-            scenes.append(
-                {"id": name, "text": row["text"], "skill": skill, "split": "val", "objects": objects}
-            )
+            scenes.append({"id": name, "text": row["text"], "skill": skill, "split": "val", "objects": objects})
             images.append({"id": k, "file_name": f"image_{name}.png", "width": size, "height": size})
-            Image.fromarray(drawn.read([f"{name}/0"])[0]).save(
-                folder / skill / "images" / f"image_{name}.png"
-            )
+            Image.fromarray(drawn.read([f"{name}/0"])[0]).save(folder / skill / "images" / f"image_{name}.png")
             for box in skills.truth_boxes(drawn.scene(f"{name}/0"), name, size=size).to_dict("records"):
                 sides = [size * box[side] for side in ("left", "top", "right", "bottom")]
                 bbox = [sides[0], sides[1], sides[2] - sides[0], sides[3] - sides[1]]
                 category = list(prompts.CLASSES).index(box["label"])
-                annotations.append(
-                    {"id": len(annotations), "image_id": k, "category_id": category, "bbox": bbox}
-                )
+                annotations.append({"id": len(annotations), "image_id": k, "category_id": category, "bbox": bbox})
         classes = [{"id": k, "name": SIMULATORS.get(c, c)} for k, c in enumerate(prompts.CLASSES)]
         found = {"categories": classes, "images": images, "annotations": annotations}
         (folder / skill / "scenes" / f"{skill}_val.json").write_text(json.dumps({"data": scenes}))
@@ -699,9 +669,7 @@ def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors, store,
     assert len(found) == 9
     # What is measured here is as by the embedded detector's own name.
     by_name = pipeline(store, paintskills=str(paintskills_folder), scenes=30)
-    pd.testing.assert_frame_equal(
-        dalleval.measure.references(by_name), dalleval.measure.references(of_authors)
-    )
+    pd.testing.assert_frame_equal(dalleval.measure.references(by_name), dalleval.measure.references(of_authors))
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -41,9 +41,7 @@ def test_tables_that_follow(known):
     counts = triplets.measure.group_object_counts(known)
     assert set(counts["n_images"]) == {12} and set(counts["n_cases"]) == {12}
     people = counts[(counts["object"] == "person") & (counts["dependency_group"] == "explicitly_guided")]
-    assert people.groupby("prompt_gender")["count"].sum().to_dict() == dict.fromkeys(
-        triplets.cases.PROMPT_GENDERS, 12
-    )
+    assert people.groupby("prompt_gender")["count"].sum().to_dict() == dict.fromkeys(triplets.cases.PROMPT_GENDERS, 12)
     images = triplets.measure.group_images(known).set_index("dependency_group")["percent_images"]
     assert images["explicitly_guided"] == 100
     assert set(known.triplets.dependency.groups()["region"]) == {"mask"}
@@ -53,14 +51,10 @@ def test_tables_that_follow(known):
     assert (agreement.min().loc["own"] == 1).all() and (agreement.mean().loc["shuffled"] < 0.9).all()
     example = triplets.measure.dependency_example(known)
     assert set(example.words) <= set(example.text.split()) | {w.strip(",") for w in example.text.split()}
-    assert (
-        example.word_masks.shape == (len(example.words), 64, 64) and example.word_masks.any(axis=(1, 2)).all()
-    )
+    assert example.word_masks.shape == (len(example.words), 64, 64) and example.word_masks.any(axis=(1, 2)).all()
     assert example.object_masks.shape == (len(example.objects), 64, 64) and len(set(example.groups)) > 1
     figure = triplets.figures.dependency(example)
-    assert sum(ax.has_data() for ax in figure.axes) == 1 + min(5, len(example.words)) + min(
-        6, len(example.objects)
-    )
+    assert sum(ax.has_data() for ax in figure.axes) == 1 + min(5, len(example.words)) + min(6, len(example.objects))
 
 
 def test_boxes_serve_where_there_are_no_masks(known, tmp_path):
@@ -68,9 +62,7 @@ def test_boxes_serve_where_there_are_no_masks(known, tmp_path):
     file = tmp_path / "objects.csv"
     objects.drop(columns=["rle", "height", "width"]).to_csv(file, index=False)
     groups = pipeline(tmp_path, objects=str(file)).triplets.dependency.groups()
-    assert len(groups) == len(
-        objects.drop_duplicates(["image_id", "object", "left", "top", "right", "bottom"])
-    )
+    assert len(groups) == len(objects.drop_duplicates(["image_id", "object", "left", "top", "right", "bottom"]))
     assert set(groups["region"]) == {"box"}
     # A box holds what is beside the thing as well, so that less of it is covered.
     named = groups["explicit"] & groups["label"].isin(world.THINGS)
@@ -92,9 +84,7 @@ def test_maps_of_drawings_by_a_model(tmp_path):
     maps = p.triplets.dependency.drawn_maps()
     table = p.triplets.drawings().table
     (first,) = maps.word_maps([table["image_id"][0]])
-    assert {w.lower() for w in first.words} | set(first.missing) == set(
-        table["text"][0].replace(",", "").split()
-    )
+    assert {w.lower() for w in first.words} | set(first.missing) == set(table["text"][0].replace(",", "").split())
     found = p.triplets.dependency.drawn_agreement()
     assert set(found["noise"]) == {0.0, 0.1, 0.3, 0.5, 0.7, 0.9}
     values = found[["overlap", "auc"]].to_numpy()
@@ -103,10 +93,7 @@ def test_maps_of_drawings_by_a_model(tmp_path):
 
 def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
     """Of a model whose attention in given images cannot be had, and where nobody asked for any."""
-    for model, attention, why in (
-        ("mini", False, r"triplets\.attention"),
-        (folders("sdxl"), True, "XLPipeline"),
-    ):
+    for model, attention, why in (("mini", False, r"triplets\.attention"), (folders("sdxl"), True, "XLPipeline")):
         p = pipeline(tmp_path, model=model, detector_drawings=3, attention=attention)
         small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
         p = p.changed(generation=small | {"pictures": "drawings"})

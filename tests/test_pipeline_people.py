@@ -38,13 +38,7 @@ def worlds(tmp_path_factory):
             if skew == "off":
                 # Of the world without bias only the pairs are looked at.
                 settings |= {"people": SMALL["people"] | {"three_prompts": 0}, "critic": {"rounds": 0}}
-            opened[skew] = Study(
-                str(root / skew),
-                source="pipeline",
-                model="world",
-                seed=3,
-                settings=settings,
-            )
+            opened[skew] = Study(str(root / skew), source="pipeline", model="world", seed=3, settings=settings)
         return opened[skew]
 
     yield study
@@ -97,10 +91,7 @@ def test_what_is_planted_is_scored(worlds):
         for stereotype in ("female", "male", "overall"):
             row = scores.loc["world", aspect, "paired", stereotype]
             planted = _planted(study, aspect, stereotype)
-            assert abs(row["score"] - planted) <= 1.96 * _error(study, aspect, stereotype), (
-                aspect,
-                stereotype,
-            )
+            assert abs(row["score"] - planted) <= 1.96 * _error(study, aspect, stereotype), (aspect, stereotype)
     overall = scores.loc[("world", "occupation", "paired", "overall"), "score"]
     assert overall - 1.96 * _error(study, "occupation", "overall") > 25
 
@@ -125,9 +116,7 @@ def test_the_judge_finds_who_is_who_on_renders(worlds):
 def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
-    valid = paired.valid_images(study.load(measure.people), confidence=0.95).set_index(
-        ["aspect", "setting", "measure"]
-    )
+    valid = paired.valid_images(study.load(measure.people), confidence=0.95).set_index(["aspect", "setting", "measure"])
     for aspect in ("occupation", "power"):
         before, after = (
             scores.loc[("world", aspect, setting, "overall"), "score"] for setting in ("paired", "faircritic")
@@ -243,9 +232,7 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = checks.check_models(
-        Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"}
-    )
+    (said,) = checks.check_models(Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"})
     assert message in said
 
 
@@ -442,9 +429,7 @@ def bought(tmp_path, monkeypatch):
         }
         yield (
             server,
-            lambda **more: Pipeline(
-                "endpoint:dall-e-3", Settings.of(settings).changed(**more), seed=1, progress=False
-            ),
+            lambda **more: Pipeline("endpoint:dall-e-3", Settings.of(settings).changed(**more), seed=1, progress=False),
         )
 
 
@@ -494,10 +479,7 @@ def test_images_of_people_have_a_guidance_of_their_own(monkeypatch, own, of_peop
     monkeypatch.setattr("biaslab.generation.models.GeneratedImages", generated)
     texts = pd.DataFrame({"prompt_id": ["a"], "text": ["Generate a picture of one nurse."], "n_images": [1]})
     pipeline = Pipeline(
-        "mini",
-        Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}),
-        seed=1,
-        progress=False,
+        "mini", Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}), seed=1, progress=False
     )
     for of in ("captions", "people"):
         pipeline.image_model(of).generate(texts, seed=1, store=None)

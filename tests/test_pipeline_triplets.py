@@ -79,11 +79,7 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     of = prompts[prompts["dataset"] == "captions.txt"]
     assert of["text"].tolist() == [
         *("a person riding a horse", "a woman riding a horse", "a man riding a horse"),
-        *(
-            "two people walking in the rain",
-            "two women walking in the rain",
-            "two men walking in the rain",
-        ),
+        *("two people walking in the rain", "two women walking in the rain", "two men walking in the rain"),
     ]
     assert (of[["topic", "profession"]] == "").all(axis=None)
     for row in of.itertuples():
@@ -159,9 +155,7 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
     # What became of them can be read all the same, and professions need no caption.
     assert left(pipeline(tmp_path, captions))["sampled"] == 0
     checks.check_triplets(Pipeline("mini", settings(tmp_path, captions, professions=1)))
-    assert set(triplets.measure.prompts(pipeline(tmp_path, captions, professions=1))["dataset"]) == {
-        "Profession"
-    }
+    assert set(triplets.measure.prompts(pipeline(tmp_path, captions, professions=1))["dataset"]) == {"Profession"}
 
 
 def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
@@ -205,9 +199,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
         assert empty.empty
     # Nobody asks for captions that nothing needs; what needs them asks, before the work.
     names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
-    p = Pipeline(
-        p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False
-    )
+    p = Pipeline(p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
     checks.check_work(p, names, needed={"triplets_prompts"})
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         checks.check_work(p, names)
@@ -273,9 +265,7 @@ def test_words_of_a_prompt():
 def test_the_world_draws_triplets(tmp_path):
     for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
         given = Settings(
-            captions={"corpus": corpus, "skew": skew},
-            triplets={"triplets": 2},
-            compute={"store": str(tmp_path)},
+            captions={"corpus": corpus, "skew": skew}, triplets={"triplets": 2}, compute={"store": str(tmp_path)}
         )
         found = Pipeline("world", given, seed=5, progress=False).triplets.images()
         assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
@@ -321,9 +311,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
     steps = triplets.where(triplets.measure.step_similarity(p))
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
-    assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(
-        gap["z0"], abs=1e-3
-    )
+    assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
     floor = triplets.floor(table, triplets.measure.reference_similarity(p))
     assert set(floor["reference"]) == {"neutral-another_seed"} and "t" not in set(floor["metric"])
     networks = triplets.measure.networks(p)
@@ -366,11 +354,7 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("design", "said"),
-    [
-        ({"resnet": "resnet5o.tv_in1k"}, "resnet5o"),
-        ({"clip": "nowhere/at:all"}, "nowhere"),
-    ],
+    ("design", "said"), [({"resnet": "resnet5o.tv_in1k"}, "resnet5o"), ({"clip": "nowhere/at:all"}, "nowhere")]
 )
 def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
     given = asked_of(folders("sd1"), tmp_path, similarity=design).settings
@@ -401,8 +385,5 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     ]
     pictures = triplets.measure.pictures(p, shown)
     figure = triplets.figures.examples(pictures, shown)
-    assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == [
-        "neutral",
-        "feminine",
-    ]
+    assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == ["neutral", "feminine"]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])

@@ -24,9 +24,7 @@ SOFT, ZERO, JOINER, NON_JOINER = "\u00ad", "\u200b", "\u200d", "\u200c"
 COMPOSED, DECOMPOSED = "infirmi\u00e8re", "infirmie\u0300re"
 # What is odd, and what stands around it, more often than chance would have it.
 ODD = [SOFT, ZERO, JOINER, NON_JOINER, *"\ufeff\u2011\u00a0e\u0301\u0323\u1112\u1161\u11ab"]
-TEXTS = some.text(
-    some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"]), some.characters()), max_size=40
-)
+TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"]), some.characters()), max_size=40)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +113,7 @@ def test_the_search_finds_words_in_any_of_their_forms():
     # A letter with an accent is another one, in one piece or in two.
     assert len(Matcher(["nurse"]).match(["nurs\u00e9", "nurse\u0301"])[0]) == 0
     # A mark where a phrase may break parts its words, and those of no other.
-    texts = [
-        f"police{SOFT}officer",
-        f"police{ZERO}officers",
-        f"the{SOFT}rapist",
-        f"police{ZERO}{SOFT}officer",
-    ]
+    texts = [f"police{SOFT}officer", f"police{ZERO}officers", f"the{SOFT}rapist", f"police{ZERO}{SOFT}officer"]
     rows, terms = Matcher(["police officer", "rapist", "therapist", "officer"]).match(texts)
     assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(0, 0), (1, 0), (2, 2), (3, 0)]
     # And of terms the same.
@@ -128,23 +121,18 @@ def test_the_search_finds_words_in_any_of_their_forms():
 
 
 def test_triplets_swap_a_word_with_a_mark_in_it():
-    made = triplets.triplets(
-        pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine"
-    )
+    made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
     assert made["text"].tolist()[:3] == ["a person smiles", "a woman smiles", "a man smiles"]
     assert made["text"].tolist()[4] == "caf\u00e9 with women"
 
 
 def test_a_paraphrase_keeps_an_occupation_with_another_hyphen():
     for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
-        assert paraphrase._named("police officer").search(
-            paraphrase.paraphrase(text, "police officer", seed=1)
-        )
+        assert paraphrase._named("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
-    [(f"a wo{SOFT}man", "female"), (f"fe{ZERO}male", "female"), (f"hu{SOFT}man", "unsure")],
+    ("answer", "said"), [(f"a wo{SOFT}man", "female"), (f"fe{ZERO}male", "female"), (f"hu{SOFT}man", "unsure")]
 )
 def test_answers_are_read_as_people_read_them(answer, said):
     assert read_answer(answer)[0] == said
@@ -185,10 +173,7 @@ def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
 
 
 def test_two_pictures_that_are_called_alike_are_not_told_apart(tmp_path):
-    rows = [
-        f"{name},{source},nurse,female"
-        for name, source in ((DECOMPOSED, "generated"), (COMPOSED, "training"))
-    ]
+    rows = [f"{name},{source},nurse,female" for name, source in ((DECOMPOSED, "generated"), (COMPOSED, "training"))]
     (tmp_path / "r.csv").write_text("\n".join(["image,source,occupation,ana", *rows]), encoding="utf-8")
     with pytest.raises(InputError, match="stands in several rows"):
         person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")
@@ -198,9 +183,7 @@ def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):
     whole = sources.measured("paradox_percent_female", source="published")
     few = whole[whole["occupation"] == whole["occupation"].iloc[0]]
     name = few["occupation"].iloc[0]
-    of_two = few.assign(
-        occupation=[f"{name[:2]}{SOFT}{name[2:]}" if k % 2 else name for k in range(len(few))]
-    )
+    of_two = few.assign(occupation=[f"{name[:2]}{SOFT}{name[2:]}" if k % 2 else name for k in range(len(few))])
     of_two.to_csv(tmp_path / "paradox_percent_female.csv", index=False)
     found = sources.measured("paradox_percent_female", source=str(tmp_path))
     assert set(found["occupation"]) == {name} and len(found) == len(few)

@@ -20,16 +20,8 @@ def pilot(tmp_path):
         for k, women in enumerate(counts):
             for i in range(10):
                 prompt, gender = f"a {group}, {k}", "female" if i < women else "male"
-                row = {
-                    "model": "m",
-                    "group": group,
-                    "prompt": prompt,
-                    "image_id": f"{group}-{k}/{i}",
-                    "position": 1,
-                }
-                rows.append(
-                    row | {"outcome": "judged", "gender": gender, "p_female": float(gender == "female")}
-                )
+                row = {"model": "m", "group": group, "prompt": prompt, "image_id": f"{group}-{k}/{i}", "position": 1}
+                rows.append(row | {"outcome": "judged", "gender": gender, "p_female": float(gender == "female")})
     folder = tmp_path / "outputs" / "first"
     tables.write(tables.of(rows, "custom_people"), folder / "measured" / "custom_people.csv")
     settings = {"custom": {"images": 10, "prompts": "own.csv"}}
@@ -51,9 +43,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
     )
     assert float(rows[1][1]) == pytest.approx(50 * (found.ci_high - found.ci_low), rel=0.02)
     # Of the groups the one with the wider interval, 7 of 22 against 17 of 22 women.
-    (at,) = (
-        k for k, row in enumerate(rows) if len(row) > 3 and row[0].startswith("share perceived as female, ")
-    )
+    (at,) = (k for k, row in enumerate(rows) if len(row) > 3 and row[0].startswith("share perceived as female, "))
     assert rows[at][0] == "share perceived as female, pilot of m (%)" and rows[at][2:4] == ["10", "20"]
     assert [row[1:3] for row in rows[at + 1 : at + 3]] == [["for", "20.0"], ["for", "10.0"]]
     # ±20 points take as many as there are, or fewer.
@@ -67,14 +57,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
 def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
     """Raters call every second of the women whom the judge sees in half of the images a man."""
     rated = [
-        {
-            "of_model": "",
-            "source": "generated",
-            "image_id": f"{group}-{k}/{i}",
-            "position": 1,
-            "n_raters": 1,
-            "wave": 1,
-        }
+        {"of_model": "", "source": "generated", "image_id": f"{group}-{k}/{i}", "position": 1, "n_raters": 1, "wave": 1}
         | {"label": "female" if i < women and i % 2 else "male", "probability": 0.5}
         for group, counts in WOMEN.items()
         for k, women in enumerate(counts)

@@ -19,12 +19,7 @@ from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 SMALL = {
-    "captions": {
-        "occupations": ["nurse", "doctor"],
-        "rows": 4000,
-        "per_occupation": 6,
-        "nearest_per_prompt": 2,
-    },
+    "captions": {"occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 6, "nearest_per_prompt": 2},
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
     "people": {"occupations": 2, "power_runs": 1, "three_prompts": 2, "single_images": 1},
     "dalleval": {"scenes": 3, "professions": 1, "social_images": 1, "detector_renders": 6},
@@ -183,10 +178,7 @@ def run(root, tmp_path, *patterns, **changes):
 
 def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", compare_with=["mini"])
-    found = {
-        (one.paper, one.model, one.kind): one.images
-        for one in planning.asked(jobs.pipelines(jobs.plan(both)))
-    }
+    found = {(one.paper, one.model, one.kind): one.images for one in planning.asked(jobs.pipelines(jobs.plan(both)))}
     # 2 occupations x 4 templates x 2 images; 2 x 3 captions, verbatim and paraphrased; 3 scenes of each of 3 skills.
     each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
     each[("dalleval", "skills")] = 9
@@ -245,9 +237,7 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     steps = []
     monkeypatch.setattr(asked, "_made", made)
     monkeypatch.setattr(
-        type(one.made_by),
-        "ready",
-        lambda self, held=None: Ready(generate=None, steps=10, take=steps.append),
+        type(one.made_by), "ready", lambda self, held=None: Ready(generate=None, steps=10, take=steps.append)
     )
     found = asked.cost(one)
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1

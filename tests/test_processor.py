@@ -82,10 +82,7 @@ def test_a_device_is_chosen_by_what_is_there(monkeypatch, system, cuda, mps, fou
 def test_torch_is_asked_where_a_gpu_may_be(monkeypatch, tmp_path, files, vendors, asks):
     torch = pytest.importorskip("torch", reason="models need the extra 'models'")
     monkeypatch.setattr("platform.system", lambda: "Linux")
-    for name, text in (
-        *((name, "") for name in files),
-        *((f"pci{i}", f"{v}\n") for i, v in enumerate(vendors)),
-    ):
+    for name, text in (*((name, "") for name in files), *((f"pci{i}", f"{v}\n") for i, v in enumerate(vendors))):
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(processor, "_GPU_FILES", (str(tmp_path / "gpu*"),))
     monkeypatch.setattr(processor, "_PCI_VENDORS", str(tmp_path / "pci*"))

@@ -34,9 +34,7 @@ def test_a_line_below_the_cell(monkeypatch):
     with progress.working("computing shares"):
         assert heard.told.wait(30)
     assert "computing shares: 00:00" in heard.getvalue()
-    assert threading.active_count() == 1 or not [
-        t for t in threading.enumerate() if t.name == "biaslab progress"
-    ]
+    assert threading.active_count() == 1 or not [t for t in threading.enumerate() if t.name == "biaslab progress"]
 
 
 def test_what_is_quick_says_nothing(monkeypatch, capsys):

@@ -46,9 +46,7 @@ PROMISED = (
 
 @pytest.mark.parametrize("words", [["-c", "import biaslab"], ["-m", "biaslab.cli", "--help"]])
 def test_nothing_heavy_loads_on_import_or_help(words):
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-X", "importtime", *words], capture_output=True, text=True, check=True)
     loaded = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
     assert "biaslab" in loaded
     assert not loaded.intersection(HEAVY)
@@ -156,9 +154,7 @@ def test_notebooks_are_clean_and_explain_themselves(root):
                 continue
             assert not cell["outputs"] and cell["execution_count"] is None, notebook.id
             source = "".join(cell["source"])
-            lines = [
-                line for line in source.splitlines() if line.strip() and not line.strip().startswith("#")
-            ]
+            lines = [line for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
             assert len(lines) <= 15, (notebook.id, source)
             kinds = {type(node) for node in ast.walk(ast.parse(source))}
             assert not kinds & {ast.ClassDef, ast.FunctionDef, ast.While}, (notebook.id, source)
@@ -232,17 +228,8 @@ def test_no_two_notebooks_save_a_figure_under_one_name(root):
 def wheels(root, tmp_path_factory):
     """What the wheels of both packages hold, by package, as they are built without a network."""
     folder = tmp_path_factory.mktemp("wheels")
-    words = [
-        "wheel",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-    ]
-    subprocess.run(
-        [sys.executable, "-m", "pip", *words, "--wheel-dir", folder, root, root / "world"], check=True
-    )
+    words = ["wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([sys.executable, "-m", "pip", *words, "--wheel-dir", folder, root, root / "world"], check=True)
     found = {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
     assert set(found) == {"biaslab", "biaslab_world"}
     return found
@@ -265,10 +252,7 @@ def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
     assert not [name for name in files if name.endswith(".safetensors") or "mini" in name]
     # What `biaslab init` writes: as in the project.
     inside = {name.removeprefix("biaslab/project/") for name in files if name.startswith("biaslab/project/")}
-    there = {
-        path.relative_to(root).as_posix()
-        for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))
-    }
+    there = {path.relative_to(root).as_posix() for path in (*root.glob("notebooks/*/*.ipynb"), *root.glob("params/*"))}
     assert inside == there
     assert "biaslab-world; extra == 'world'" in said.get_all("Requires-Dist")
     assert licence == (root / "LICENSE").read_bytes()
@@ -276,11 +260,7 @@ def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
 
 def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheels):
     said, files, licence = _held(wheels["biaslab_world"])
-    assert (said["Name"], said["Version"], said["License-Expression"]) == (
-        "biaslab-world",
-        "0.1.0",
-        "Apache-2.0",
-    )
+    assert (said["Name"], said["Version"], said["License-Expression"]) == ("biaslab-world", "0.1.0", "Apache-2.0")
     assert said.get_all("Requires-Dist") == ["biaslab[models]"]
     assert said.get_payload() == (root / "world" / "README.md").read_text(encoding="utf-8")
     assert licence == (root / "LICENSE").read_bytes()
@@ -292,9 +272,7 @@ def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheel
     if done.returncode:
         pytest.skip("not a git checkout, so there is no list of the project's files")
     there = {name for name in done.stdout.splitlines() if (root / "world" / name).is_file()}
-    params_of_world = {
-        f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")
-    }
+    params_of_world = {f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")}
     assert files == there | params_of_world
     kinds = {name.rpartition(".")[2] for name in there}
     assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds

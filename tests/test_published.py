@@ -211,17 +211,13 @@ def test_paradox_stated_reductions():
 
     # Whole percents; the amplifications behind them move the ratio by less than 0.1.
     for approach in ("no_indicators", "nearest"):
-        assert stated("amplification_reduction", approach) == pytest.approx(
-            reduction(approach, "mean"), abs=0.6
-        )
+        assert stated("amplification_reduction", approach) == pytest.approx(reduction(approach, "mean"), abs=0.6)
     captions = "caption_prompts_no_indicators"
     assert stated("amplification_reduction", captions) == pytest.approx(
         100 * (1 - stated("amplification", captions) / old["naive", "mean"]), abs=0.6
     )
     combined = "nearest_no_indicators"
-    assert stated("amplification_reduction_prompt_1", combined) == pytest.approx(
-        reduction(combined, "1"), abs=0.6
-    )
+    assert stated("amplification_reduction_prompt_1", combined) == pytest.approx(reduction(combined, "1"), abs=0.6)
     # The notes say that this one does not follow: 1 - 8.72 / 17.57 = 0.504.
     assert stated("amplification_reduction_prompt_2", combined) == 49
     assert reduction(combined, "2") == pytest.approx(50.4, abs=0.1)
@@ -283,9 +279,7 @@ def test_paired_occupation_averages_and_sample_size(setting, people, overall):
         assert by_list[side] == pytest.approx(value, abs=HALF_HUNDREDTH)
         # 49.75 is printed as 49.74: up to one unit of the last digit.
         assert by_list[side] == pytest.approx(score_1("occupation", setting, side), abs=0.01 + EPS)
-    assert frame["score"].mean() == pytest.approx(
-        score_1("occupation", setting, "overall"), abs=2 * HALF_HUNDREDTH
-    )
+    assert frame["score"].mean() == pytest.approx(score_1("occupation", setting, "overall"), abs=2 * HALF_HUNDREDTH)
 
 
 def test_paired_gaps():

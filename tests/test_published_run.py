@@ -68,15 +68,10 @@ def test_the_contract_holds(folder, record):
 
 
 def test_facts_that_the_papers_tables_settle(folder):
-    amplification = table(folder, "paradox_amplification").set_index(
-        ["model", "approach", "definition", "prompt"]
-    )
+    amplification = table(folder, "paradox_amplification").set_index(["model", "approach", "definition", "prompt"])
     naive = amplification["amplification_plain"].xs(("naive", "published"), level=("approach", "definition"))
     # Table 3 of the paper, within 0.02.
-    for model, values in {
-        "SD 1.4": [10.24, 17.57, 10.77, 11.68],
-        "SD 1.5": [10.87, 16.36, 11.15, 9.91],
-    }.items():
+    for model, values in {"SD 1.4": [10.24, 17.57, 10.77, 11.68], "SD 1.5": [10.87, 16.36, 11.15, 9.91]}.items():
         assert [naive[model, p] for p in "1234"] == pytest.approx(values, abs=0.02)
     scores = table(folder, "paired_stereotype_score").set_index(["aspect", "setting", "stereotype"])["score"]
     for (aspect, setting), values in {
@@ -92,9 +87,7 @@ def test_facts_that_the_papers_tables_settle(folder):
         [-0.25, -0.22, -0.42], abs=0.006
     )
     mad = table(folder, "dalleval_mad").query("category == 'gender'").set_index("model")["mad"]
-    assert mad[["minDALL-E", "Karlo", "Stable Diffusion"]].tolist() == pytest.approx(
-        [0.196, 0.358, 0.364], abs=0.0006
-    )
+    assert mad[["minDALL-E", "Karlo", "Stable Diffusion"]].tolist() == pytest.approx([0.196, 0.358, 0.364], abs=0.0006)
 
 
 def test_every_estimate_has_an_interval_or_a_reason(folder, record):
@@ -136,9 +129,7 @@ def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
     estimates = {low: estimate for estimate, low, _ in schema.intervals}
     assert set(lows) <= set(estimates)
     of_units = pd.concat(over(read)).dropna(subset="value")
-    mean = (
-        of_units.groupby([*schema.keys, "unit"])["value"].mean().groupby(schema.keys).mean().rename("by_unit")
-    )
+    mean = of_units.groupby([*schema.keys, "unit"])["value"].mean().groupby(schema.keys).mean().rename("by_unit")
     rows = read(name).merge(mean.reset_index(), on=schema.keys)
     # Not the mean of both lists, nor that over prompts by the published rule, which counts other occupations at each.
     rows = rows[rows["stereotype"] != "overall"] if "stereotype" in rows else rows
@@ -162,9 +153,7 @@ def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
     assert {(t.paper, t.table) for t in held if t.table != "text"} <= listed
 
 
-@pytest.mark.parametrize(
-    "row", coverage.ledger(), ids=lambda row: " ".join([row["paper"], row["kind"], row["number"]])
-)
+@pytest.mark.parametrize("row", coverage.ledger(), ids=lambda row: " ".join([row["paper"], row["kind"], row["number"]]))
 def test_each_status_says_who_does_what(row):
     runs_, again = row["runs"].split(), row["reprinted_by"].split()
     assert not set(runs_) & set(again) and {*runs_, *again} <= {
@@ -270,12 +259,7 @@ def test_a_run_is_a_source_like_any_other(root, record, folder, tmp_path, warm):
         tmp_path,
         "run=again",
         f"source={folder}",
-        notebooks=[
-            "paradox/4_baseline",
-            "paired/4_4_overall",
-            "dalleval/5_3_gender",
-            "triplets/4_disparities",
-        ],
+        notebooks=["paradox/4_baseline", "paired/4_4_overall", "dalleval/5_3_gender", "triplets/4_disparities"],
     )
     assert {n["id"]: n["reason"] for n in again["notebooks"] if n["status"] != "ok"} == {}
     _same_tables(record, again, folder, tmp_path / "again")

@@ -71,20 +71,14 @@ def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
     }
     of = dict(zip([row["image"] for row in rows], pictures, strict=True))
     for name, path in (("a", "nurse/a.png"), ("d", "training/nurse/d.png")):
-        np.testing.assert_array_equal(
-            np.asarray(opened(of[name])), np.asarray(Image.open(tmp_path / "mine" / path))
-        )
+        np.testing.assert_array_equal(np.asarray(opened(of[name])), np.asarray(Image.open(tmp_path / "mine" / path)))
 
 
 def test_images_of_one_name_are_called_by_their_paths(save, tmp_path):
     for name in ("doctor/1.png", "nurse/1.png", "nurse/2.png"):
         save(name)
     rows, _ = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
-    assert {row["image"]: row["occupation"] for row in rows} == {
-        "doctor/1": "doctor",
-        "nurse/1": "nurse",
-        "2": "nurse",
-    }
+    assert {row["image"]: row["occupation"] for row in rows} == {"doctor/1": "doctor", "nurse/1": "nurse", "2": "nurse"}
     # By which a judge of ratings finds them.
     images = CaptionImages(tmp_path / "mine", [row["image"] for row in rows])
     assert all(images.has(row["image"]) for row in rows)
@@ -106,9 +100,7 @@ def test_training_images_are_none_of_generated_ones_however_their_folder_is_give
 ):
     folder = tmp_path / given
     save(str(Path(given.removeprefix("mine").strip("/"), name)))
-    with pytest.raises(
-        InputError, match=r"no image that is shown \(1 a training image, .* --show-faces, or put"
-    ):
+    with pytest.raises(InputError, match=r"no image that is shown \(1 a training image, .* --show-faces, or put"):
         rate.rate(folder, outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     ((row,), _) = held(rate.rate(folder, outputs=tmp_path / "out", show_faces=True))
@@ -212,9 +204,7 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
 def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
     for name in ("1.png", "2.png"):
         save(name)
-    (tmp_path / "mine" / "t.csv").write_text(
-        "file,prompt,model\n1.png,one,A\n2.png,one,B\n", encoding="utf-8"
-    )
+    (tmp_path / "mine" / "t.csv").write_text("file,prompt,model\n1.png,one,A\n2.png,one,B\n", encoding="utf-8")
     rows, _ = held(rate.rate(f"images:{tmp_path / 'mine'}", outputs=tmp_path))
     assert {row["image"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
     ((row,), _) = held(rate.rate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
@@ -244,9 +234,7 @@ def test_a_page_replaces_a_page_and_nothing_else(save, tmp_path, there):
     }
     makes[there]()
     before = target.lstat()
-    with pytest.raises(
-        ParameterError, match=rf"{target} is there already and is no rating page .* with --to\."
-    ):
+    with pytest.raises(ParameterError, match=rf"{target} is there already and is no rating page .* with --to\."):
         rate.rate(tmp_path / "mine", to=target)
     assert (target.lstat().st_mode, target.lstat().st_ino) == (before.st_mode, before.st_ino)
 
@@ -302,11 +290,7 @@ def test_names_that_tell_of_a_folder_are_refused_before_anybody_rates(save, tmp_
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [
-        ({"n": 0}, "at least 1"),
-        ({"seed": -1}, "--seed is -1"),
-        ({"paper": "paradox"}, "--paper is 'paradox'"),
-    ],
+    [({"n": 0}, "at least 1"), ({"seed": -1}, "--seed is -1"), ({"paper": "paradox"}, "--paper is 'paradox'")],
 )
 def test_numbers_and_names_out_of_range(save, tmp_path, options, told):
     save("a.png")
@@ -336,9 +320,7 @@ def test_a_sample_is_even_over_models_then_occupations():
         for job in ("nurse", "pilot")
         for k in range(5)
     ]
-    training = [
-        {"image_id": f"t{k}", "source": "training", "occupation": "nurse", "model": ""} for k in range(30)
-    ]
+    training = [{"image_id": f"t{k}", "source": "training", "occupation": "nurse", "model": ""} for k in range(30)]
     drawn = sample.draw(pd.DataFrame(rows + training), 24, seed=0)
     # Half of each source; of the generated 12 four a model, and of these two an occupation.
     assert Counter(drawn["source"]) == {"training": 12, "generated": 12}
@@ -433,9 +415,7 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     assert found.groupby("image")["position"].agg(list).tolist() == [["1", "2"]] * 2
     assert (found.groupby("image")["probability"].nunique() == 1).all()
     questions = asked(page)
-    assert all("on the left" in q for q in questions[::2]) and all(
-        "on the right" in q for q in questions[1::2]
-    )
+    assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     assert len(part.read(tmp_path / "r.csv")) == 4
     # By what they may change, too, everybody in an image comes along, and once.
@@ -480,9 +460,7 @@ def test_what_may_change_a_runs_numbers_is_rated_next(run, tmp_path):
     tables.write(images.assign(**empty), measured / "dalleval_social_images.csv")
     drawn, _ = held(rate.rate(**given, n=2, by="uncertainty"))
     # Of those without a profession no headline says anything, so that they have no more than their floor.
-    chance = {
-        row["occupation"]: float(row["probability"]) for row in held(rate.rate(**given, n=4, by="chance"))[0]
-    }
+    chance = {row["occupation"]: float(row["probability"]) for row in held(rate.rate(**given, n=4, by="chance"))[0]}
     assert len(drawn) == 2 and set(chance.values()) == {1.0}
     with pytest.raises(ParameterError, match=r"no ratings to go on from.*--ratings FILE"):
         rate.rate(**given, n=1, further=True)

@@ -69,16 +69,7 @@ def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
-    assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [
-        5,
-        1,
-        1,
-        0,
-        1,
-        1,
-        1,
-        2,
-    ]  # nobody is other
+    assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # nobody is other
     assert training["percent_female"] == 50.0  # a female, e male
     assert rated.percent_female.to_dict("records") == [
         {
@@ -160,9 +151,7 @@ def test_parquet_reads_like_csv(write, tmp_path):
     frame.to_parquet(path)
     pd.testing.assert_frame_equal(readers.read(path).outcomes, readers.read(write(WIDE)).outcomes)
     pd.read_csv(write(SHARES)).to_parquet(path)
-    pd.testing.assert_frame_equal(
-        readers.read(path).percent_female, readers.read(write(SHARES)).percent_female
-    )
+    pd.testing.assert_frame_equal(readers.read(path).percent_female, readers.read(write(SHARES)).percent_female)
 
 
 def test_shares_fit_the_declared_table(write):
@@ -180,9 +169,7 @@ def test_a_byte_order_mark_windows_lines_spaces_and_case_are_read(write):
 
 
 def test_other_spellings_of_labels_are_read_and_reported(write):
-    content = (
-        "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
-    )
+    content = "image,source,occupation,r1,r2,r3\na,training,nurse,F,Woman,not  sure\nb,training,nurse,m,N/A,?\n"
     rated = readers.read(write(content))
     assert rated.ratings.loc[0].tolist() == ["female", "female", "unsure"]
     assert rated.ratings.loc[1, ["r1", "r3"]].tolist() == ["male", "unsure"]
@@ -244,9 +231,7 @@ def test_training_images_without_a_model_serve_every_model(write):
 
 def test_prompts_of_shares_are_kept_and_training_serves_all(write):
     head = "occupation,source,percent_female,n,prompt\n"
-    rated = readers.read(
-        write(head + "nurse,training,90,9,\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n")
-    )
+    rated = readers.read(write(head + "nurse,training,90,9,\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
     assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
     with pytest.raises(InputError, match="prompt '2' has shares of one source only"):
         readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
@@ -347,14 +332,8 @@ BAD = [
     (SHARES.replace("97.5", "-1"), "percent_female is '-1' in data row 2; give 0 to 100."),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
-    *(
-        (SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2")
-        for n in ("0", "-40", "40.5", "1e+300")
-    ),
-    *(
-        (SHARES.replace("97.5", x), NO_NUMBER.format(x))
-        for x in ("97 or 98", "", "nan", "-Infinity", "1e999")
-    ),
+    *((SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2") for n in ("0", "-40", "40.5", "1e+300")),
+    *((SHARES.replace("97.5", x), NO_NUMBER.format(x)) for x in ("97 or 98", "", "nan", "-Infinity", "1e999")),
 ]
 
 
@@ -379,9 +358,7 @@ def test_files_that_cannot_be_read(write, tmp_path):
 
 def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
     path = tmp_path / "file.parquet"
-    frame = pd.DataFrame(
-        {"image": ["a"], "source": ["training"], "occupation": ["nurse"], "r1": [["female"]]}
-    )
+    frame = pd.DataFrame({"image": ["a"], "source": ["training"], "occupation": ["nurse"], "r1": [["female"]]})
     frame.to_parquet(path)
     with pytest.raises(InputError, match=r"column 'r1' holds list<.*>; only text and numbers are read\."):
         readers.read(path)
@@ -434,16 +411,12 @@ def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
 
 
 def test_a_column_of_genders_alone_is_one_rater(write):
-    rated = readers.read(
-        write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n")
-    )
+    rated = readers.read(write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n"))
     assert rated.kind == "wide" and rated.images["label"].tolist() == ["female", "male"]
 
 
 def test_a_workbook_of_several_tables_or_none_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match="holds tables on the sheets 'a', 'b'; leave one sheet with one table"
-    ):
+    with pytest.raises(InputError, match="holds tables on the sheets 'a', 'b'; leave one sheet with one table"):
         readers.read(workbook(tmp_path / "two.xlsx", a=WIDE, b=LONG))
     with pytest.raises(InputError, match="holds no cells; leave one sheet"):
         readers.read(workbook(tmp_path / "none.xlsx", a=""))
@@ -499,10 +472,7 @@ def test_of_shares_that_were_counted_before_nobody_knows_who_is_undecided(write)
 def test_other_judges_nobody_female_or_male(write):
     text = "image_id,position,rater,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
     judged = person_ratings.judge_people(pd.DataFrame({"image_id": ["a", "b"], "position": 1}), write(text))
-    assert judged["outcome"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == [
-        "other",
-        "",
-    ]
+    assert judged["outcome"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
 
 
 # -- the real file, and size -----------------------------------------------------------------------------

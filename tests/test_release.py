@@ -19,9 +19,7 @@ def test_the_citation_file_has_what_its_format_asks_for(root):
     said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     # Citation File Format 1.2.0: the keys that it knows of these, and those that it needs.
     needed, known = {"cff-version", "message", "title", "authors"}, {"type", "license", "version", "keywords"}
-    assert (
-        needed <= set(said) <= needed | known | {"references", "date-released", "abstract", "repository-code"}
-    )
+    assert needed <= set(said) <= needed | known | {"references", "date-released", "abstract", "repository-code"}
     assert (said["cff-version"], said["type"], said["license"]) == ("1.2.0", "software", "Apache-2.0")
     assert said["version"] == __version__
     for reference in said["references"]:
@@ -32,9 +30,7 @@ def test_the_citation_file_has_what_its_format_asks_for(root):
 
 
 def test_changes_begin_with_this_version(root):
-    heads = re.findall(
-        r"^## (\S+) \((.+)\)$", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    heads = re.findall(r"^## (\S+) \((.+)\)$", (root / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert heads[0][0] == __version__
     for _, when in heads:
         assert when == "not released yet" or datetime.date.fromisoformat(when)
@@ -48,14 +44,7 @@ def test_every_card_is_whole_and_all_models_have_a_data_statement(root):
         card = (weights / name / "README.md").read_text(encoding="utf-8")
         assert all(head in card for head in CARD), name
         assert f"python -m training {name}" in card and "Apache-2.0" in statement and f"`{name}`" in statement
-    heads = (
-        "What it is",
-        "Why it was made",
-        "Who is in it",
-        "Language",
-        "Biases that were put in",
-        "Annotation",
-    )
+    heads = ("What it is", "Why it was made", "Who is in it", "Language", "Biases that were put in", "Annotation")
     assert all(f"## {head}\n" in statement for head in heads)
 
 

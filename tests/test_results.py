@@ -154,10 +154,7 @@ def test_findings_are_printed_and_recorded_once(study, capsys):
 def test_no_finding_is_said_and_not_recorded(study, capsys):
     study.find([], main=True)
     assert records(study)["findings"] == []
-    assert (
-        capsys.readouterr().out
-        == "The source has no measurements for this answer, or nobody could be judged.\n"
-    )
+    assert capsys.readouterr().out == "The source has no measurements for this answer, or nobody could be judged.\n"
 
 
 def test_findings_of_printed_numbers_say_so(study):
@@ -182,9 +179,7 @@ def test_a_report_lists_no_table_without_rows(tmp_path):
     for name, rows in (("world_conditional", 0), ("world_knobs", 1)):
         file = tmp_path / "tables" / f"{name}.csv"
         file.write_text("sure,ambiguous\n" + "0.9,1\n" * rows)
-        run["tables"].append(
-            {"name": name, "title": f"Title of {name}", "file": f"tables/{name}.csv", "rows": rows}
-        )
+        run["tables"].append({"name": name, "title": f"Title of {name}", "file": f"tables/{name}.csv", "rows": rows})
     (tmp_path / "run.json").write_text(json.dumps(run))
     page = report.build(tmp_path).read_text(encoding="utf-8")
     assert "Title of world_knobs" in page and "world_conditional" not in page

@@ -102,9 +102,7 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
         assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
     for name in ("a", "b"):
-        executed = json.loads(
-            (folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8")
-        )
+        executed = json.loads((folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))
         assert any(c.get("outputs") for c in executed["cells"])
         assert (folder / "notebooks" / "paradox" / f"{name}.html").stat().st_size > 1000
     assert "ceo: 28.0 %." in (folder / "index.html").read_text(encoding="utf-8")
@@ -206,9 +204,7 @@ def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     record = run(changed)
     a, b = record["notebooks"]
     assert (a["kept"], b["kept"]) == (True, True) and a["ended"] == finished["notebooks"][0]["ended"]
-    assert (
-        files[mine / "notebooks/paradox/a.ipynb"] == (mine / "notebooks/paradox/a.ipynb").stat().st_mtime_ns
-    )
+    assert files[mine / "notebooks/paradox/a.ipynb"] == (mine / "notebooks/paradox/a.ipynb").stat().st_mtime_ns
     table = pd.read_csv(mine / "tables/paradox_percent_female.csv")
     assert table["occupation"].tolist() == ["ceo", "pilot"]
     page = (mine / "index.html").read_text(encoding="utf-8")
@@ -301,9 +297,7 @@ study.save("paradox_amplification", found)
     kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"
     needs = reads.replace("paradox_percent_female", "paired_percent_female")
     for _ in range(2):
-        record = inline_project(
-            {"paradox/a": reads, "synthesis/b": reads, "paired/c": needs}, text, again=True
-        )
+        record = inline_project({"paradox/a": reads, "synthesis/b": reads, "paired/c": needs}, text, again=True)
         assert record["status"] == "ok", record["problems"]
         # Without its input a notebook is skipped, and says so.
         skipped = [n["reason"] for n in record["notebooks"] if n["status"] == "skipped"]
@@ -344,14 +338,9 @@ def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
     page = tmp_path / "outputs/index.html"
     page.parent.mkdir()
     page.write_text("<!DOCTYPE html><title>My page</title>")
-    with pytest.raises(
-        ParameterError, match=r"index\.html is there already and is no page over runs .* --outputs DIR"
-    ):
+    with pytest.raises(ParameterError, match=r"index\.html is there already and is no page over runs .* --outputs DIR"):
         project({"paradox/a": code("ceo")})
-    assert (
-        page.read_text() == "<!DOCTYPE html><title>My page</title>"
-        and not (tmp_path / "outputs/mine").exists()
-    )
+    assert page.read_text() == "<!DOCTYPE html><title>My page</title>" and not (tmp_path / "outputs/mine").exists()
     page.unlink()
     assert report.overview(page.parent) == page
     report.check_overview(page.parent)
@@ -409,9 +398,7 @@ pd.DataFrame({"where": [output_dir]})
 
 
 @pytest.mark.slow
-def test_nothing_that_is_shared_holds_a_key_and_urls_stay_as_they_are(
-    tmp_path, write_notebook, warm, monkeypatch
-):
+def test_nothing_that_is_shared_holds_a_key_and_urls_stay_as_they_are(tmp_path, write_notebook, warm, monkeypatch):
     """What notebooks quote of the environment, and of folders that no parameter names, is blotted wherever it is."""
     pytest.importorskip("biaslab_world", reason="needs biaslab-world")
     held = {"OPENAI_API_KEY": "sk-test-5f0e1d2c", "HF_TOKEN": "hf-test-4b5a6978", "OURS": "ours/test+1234567"}
@@ -440,9 +427,7 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
     folder = tmp_path / "outputs" / "mine"
     looked_at = [p for p in [*folder.rglob("*"), tmp_path / "outputs/index.html"] if p.is_file()]
     texts = {
-        p.relative_to(folder.parent).as_posix(): p.read_text("utf-8")
-        for p in looked_at
-        if ".parts" not in p.parts
+        p.relative_to(folder.parent).as_posix(): p.read_text("utf-8") for p in looked_at if ".parts" not in p.parts
     }
     coded = ["ours%2Ftest", "aGYtdGVzdC", "telltale", *held.values()]
     assert {name: form for name, text in texts.items() for form in coded if form in text} == {}
@@ -454,9 +439,7 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
     ):
         assert url in texts[name], name
     assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
-    assert (
-        "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
-    )
+    assert "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
     # The same run again is the same, and is sent.
     again = runner.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
     assert [n["kept"] for n in again["notebooks"]] == [True, False, False]
@@ -468,10 +451,7 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
     [
         (
             [
-                r.replace(",10,", ",0.1,")
-                .replace(",95,", ",0.9,")
-                .replace(",20,", ",0.2,")
-                .replace(",80,", ",0.8,")
+                r.replace(",10,", ",0.1,").replace(",95,", ",0.9,").replace(",20,", ",0.2,").replace(",80,", ",0.8,")
                 for r in GOOD
             ],
             "every percent_female is 1 or less, as if given as 0–1; multiply it by 100",
@@ -483,10 +463,7 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
         ([r.replace(",100", ",0") for r in GOOD], "n is 0 in row 1; it counts images"),
         ([r.replace(",100", ",-3") for r in GOOD], "n is -3 in row 1; allowed is 0 images or more"),
         (GOOD[:1], "source is training; amplification needs 'training' and 'generated'"),
-        (
-            [r.replace("generated", "genrated") for r in GOOD],
-            "source is 'genrated'. Did you mean 'generated'",
-        ),
+        ([r.replace("generated", "genrated") for r in GOOD], "source is 'genrated'. Did you mean 'generated'"),
         ([r.replace("naive", "naiv") for r in GOOD], "approach is 'naiv'. Did you mean 'naive'"),
         ([*GOOD, GOOD[0]], "has two rows for"),
     ],
@@ -519,9 +496,7 @@ def test_what_ends_a_notebook_is_its_reason(tmp_path, monkeypatch, error, said):
 def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
     cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
     write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
-    (tmp_path / "r.csv").write_text(
-        "image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n"
-    )
+    (tmp_path / "r.csv").write_text("image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n")
     (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
     (job,) = jobs.plan(loaded)
@@ -568,10 +543,7 @@ def test_two_processes_do_not_write_one_run(project, tmp_path):
     from filelock import FileLock
 
     (tmp_path / "outputs").mkdir()
-    with (
-        FileLock(tmp_path / "outputs/.mine.lock"),
-        pytest.raises(RunError, match="Another process is writing"),
-    ):
+    with FileLock(tmp_path / "outputs/.mine.lock"), pytest.raises(RunError, match="Another process is writing"):
         project({"paradox/a": code("ceo")})
 
 
@@ -648,11 +620,7 @@ def test_a_stopped_run_keeps_what_had_finished(tmp_path, write_notebook, marks):
     again = subprocess.run([*RUN, "--no-progress"], cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    assert [(n["status"], n["kept"]) for n in record["notebooks"]] == [
-        ("ok", True),
-        ("ok", False),
-        ("ok", False),
-    ]
+    assert [(n["status"], n["kept"]) for n in record["notebooks"]] == [("ok", True), ("ok", False), ("ok", False)]
 
 
 @pytest.mark.slow
@@ -698,9 +666,7 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_noteb
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, writes)
     (tmp_path / "mine.yaml").write_text("run: mine\njobs: 1\n")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    first = subprocess.Popen(
-        [*RUN, "--set", "seed=1", "--no-progress"], cwd=tmp_path, start_new_session=True, **quiet
-    )
+    first = subprocess.Popen([*RUN, "--set", "seed=1", "--no-progress"], cwd=tmp_path, start_new_session=True, **quiet)
     until((marks / "kernel").exists, alive=first)
     kernel, worker = (int((marks / name).read_text()) for name in ("kernel", "parent"))
     assert worker != first.pid
@@ -841,9 +807,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path, h
 
 
 @pytest.mark.slow
-def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(
-    inline_project, tmp_path
-):
+def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(inline_project, tmp_path):
     text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     notebooks = {"paradox/a": READS, "paradox/b": code("nurse")}
     inline_project(notebooks, text)
@@ -880,10 +844,7 @@ tables.write = full
     record = project({"paradox/a": code("ceo"), "paradox/b": fills + code("nurse")})
     assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"]
     assert record["notebooks"][1]["reason"].startswith("RunError: No space left to write ")
-    assert (
-        "What was finished before is kept: free some space and run it again."
-        in (record["notebooks"][1]["reason"])
-    )
+    assert "What was finished before is kept: free some space and run it again." in (record["notebooks"][1]["reason"])
     # The run's own files.
     from biaslab import report
 
@@ -893,9 +854,7 @@ tables.write = full
     monkeypatch.setattr(report, "build", full)
     with pytest.raises(RunError) as error:
         project({"paradox/a": code("ceo")})
-    assert str(error.value).startswith(
-        f"No space left to write {tmp_path / 'outputs/mine'}. Finished notebooks"
-    )
+    assert str(error.value).startswith(f"No space left to write {tmp_path / 'outputs/mine'}. Finished notebooks")
     assert "the same command goes on where it stopped" in str(error.value)
     monkeypatch.undo()
     record = project({"paradox/a": code("ceo")})
@@ -983,10 +942,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     assert {name for name, reason in reasons.items() if not reason} == runs_anyway
     said = reasons["paradox/4_baseline"]
     assert said.startswith("It needs the images behind captions (for paradox_")
-    assert (
-        "The corpus 'captions.txt' has captions and no images. Set captions.training_images to a folder"
-        in said
-    )
+    assert "The corpus 'captions.txt' has captions and no images. Set captions.training_images to a folder" in said
     # With images, no notebook of the paper is left out for want of them.
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "biaslab.json").write_text('{"pictures": "drawings"}')
@@ -1022,10 +978,7 @@ def test_a_model_that_a_file_without_models_cannot_have_says_which_column_to_add
     [
         ("source: mini\nsettings: {steps: 3}\n", "settings has no 'steps'. Did you mean 'generation.steps'"),
         ("source: pipeline\n", "source is 'pipeline' and model is 'all'; set model"),
-        (
-            "source: published\nsettings: {generation: {steps: 3}}\n",
-            "source is 'published', which makes no images",
-        ),
+        ("source: published\nsettings: {generation: {steps: 3}}\n", "source is 'published', which makes no images"),
     ],
 )
 def test_wrong_settings_fail_before_anything_starts(planned, text, message):
@@ -1104,9 +1057,7 @@ def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_pa
 
 
 @pytest.mark.slow
-def test_what_the_system_refuses_is_told_in_full_here_and_without_folders_in_the_record(
-    project, tmp_path, capsys
-):
+def test_what_the_system_refuses_is_told_in_full_here_and_without_folders_in_the_record(project, tmp_path, capsys):
     store = tmp_path / "outputs/file/store"
     store.parent.parent.mkdir()
     store.parent.write_text("")
@@ -1118,15 +1069,11 @@ with explaining(Path({str(store)!r})):
 """
     (entry,) = project({"paradox/a": makes})["notebooks"]
     what = "RunError: A file stands where a folder is needed:"
-    assert entry["reason"].startswith(
-        f"{what} file/store. Finished shards are kept and will be found again: move"
-    )
+    assert entry["reason"].startswith(f"{what} file/store. Finished shards are kept and will be found again: move")
     assert f"paradox/a: {what} {store}. Finished shards" in capsys.readouterr().err
 
 
-def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
-    tmp_path, write_notebook, monkeypatch, capsys
-):
+def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, write_notebook, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     parameters = "source = 'published'\nmodel = 'all'\nseed = 0\nsettings = {}\n"
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
@@ -1143,15 +1090,9 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(
         )
     # The folder of runs.
     assert (
-        cli.main(
-            ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/file/o", "--set", "source=published"]
-        )
-        == 2
+        cli.main(["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/file/o", "--set", "source=published"]) == 2
     )
-    assert (
-        f"A file stands where a folder is needed: {tmp_path}/file/o. Finished notebooks"
-        in capsys.readouterr().err
-    )
+    assert f"A file stands where a folder is needed: {tmp_path}/file/o. Finished notebooks" in capsys.readouterr().err
 
 
 def test_a_run_does_not_end_before_it_began():

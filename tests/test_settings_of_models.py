@@ -60,10 +60,7 @@ def test_names_with_dots_are_set_on_the_command_line(root):
     name = "stabilityai/sdxl-turbo-1.0@v1.1"
     loaded = params.load(
         root / "world/params/mini.yaml",
-        overrides=[
-            f"models.{name}.generation.steps=4",
-            f"settings.models.{name}.generation.guidance_scale=0",
-        ],
+        overrides=[f"models.{name}.generation.steps=4", f"settings.models.{name}.generation.guidance_scale=0"],
     )
     assert loaded.values["settings"]["models"] == {name: {"generation": {"steps": 4, "guidance_scale": 0}}}
     # What the file sets for all stays.
@@ -80,16 +77,11 @@ def test_names_of_folders_do_not_depend_on_the_working_folder(tmp_path, monkeypa
 def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
     sd1 = folders("sd1")
     more = {"compute": {"store": str(tmp_path)}, "endpoint": {"url": "http://127.0.0.1:9/v1", "price": 0.0}}
-    given = {
-        "compare_with": [sd1],
-        "models": {sd1: TURBO},
-        "generation": {"steps": 30, "images_per_prompt": 2},
-    }
+    given = {"compare_with": [sd1], "models": {sd1: TURBO}, "generation": {"steps": 30, "images_per_prompt": 2}}
     pipeline = Pipeline("mini", Settings.of(given | more), progress=False)
     bought = Pipeline("endpoint:dall-e-3", pipeline.settings, progress=False)
     rows = [
-        paradox.measure.settings(one).set_index("setting")["set_to"]
-        for one in (pipeline, *pipeline.others, bought)
+        paradox.measure.settings(one).set_index("setting")["set_to"] for one in (pipeline, *pipeline.others, bought)
     ]
     assert [of["generation.steps"] for of in rows[:2]] == ["30", "1"]
     # Of a model that is elsewhere nobody knows, and nothing was asked; how many were asked for is known.
@@ -103,9 +95,7 @@ def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):
     assert sources.has("pipeline_settings", source="pipeline")
 
 
-@pytest.mark.parametrize(
-    ("family", "made"), [("schnell", "no guidance, 4 steps"), ("sd1", "guidance 7.5, 50 steps")]
-)
+@pytest.mark.parametrize(("family", "made"), [("schnell", "no guidance, 4 steps"), ("sd1", "guidance 7.5, 50 steps")])
 def test_what_is_not_set_is_said_as_the_makers_of_a_model_give_it(folders, tmp_path, family, made):
     folder, given = folders(family), {"compute": {"store": str(tmp_path)}}
     study = Study(tmp_path / "out", source="pipeline", model=folder, settings=given)

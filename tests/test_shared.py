@@ -66,20 +66,13 @@ def test_folders_are_taken_out_of_texts(text, rest):
     assert shared.without(["/opt/secret", "~/plans"])(text) == rest
 
 
-@pytest.mark.parametrize(
-    "path", ["/opt/secret", "/home/Alice", "/Users/Alice", "/mnt/disk", "/srv/acme", "/root"]
-)
+@pytest.mark.parametrize("path", ["/opt/secret", "/home/Alice", "/Users/Alice", "/mnt/disk", "/srv/acme", "/root"])
 def test_a_folder_is_found_whatever_follows_and_however_it_is_written(path):
     ends = [")", ",", ";", ":", "]", ".", " ", "&amp;", "&quot;", "/x.csv", "%2Fx", "\\n", '"', "\x1b[0m", ""]
     found = {end: shared.named_in(f"see ({path}{end}", ["/opt/secret"]) for end in ends}
     assert {end for end, name in found.items() if not name.startswith(path)} == set()
     coded = path.replace("/", "%2F")
-    for text in (
-        coded,
-        path[:1] + f"%{ord(path[1]):02x}" + path[2:],
-        path.replace("/", "\\/"),
-        f"file://{path}",
-    ):
+    for text in (coded, path[:1] + f"%{ord(path[1]):02x}" + path[2:], path.replace("/", "\\/"), f"file://{path}"):
         assert shared.named_in(f'"{text}"', ["/opt/secret"]), text
     assert shared.named_in(f"first line\\n{path}", ["/opt/secret"])
 
@@ -106,10 +99,7 @@ def test_what_is_no_folder_of_anybody_is_left(text):
 
 def test_urls_among_settings_are_no_folders():
     given = {
-        "settings": {
-            "endpoint": {"url": "https://example.org/v1"},
-            "critique.url": "http://localhost:8000/v1",
-        },
+        "settings": {"endpoint": {"url": "https://example.org/v1"}, "critique.url": "http://localhost:8000/v1"},
         "judge": "plugin:mine:https://example.org/judge",
     }
     clean = shared.without(shared.folders(given))
@@ -165,8 +155,6 @@ def test_keys_stay_apart_and_images_as_they_are():
 def test_folders_are_those_of_the_machine_and_of_what_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    found = shared.folders(
-        {"settings": {"corpus": "/data/secret/a.csv", "gender": "fairface:/w/f.st"}}, "/out/run"
-    )
+    found = shared.folders({"settings": {"corpus": "/data/secret/a.csv", "gender": "fairface:/w/f.st"}}, "/out/run")
     assert {"/data/secret", "/w", "/out/run", str(tmp_path)} <= set(found)
     assert not {"", "/", "~"} & set(found)

@@ -26,12 +26,7 @@ from biaslab.runs import declared, params, runner
 from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "world/README.md",
-    *sorted(ROOT.glob("docs/**/*.md")),
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "world/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What stands for an address of the reader's.
 URL = "https://example.org/v1"
@@ -43,9 +38,7 @@ def blocks(*languages):
     for page in PAGES:
         for language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
             if language in languages:
-                found.append(
-                    pytest.param(text, id=f"{page.relative_to(ROOT)}:{text.strip().splitlines()[0][:50]}")
-                )
+                found.append(pytest.param(text, id=f"{page.relative_to(ROOT)}:{text.strip().splitlines()[0][:50]}"))
     return found
 
 
@@ -54,9 +47,7 @@ def commands():
     found = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        lines = [
-            line for language, block in BLOCK.findall(text) if language == "sh" for line in joined(block)
-        ]
+        lines = [line for language, block in BLOCK.findall(text) if language == "sh" for line in joined(block)]
         lines += re.findall(r"`(biaslab [^`]+)`", BLOCK.sub("", text).replace(" \n", " "))
         for line in lines:
             words = shlex.split(line, comments=True)
@@ -160,10 +151,7 @@ def test_pages_name_what_is_there():
     notebooks = {one.id for one in available()}
 
     def module(name):
-        return (
-            name.endswith(".py")
-            or (ROOT / "biaslab" / Path(*name.split(".")[:2])).with_suffix(".py").is_file()
-        )
+        return name.endswith(".py") or (ROOT / "biaslab" / Path(*name.split(".")[:2])).with_suffix(".py").is_file()
 
     missing = []
     for page in PAGES:
@@ -234,19 +222,13 @@ def test_settings_are_listed_as_they_are_declared(capsys):
     assert by_name["triplets.thresholds.overlap"].limits == "above 0 to 1"
     # What an installed package brings.
     assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].brought
-    assert (
-        by_name["captions.corpus"].brought[-1]
-        == "packages bring: depictions (biaslab-world), mini (biaslab-world)"
-    )
+    assert by_name["captions.corpus"].brought[-1] == "packages bring: depictions (biaslab-world), mini (biaslab-world)"
 
     assert [one.name for one in declared.declared("vision")] == [n for n in known if n.startswith("vision.")]
     assert [one.name for one in declared.declared("settings.generation.steps")] == ["generation.steps"]
     assert "judging.min_face" in {one.name for one in declared.declared("FACE")}
     assert cli.main(["settings", "compute.workers"]) == 0
-    assert (
-        capsys.readouterr().out.splitlines()[0]
-        == "compute.workers  (whole number; 0 or more processes; default 0)"
-    )
+    assert capsys.readouterr().out.splitlines()[0] == "compute.workers  (whole number; 0 or more processes; default 0)"
     assert cli.main(["settings", "guidance_scal3"]) == 2
     assert "Did you mean 'generation.guidance_scale'" in capsys.readouterr().err
     with pytest.raises(UnknownNameError, match="No setting has 'xyzzy' in its name or its sentence"):
@@ -260,10 +242,7 @@ RUN = {
     "title": "Four papers & more",
     "started": "2026-11-27T07:22:07Z",
     "biaslab": {"version": "0.1.0", "git_commit": "0123456789abcdef", "git_dirty": False},
-    "notebooks": [
-        {"id": "paradox/4_baseline", "status": "ok"},
-        {"id": "paired/4_4_overall", "status": "skipped"},
-    ],
+    "notebooks": [{"id": "paradox/4_baseline", "status": "ok"}, {"id": "paired/4_4_overall", "status": "skipped"}],
     "tables": [{"name": "triplets_disparity", "rows": 3}, {"name": "dalleval_mad", "rows": 0}],
 }
 
@@ -284,9 +263,7 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
         "  note = {Made on 2026-11-27}",
         "}",
     ]
-    assert (
-        "version 0.1.0, commit 0123456789ab" in package.text and "Commit 0123456789abcdef" in package.bibtex
-    )
+    assert "version 0.1.0, commit 0123456789ab" in package.text and "Commit 0123456789abcdef" in package.bibtex
     # Only of what was finished: nothing of pairs was, and the table of DALL-Eval is empty.
     assert [one.what for one in papers] == ["paradox", "triplets"]
     assert papers[1].text.endswith("Journal of Imaging 11(2). https://doi.org/10.3390/jimaging11020035")
@@ -295,16 +272,7 @@ def test_a_run_is_cited_with_what_it_used(tmp_path, capsys):
 
     (tmp_path / "mini_a").mkdir()
     (tmp_path / "mini_a" / "run.json").write_text(json.dumps(RUN))
-    words = [
-        "cite",
-        "mini_a",
-        "--outputs",
-        str(tmp_path),
-        "--author",
-        "A. Auditor",
-        "--url",
-        "https://example.org/a_b",
-    ]
+    words = ["cite", "mini_a", "--outputs", str(tmp_path), "--author", "A. Auditor", "--url", "https://example.org/a_b"]
     assert cli.main(words) == 0
     assert capsys.readouterr().out == citation.said([run, package, *papers]) + "\n"
     assert cli.main(["cite", "other", "--outputs", str(tmp_path)]) == 2
@@ -318,13 +286,10 @@ def test_titles_cannot_break_out_of_bibtex():
 def test_one_citation_in_all_places():
     cff = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (
-        f"{cff['authors'][0]['name']} (2026). {cff['title']} (version {cff['version']})."
-        == citation.of_package().text
+        f"{cff['authors'][0]['name']} (2026). {cff['title']} (version {cff['version']})." == citation.of_package().text
     )
     told = [citation.of_paper(name).text for name, about in cards.words("papers").items() if about["bibtex"]]
-    assert [next(r["title"] in text for text in told if r["title"] in text) for r in cff["references"]] == [
-        True
-    ] * 4
+    assert [next(r["title"] in text for text in told if r["title"] in text) for r in cff["references"]] == [True] * 4
 
 
 # -- the site -------------------------------------------------------------------------------------------------
@@ -336,9 +301,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     paths = os.pathsep.join([str(ROOT), str(ROOT / "world"), os.environ.get("PYTHONPATH", "")])
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}
-    )
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -364,18 +327,12 @@ class Parsed(HTMLParser):
 
 @pytest.fixture(scope="module")
 def parsed(site):
-    return {
-        path: Parsed(path.read_text(encoding="utf-8"))
-        for path in site.rglob("*.html")
-        if path.name != "404.html"
-    }
+    return {path: Parsed(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
 
 
 @pytest.mark.slow
 def test_links_of_the_site_lead_somewhere(site, parsed):
-    assert {"index.html", "tutorial.html", "glossary.html"} <= {
-        p.relative_to(site).as_posix() for p in parsed
-    }
+    assert {"index.html", "tutorial.html", "glossary.html"} <= {p.relative_to(site).as_posix() for p in parsed}
     broken = []
     for path, page in parsed.items():
         for link in page.links:
@@ -396,14 +353,8 @@ def test_links_of_the_site_lead_somewhere(site, parsed):
 def test_the_site_loads_nothing_from_elsewhere(site, parsed):
     for path, page in parsed.items():
         for load in page.loads:
-            assert load.startswith("data:") or (not urlsplit(load).scheme and not load.startswith("//")), (
-                path,
-                load,
-            )
-            assert load.startswith("data:") or (path.parent / unquote(urlsplit(load).path)).is_file(), (
-                path,
-                load,
-            )
+            assert load.startswith("data:") or (not urlsplit(load).scheme and not load.startswith("//")), (path, load)
+            assert load.startswith("data:") or (path.parent / unquote(urlsplit(load).path)).is_file(), (path, load)
     for path in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
 
@@ -414,9 +365,7 @@ def test_every_command_setting_and_table_is_on_the_site(site):
         name: (site / f"reference/{name}.html").read_text(encoding="utf-8")
         for name in ("commands", "settings", "tables")
     }
-    (subparsers,) = (
-        a for a in cli.parser_of_commands()._actions if isinstance(getattr(a, "choices", None), dict)
-    )
+    (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(getattr(a, "choices", None), dict))
     assert all(f'id="{name}"' in page["commands"] for name in subparsers.choices)
     assert all(f'id="{one.name}"' in page["settings"] for one in declared.declared())
     assert 'id="paradox_amplification"' in page["tables"]
@@ -431,15 +380,7 @@ def test_the_site_is_read_and_searched_from_a_file(site, browser):
         context = browser.new_context(viewport={"width": width, "height": 900})
         tab = context.new_page()
         tab.on("request", lambda request: asked.append(request.url))
-        for name in (
-            "index",
-            "tutorial",
-            "howto/model",
-            "papers/paired",
-            "glossary",
-            "reference/outputs",
-            "world",
-        ):
+        for name in ("index", "tutorial", "howto/model", "papers/paired", "glossary", "reference/outputs", "world"):
             tab.goto((site / f"{name}.html").as_uri())
             beyond = "e => e.filter(x => x.getBoundingClientRect().right > innerWidth + 1).length"
             assert tab.eval_on_selector_all(".md-content table, .md-content img", beyond) == 0, (name, width)

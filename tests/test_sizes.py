@@ -15,9 +15,7 @@ def audit(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        status = cli.main(
-            ["audit", "world", "--size", "quick", "--notebooks-dir", str(root / "notebooks"), *words]
-        )
+        status = cli.main(["audit", "world", "--size", "quick", "--notebooks-dir", str(root / "notebooks"), *words])
         said = capsys.readouterr()
         return status, said.out, said.err
 
@@ -46,9 +44,7 @@ def test_a_dry_run_says_half_widths_and_what_narrower_ones_take(audit):
 
 def test_precision_takes_what_the_table_gives_and_no_fewer_than_the_size_has(audit, tmp_path):
     prompts = tmp_path / "own.csv"
-    prompts.write_text(
-        "prompt,group\na photo of the face of a nurse,nurse\na photo of the face of a pilot,pilot\n"
-    )
+    prompts.write_text("prompt,group\na photo of the face of a nurse,nurse\na photo of the face of a pilot,pilot\n")
     # A share of one half has Wilson limits of 1.96 / 2 / sqrt(n + 3.84): 0.1 takes 93 images of each prompt.
     own = ["--prompts", str(prompts), "--dry-run"]
     status, out, _ = audit(*own, "--precision", "10")
@@ -66,10 +62,7 @@ def test_precision_leaves_what_it_cannot_have(audit):
     _, out, _ = audit(*given, "--precision", "7.2")
     assert "dalleval.social_images=18" in out and f"{84 * 3 * 18:,}" in out
     status, _, err = audit("--paper", "dalleval", "--precision", "2", "--dry-run")
-    assert (
-        status == 2
-        and "--precision 2 cannot be had. average gender (−1 to 1): no number at 10 professions" in err
-    )
+    assert status == 2 and "--precision 2 cannot be had. average gender (−1 to 1): no number at 10 professions" in err
 
 
 @pytest.mark.parametrize(
@@ -78,14 +71,8 @@ def test_precision_leaves_what_it_cannot_have(audit):
         (["--precision", "0"], "--precision is 0; allowed are percentage points above 0 and below 50"),
         (["--precision", "50"], "--precision is 50; allowed"),
         (["--precision", "nan"], "--precision is nan; allowed"),
-        (
-            ["--precision", "10", "--until", "5"],
-            "--precision chooses sizes before images are made, --until meanwhile",
-        ),
-        (
-            ["--precision", "10", "--set", "custom.images=20"],
-            "--precision chooses custom.images, and --set sets it",
-        ),
+        (["--precision", "10", "--until", "5"], "--precision chooses sizes before images are made, --until meanwhile"),
+        (["--precision", "10", "--set", "custom.images=20"], "--precision chooses custom.images, and --set sets it"),
     ],
 )
 def test_what_precision_cannot_be_is_said_before_any_work(audit, tmp_path, words, said):

@@ -258,9 +258,7 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
         (errno.ENOENT, "{} is not there and cannot be made.", "make its folder, or"),
     ],
 )
-def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(
-    tmp_path, monkeypatch, number, what, fix
-):
+def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_path, monkeypatch, number, what, fix):
     stage = Store(tmp_path / "store").stage("squares", {}, squares(Calls()))
 
     def refused(path, *_, **__):
@@ -284,9 +282,7 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(
 def test_a_file_in_the_place_of_a_store_is_told_here_and_by_workers(tmp_path):
     (tmp_path / "file").write_text("")
     for workers in (0, 2):
-        stage = Store(tmp_path / "file/store", engine=engine.get(workers=workers)).stage(
-            "x", {}, squares(Calls())
-        )
+        stage = Store(tmp_path / "file/store", engine=engine.get(workers=workers)).stage("x", {}, squares(Calls()))
         with pytest.raises(RunError, match=rf"A file stands where a folder is needed: {tmp_path}/file/store"):
             stage.compute(UNITS, shard_rows=3, progress=False)
 
@@ -388,9 +384,7 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
         _fill_shard(square, code, (tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
     other = code | {"biaslab.ground.errors": "other"}
-    with pytest.raises(
-        RunError, match=r"biaslab.ground.errors on .* is not that of .*the same versions of biaslab"
-    ):
+    with pytest.raises(RunError, match=r"biaslab.ground.errors on .* is not that of .*the same versions of biaslab"):
         _fill_shard(square, other, (tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
 
 

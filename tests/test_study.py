@@ -108,10 +108,7 @@ def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
 def test_a_table_is_shown_in_words(tmp_path):
     study = Study(tmp_path)
     names = tables.schema("paradox_amplification").names
-    rows = [
-        dict.fromkeys(names)
-        | {"model": "a", "approach": "naive", "definition": "published", "prompt": "mean"}
-    ]
+    rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "published", "prompt": "mean"}]
     rows[0] |= {"amplification": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
     saved = study.save("paradox_amplification", tables.of(rows, "paradox_amplification"))
     shown = study.table(saved[saved["model"] == "a"], "model", "amplification", "n_occupations", "p")
@@ -122,9 +119,7 @@ def test_a_table_is_shown_in_words(tmp_path):
         "p": ["<0.001"],
     }
     # Limits stand beside their estimate alone, and columns without a value are left out.
-    assert not {"ci low", "ci high", "reason"} & {
-        name.partition(" (")[0] for name in study.table(saved).cells
-    }
+    assert not {"ci low", "ci high", "reason"} & {name.partition(" (")[0] for name in study.table(saved).cells}
     assert "<td>12.3 (1.00 to 20.5)</td>" in study.table(saved)._repr_html_()
     gaps = pd.DataFrame({"<x>": [1.0, float("nan")], "reason": ["", "no <face>"]})
     html = study.table(gaps, "<x>", name="my_table")._repr_html_()
@@ -181,8 +176,7 @@ def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"seed": -1}, {"seed": 1.5}, {"seed": True}, {"source": "publishd"}, {"settings": {"people": {"n": 1}}}],
+    "wrong", [{"seed": -1}, {"seed": 1.5}, {"seed": True}, {"source": "publishd"}, {"settings": {"people": {"n": 1}}}]
 )
 def test_wrong_parameters_are_refused_at_once(tmp_path, wrong):
     with pytest.raises(ParameterError):
@@ -222,18 +216,14 @@ def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(
     tables.write(own, tmp_path / "mine/paired_percent_female.csv")
     source = str(tmp_path / "mine")
     alone = Study(tmp_path, source=source)
-    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has(
-        paired.printed.labour_share
-    )
+    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has(paired.printed.labour_share)
     beside = Study(tmp_path, source=source, settings=BESIDE)
     whole = beside.load(paired.percent_female)
     assert len(whole) == len(own) + len(printed) and set(whole["model"]) == {"mine", *printed["model"]}
     # One model of the folder has them beside it, too, and so have tables that are printed alone.
     some = Study(tmp_path, source=source, model="mine", settings=BESIDE).load(paired.percent_female)
     assert set(some["model"]) == set(whole["model"])
-    assert len(beside.load(paired.printed.labour_share)) == len(
-        Study(tmp_path).load(paired.printed.labour_share)
-    )
+    assert len(beside.load(paired.printed.labour_share)) == len(Study(tmp_path).load(paired.printed.labour_share))
     # Of a paper of which the folder holds nothing, nothing is read.
     assert not beside.has(paradox.percent_female)
     # A model that both have is the folder's.
@@ -244,11 +234,7 @@ def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(
 
 def test_printed_numbers_stand_beside_ratings(tmp_path):
     file = tmp_path / "ratings.csv"
-    rows = [
-        (f"i{k}", source, "nurse", "mine", "female" if k % 3 else "male")
-        for k in range(6)
-        for source in SOURCES
-    ]
+    rows = [(f"i{k}", source, "nurse", "mine", "female" if k % 3 else "male") for k in range(6) for source in SOURCES]
     pd.DataFrame(rows, columns=["image", "source", "occupation", "model", "anna"]).to_csv(file, index=False)
     given = {"source": "ratings", "ratings": str(file), "settings": BESIDE}
     shares = Study(tmp_path, **given).load(paradox.percent_female)

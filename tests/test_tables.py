@@ -78,9 +78,7 @@ def test_a_limit_passed_by_rounding_is_the_limit():
 
 
 def test_a_missing_column_names_the_nearest():
-    with pytest.raises(
-        InputError, match=r"has no column 'occupation'\. Rename 'ocupation' to 'occupation'\."
-    ):
+    with pytest.raises(InputError, match=r"has no column 'occupation'\. Rename 'ocupation' to 'occupation'\."):
         tables.check(rows().rename(columns={"occupation": "ocupation"}), NAME)
 
 
@@ -91,11 +89,7 @@ def test_an_unknown_table_names_the_nearest():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"model\ncaf\xe9\n", r"is not UTF-8 \(line 2: byte 0xe9\)"),
-        (None, "does not exist"),
-    ],
+    [(b"", "is empty"), (b"model\ncaf\xe9\n", r"is not UTF-8 \(line 2: byte 0xe9\)"), (None, "does not exist")],
 )
 def test_files_that_cannot_be_read(tmp_path, content, message):
     path = tmp_path / "t.csv"
@@ -110,27 +104,20 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
     [
         ("inf", "t.csv: percent_female is inf in row 2; give a finite number"),
         # pandas 2 takes for no number what it cannot hold.
-        (
-            "-1e999",
-            "percent_female (is -1e999 in row 2; give a finite|holds '-1e999', which is not a) number",
-        ),
+        ("-1e999", "percent_female (is -1e999 in row 2; give a finite|holds '-1e999', which is not a) number"),
         ("9" * 400, f"percent_female (is|holds) '?{'9' * 60}"),
         ("NaN", "percent_female holds 'NaN', which is not a number"),
     ],
 )
 def test_numbers_in_files_are_finite(tmp_path, value, message):
     head = "model,approach,occupation,source,prompt,percent_female,n\n"
-    (tmp_path / "t.csv").write_text(
-        f"{head}SD,naive,ceo,generated,1,,0\nSD,naive,nurse,generated,1,{value},5\n"
-    )
+    (tmp_path / "t.csv").write_text(f"{head}SD,naive,ceo,generated,1,,0\nSD,naive,nurse,generated,1,{value},5\n")
     with pytest.raises(InputError, match=message):
         tables.read(tmp_path / "t.csv", NAME)
 
 
 def test_every_declaration_is_sound():
-    own = tables._schemas(
-        tuple((path, "") for path, package in tables.files().items() if package == "biaslab")
-    )
+    own = tables._schemas(tuple((path, "") for path, package in tables.files().items() if package == "biaslab"))
     for name, schema in tables.schemas().items():
         if name in own:
             known = (*tables.measuring(), "ratings", "judging", "pipeline", "synthesis")
@@ -212,10 +199,7 @@ def test_a_name_is_of_one_kind_and_one_unit():
         kinds = {c.text for _, c in columns}
         assert len(kinds) == 1, (name, [table for table, c in columns if c.text])
         units = {c.unit for _, c in columns if not c.of}
-        assert len(units) <= 1 or name in tables.units_vary(), (
-            name,
-            [(table, c.unit) for table, c in columns],
-        )
+        assert len(units) <= 1 or name in tables.units_vary(), (name, [(table, c.unit) for table, c in columns])
 
 
 def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
@@ -231,11 +215,7 @@ def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
 
 def test_amplification_without_noise_has_the_interval_and_the_raw_one_stands_beside_it():
     both = [
-        s
-        for s in tables.schemas().values()
-        if {"amplification", "amplification_plain"} <= {c.name for c in s.columns}
+        s for s in tables.schemas().values() if {"amplification", "amplification_plain"} <= {c.name for c in s.columns}
     ]
     assert {s.name for s in both} >= {"paradox_amplification"}
-    assert {next(estimate for estimate, low, _ in s.intervals if low == "ci_low") for s in both} == {
-        "amplification"
-    }
+    assert {next(estimate for estimate, low, _ in s.intervals if low == "ci_low") for s in both} == {"amplification"}

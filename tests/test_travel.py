@@ -89,7 +89,4 @@ def test_pipelines_like_one_share_its_workers(world):
     two = world.changed(compute={"workers": 2})
     assert two.changed("mini", generation={"steps": 1}).engine is two.engine and two.engine.workers == 2
     assert two.changed(compute={"workers": 3}).engine is not two.engine is not world.engine
-    assert world.sharing(1, 3).store.share == (1, 3) and world.sharing(1, 3).changed("mini").store.share == (
-        1,
-        3,
-    )
+    assert world.sharing(1, 3).store.share == (1, 3) and world.sharing(1, 3).changed("mini").store.share == (1, 3)

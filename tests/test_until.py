@@ -108,11 +108,7 @@ def bought(root, server, tmp_path):
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(picture, "PNG")
     server.reply = lambda prompt, n: drawn(picture.getvalue())
     (tmp_path / "p.csv").write_text(PROMPTS)
-    ids = [
-        (f"custom-0000{p}/{k}", gender)
-        for p, gender in enumerate(("female", "female", "male"))
-        for k in range(60)
-    ]
+    ids = [(f"custom-0000{p}/{k}", gender) for p, gender in enumerate(("female", "female", "male")) for k in range(60)]
     rated = pd.DataFrame(ids, columns=["image_id", "gender"]).assign(rater="r", position=1)
     rated.to_csv(tmp_path / "rated.csv", index=False)
     said = []
@@ -185,6 +181,4 @@ def test_an_audit_until_intervals_are_narrow(root, tmp_path, capsys, monkeypatch
     assert "Images until ±25 points" in page and "do not know of it" in page
     shards = {path: path.stat().st_mtime_ns for path in (tmp_path / "outputs/.store").rglob("*.parquet")}
     assert cli.main(["audit", "mini", *how]) == 0 and "Nothing has changed" in capsys.readouterr().err
-    assert shards == {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "outputs/.store").rglob("*.parquet")
-    }
+    assert shards == {path: path.stat().st_mtime_ns for path in (tmp_path / "outputs/.store").rglob("*.parquet")}

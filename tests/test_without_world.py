@@ -42,21 +42,12 @@ def python(tmp_path_factory, root):
     site = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         # Neither of the two packages, nor what says where they or their entry points are.
-        if not re.match(
-            r"(_editable_impl_|__editable__[._]*)?(biaslab|__pycache__)", path.name, re.IGNORECASE
-        ):
+        if not re.match(r"(_editable_impl_|__editable__[._]*)?(biaslab|__pycache__)", path.name, re.IGNORECASE):
             (site / path.name).symlink_to(path)
     for share in ("share", "etc"):
         if (there := Path(sys.prefix) / share).is_dir() and not (folder / share).exists():
             (folder / share).symlink_to(there)
-    quiet = [
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-        "--target",
-    ]
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation", "--target"]
     for package in (root, EXAMPLE):
         subprocess.run([sys.executable, "-m", "pip", "install", *quiet, site, package], check=True)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "BIASLAB"))}

@@ -215,9 +215,7 @@ def _layers(pipe) -> dict[str, torch.nn.Module]:
         if name.split(".")[-1] == last and not name.startswith("mid_block")
     }
     if not found:
-        raise ParameterError(
-            f"The denoising network of this {kind} has no cross-attention, but for its middle."
-        )
+        raise ParameterError(f"The denoising network of this {kind} has no cross-attention, but for its middle.")
     for name, module in found.items():
         if getattr(module, "fused_projections", False):
             raise ParameterError(

@@ -98,8 +98,7 @@ def coverages(
             some = slice(first, first + at_once)
             covered[here, some] = coverage(objects, on_image(maps[some], height, width) > threshold)
     best, of_humans = (
-        np.where(there, np.nan_to_num(shares).max(axis=1, initial=0), np.nan)
-        for shares in (covered, covered[:, human])
+        np.where(there, np.nan_to_num(shares).max(axis=1, initial=0), np.nan) for shares in (covered, covered[:, human])
     )
     by = np.array([*words, ""], object)[np.nan_to_num(covered).argmax(axis=1) if len(words) else -1]
     found = {

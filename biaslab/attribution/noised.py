@@ -86,9 +86,9 @@ def _denoise(generator: Generator, images: list[np.ndarray], texts: list[str], s
     pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).to(device, pipe.vae.dtype) / 127.5 - 1
     encoded = pipe.vae.encode(pixels).latent_dist.mean * pipe.vae.config.scaling_factor
     said, _ = pipe.encode_prompt(texts, device, 1, False)
-    noise = torch.stack(
-        [torch.randn(encoded.shape[1:], generator=torch.Generator().manual_seed(s)) for s in seeds]
-    ).to(device, encoded.dtype)
+    noise = torch.stack([torch.randn(encoded.shape[1:], generator=torch.Generator().manual_seed(s)) for s in seeds]).to(
+        device, encoded.dtype
+    )
     for level in LEVELS:
         t = torch.full((len(images),), round(level * len(kept)), device=device)
         share = kept[t[0].item()].to(device, encoded.dtype)

@@ -69,10 +69,7 @@ _HASHED_BYTES = 16 * 2**20
 
 # Ids are made of file and row, but for sets whose publishers say that theirs are unique, known by their columns: COYO
 # and DataComp. LAION's SAMPLE_ID and hash come more than once.
-_IDS = {
-    "id": frozenset({"id", "url", "text", "image_phash"}),
-    "uid": frozenset({"uid", "url", "text", "sha256"}),
-}
+_IDS = {"id": frozenset({"id", "url", "text", "image_phash"}), "uid": frozenset({"uid", "url", "text", "sha256"})}
 # Returns which rows of a batch to yield, by their texts.
 Wanted = Callable[[Any], "np.ndarray"]
 
@@ -102,12 +99,7 @@ class Corpus(Protocol):
 
 
 def open_corpus(
-    name: str,
-    *,
-    rows: int = 0,
-    seed: int = 0,
-    skew: str = "default",
-    columns: Mapping[str, str] | None = None,
+    name: str, *, rows: int = 0, seed: int = 0, skew: str = "default", columns: Mapping[str, str] | None = None
 ) -> Corpus:
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
@@ -177,9 +169,7 @@ class _Columns(NamedTuple):
     url: str | None
 
 
-def _chosen(
-    wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]
-) -> _Columns:
+def _chosen(wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]) -> _Columns:
     """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
     for role, column in wanted.items():
         if column in left_out:
@@ -274,9 +264,7 @@ def _carried_as(columns: Sequence[str], taken: Collection[str] = _TAKEN) -> list
     return list(found)
 
 
-def _texts(
-    column: pa.ChunkedArray, plain: Callable[[object], str] | None = None
-) -> pa.ChunkedArray | pa.Array:
+def _texts(column: pa.ChunkedArray, plain: Callable[[object], str] | None = None) -> pa.ChunkedArray | pa.Array:
     """Return a column as texts, empty where it is missing; ``plain`` is how a number or bytes are written."""
     if plain is _as_id and kinds.is_integer(column.type):
         column = column.cast(pa.large_string())
@@ -400,9 +388,7 @@ def _read_jsonl(path: Path, size: int) -> _Read:
             new = [key for key in record if key not in columns]
             usual = [key for key in new if key in (*TEXT_COLUMNS, *URL_COLUMNS)]
             columns.update(dict.fromkeys([*usual, *new[: max(0, _MOST_COLUMNS - len(columns))]]))
-        found = {
-            key: pa.array([record.get(key) for _, record in batch], pa.large_string()) for key in columns
-        }
+        found = {key: pa.array([record.get(key) for _, record in batch], pa.large_string()) for key in columns}
         yield pa.table(found), dict.fromkeys(nested.difference(columns), "lists or objects")
 
 
@@ -553,13 +539,7 @@ def _read_arrow(path: Path, size: int) -> _Read:
 
 
 # Readers by the end of a file's name: each yields tables of up to so many rows.
-_PACKABLE = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".jsonl": _read_jsonl,
-    ".ndjson": _read_jsonl,
-    ".txt": _read_text,
-}
+_PACKABLE = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".txt": _read_text}
 _READERS: dict[str, Callable[[Path, int], _Read]] = {
     ".parquet": _read_parquet,
     ".arrow": _read_arrow,

@@ -237,8 +237,7 @@ def _digest(text: str) -> str:
 
 # Letters and digits of ASCII, ``.``, ``_`` and ``-``, at most 100, that have no meaning to Windows.
 _FITS = re.compile(
-    r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?",
-    re.IGNORECASE | re.ASCII,
+    r"(?!(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?", re.IGNORECASE | re.ASCII
 )
 
 
@@ -345,11 +344,7 @@ class _Run:
     """Fetches what a folder lacks; threads fetch and save, the calling thread writes outcomes down."""
 
     def __init__(
-        self,
-        wanted: Sequence[tuple[str, str]],
-        outcomes: _Outcomes,
-        settings: DownloadSettings,
-        allow: Collection[str],
+        self, wanted: Sequence[tuple[str, str]], outcomes: _Outcomes, settings: DownloadSettings, allow: Collection[str]
     ) -> None:
         self._outcomes, self._settings = outcomes, settings
         self.found: dict[tuple[str, str], dict[str, Any]] = {}

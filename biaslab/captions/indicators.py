@@ -105,10 +105,7 @@ def parse_spans(spans: str) -> list[Span]:
 
 
 def indicators(
-    texts: Iterable[str | None],
-    *,
-    names: str = "gazetteer",
-    words: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    texts: Iterable[str | None], *, names: str = "gazetteer", words: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> pd.DataFrame:
     """Label each caption with the gender it says outright (paradox, A.5).
 

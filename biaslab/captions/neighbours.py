@@ -123,13 +123,7 @@ def embedding_stage(store: Store, encoder: Encoder) -> Stage:
     return store.stage("embeddings", inputs, partial(_embed_rows, encoder))
 
 
-def embed(
-    texts: Sequence[str],
-    encoder: Encoder,
-    stage: Stage | None = None,
-    *,
-    progress: bool = True,
-) -> np.ndarray:
+def embed(texts: Sequence[str], encoder: Encoder, stage: Stage | None = None, *, progress: bool = True) -> np.ndarray:
     """Return a unit vector per text; equal texts are embedded once.
 
     ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``; nothing is kept where it is None.
@@ -151,9 +145,7 @@ def embed(
         options = {"label": "Embedding", "unit": "captions", "progress": progress}
         gpu = getattr(encoder, "device", "cpu") != "cpu"
         kept = stage.compute_iter(units, shard_rows=_SHARD, gpu=gpu, **options)
-    stacked = np.vstack(
-        [np.frombuffer(b"".join(k["vector"]), dtype=np.float32).reshape(len(k), -1) for k in kept]
-    )
+    stacked = np.vstack([np.frombuffer(b"".join(k["vector"]), dtype=np.float32).reshape(len(k), -1) for k in kept])
     place = np.empty(len(unique), dtype=np.int64)
     place[order] = np.arange(len(unique))
     return stacked[place[codes]]
@@ -278,9 +270,7 @@ def _has_plain_modules(model) -> bool:
         names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
         and getattr(model.tokenizer, "is_fast", False)
         and list(getattr(first, "modalities", ())) == ["text"]
-        and not any(
-            getattr(first, name, None) for name in ("query_expansion", "document_length", "processing_kwargs")
-        )
+        and not any(getattr(first, name, None) for name in ("query_expansion", "document_length", "processing_kwargs"))
         and model.default_prompt_name is None
         and model.truncate_dim is None
     )

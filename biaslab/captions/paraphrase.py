@@ -114,11 +114,7 @@ def paraphrases(
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]],
-    endpoint: EndpointSettings,
-    store: Store | None,
-    names: str,
-    progress: bool,
+    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: Store | None, names: str, progress: bool
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
     from biaslab.net.chat import ask_until
@@ -149,8 +145,7 @@ def _judged(pairs: Sequence[tuple[str, str]], answers: Sequence[Answer], names: 
     texts = [_plain(answer.text) for answer in answers]
     says = {"none": set(), "female": {"female"}, "male": {"male"}, "both": {"female", "male"}}
     before, after = (
-        indicators(some, names=names)["indicator"].map(says)
-        for some in ([caption for caption, _ in pairs], texts)
+        indicators(some, names=names)["indicator"].map(says) for some in ([caption for caption, _ in pairs], texts)
     )
     found = []
     each = zip(pairs, answers, texts, before, after, strict=True)

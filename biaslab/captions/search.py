@@ -118,11 +118,7 @@ class Matcher:
     """Finds which of many terms each caption mentions."""
 
     def __init__(
-        self,
-        terms: Sequence[str],
-        *,
-        plural: bool = True,
-        forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        self, terms: Sequence[str], *, plural: bool = True, forms: Mapping[str, Sequence[str]] = MappingProxyType({})
     ):
         """Take ``terms``, and their plurals if ``plural``; of those in ``forms`` the words there and no others.
 
@@ -212,9 +208,7 @@ def _odd() -> str:
 def _checked(term: str) -> str:
     stripped = " ".join(plain(str(term)).split())
     # In some scripts words end in the mark of a vowel.
-    if not stripped or not (
-        stripped[0].isalnum() and (stripped[-1].isalnum() or category(stripped[-1])[0] == "M")
-    ):
+    if not stripped or not (stripped[0].isalnum() and (stripped[-1].isalnum() or category(stripped[-1])[0] == "M")):
         raise ParameterError(f"The term {term!r} cannot be searched; begin and end it with letter or digit.")
     if not is_printable(stripped):
         raise ParameterError(f"The term {term!r} cannot be searched; use printable characters.")

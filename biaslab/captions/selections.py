@@ -12,9 +12,7 @@ NEAREST = ("nearest", "nearest_no_indicators")
 COLUMNS = ["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]
 
 
-def nearest_captions(
-    captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.ndarray, *, k: int
-) -> pd.DataFrame:
+def nearest_captions(captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.ndarray, *, k: int) -> pd.DataFrame:
     """Return the ``k`` captions of its occupation that are nearest to each prompt, by each of :data:`NEAREST`.
 
     Args:

@@ -18,12 +18,7 @@ DOWNLOAD = "download"
 """What ``captions.training_images`` says where images are fetched by their captions' URLs."""
 SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
 """Approaches whose training captions are selected for the four templates."""
-CAPTIONS_AS_PROMPTS = (
-    "caption_prompts",
-    "caption_prompts_no_indicators",
-    "paraphrased",
-    "paraphrased_no_indicators",
-)
+CAPTIONS_AS_PROMPTS = ("caption_prompts", "caption_prompts_no_indicators", "paraphrased", "paraphrased_no_indicators")
 """Approaches that make prompts of captions."""
 APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 
@@ -69,13 +64,10 @@ class CaptionSettings(Group):
     """Which captions are searched and selected, and where the images behind them are."""
 
     corpus: Named = field(
-        "",
-        "Captions: files or a pattern of them, a data set on the hub, or a name that an installed package brings.",
+        "", "Captions: files or a pattern of them, a data set on the hub, or a name that an installed package brings."
     )
     rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
-    columns: dict[str, Any] = field(
-        {}, "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them."
-    )
+    columns: dict[str, Any] = field({}, "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them.")
     skew: Annotated[str, Off] = field(
         "default",
         "What captions that are written for their known truth plant: `default`, or `off` for no paradox. With `off`, a "
@@ -88,9 +80,7 @@ class CaptionSettings(Group):
         "empty: those that the corpus has.",
     )
     downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
-    occupations: Texts = field(
-        (), "Occupations; an empty list is the paper's 62, or all of `captions.words`."
-    )
+    occupations: Texts = field((), "Occupations; an empty list is the paper's 62, or all of `captions.words`.")
     words: Folder = field(
         "",
         "A file of your own occupations with the words that captions name them by, of prompt templates and of words "
@@ -116,6 +106,5 @@ class CaptionSettings(Group):
         "near may change places between machines; `float32` is the same everywhere.",
     )
     paraphraser: Literal["rules", "endpoint"] = field(
-        "rules",
-        "Who says captions in other words: `rules`, or the language model `endpoint.model` (as in the paper).",
+        "rules", "Who says captions in other words: `rules`, or the language model `endpoint.model` (as in the paper)."
     )

@@ -131,20 +131,14 @@ class Family:
                 "(null)."
             )
         if settings.steps is not None and self.steps is None:
-            raise ParameterError(
-                f"steps is {settings.steps}, {what}, which is told none. Leave steps empty (null)."
-            )
+            raise ParameterError(f"steps is {settings.steps}, {what}, which is told none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
                 f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network. "
                 "Leave negative_prompt empty."
             )
         if negative and not self.guides(settings):
-            own = (
-                f"the own one of {name} is {self.guidance:g}"
-                if scale is None
-                else f"guidance_scale is {scale:g}"
-            )
+            own = f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
             raise ParameterError(
                 f"negative_prompt is {negative!r}, but it works through guidance and {own}; set guidance_scale above "
                 f"{self.unguided:g} or leave negative_prompt empty."
@@ -338,10 +332,7 @@ def _shape(entry: dict[str, Any], configs: Mapping[str, Mapping], own: Mapping[s
 
 def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, name: str) -> bool:
     """Return whether a model is a variant."""
-    told = (
-        (configs.get(where.partition(".")[0], {}).get(where.partition(".")[2]), v)
-        for where, v in when.items()
-    )
+    told = ((configs.get(where.partition(".")[0], {}).get(where.partition(".")[2]), v) for where, v in when.items())
     if when and all(value if wanted == "any" else value == wanted for value, wanted in told):
         return True
     last = re.split(r"[/\\]", name.partition("@")[0].rstrip("/\\"))[-1]

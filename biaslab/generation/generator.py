@@ -84,9 +84,7 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
-def load(
-    model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none"
-) -> Generator:
+def load(model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none") -> Generator:
     """Load a model, ready to generate: a diffusers pipeline or a checkpoint in one file, also with LoRAs on it.
 
     ``model`` is a name as for :func:`biaslab.models.checkpoints.find`, ``device`` is ``cpu``, ``cuda``, … or ``auto``
@@ -349,12 +347,7 @@ class Generator:
             return texts.tokens_cut(self.pipe, prompts)
 
     def images(
-        self,
-        prompts: Sequence[str],
-        keys: Sequence[tuple[str, int]],
-        seed: int,
-        *,
-        watch: Watch = unwatched,
+        self, prompts: Sequence[str], keys: Sequence[tuple[str, int]], seed: int, *, watch: Watch = unwatched
     ) -> list[np.ndarray | Unreadable]:
         """Generate one image for each prompt and key.
 
@@ -430,9 +423,7 @@ class Generator:
             for tokens, pooled in rows
         ]
 
-    def _batch(
-        self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None
-    ) -> list:
+    def _batch(self, prompts: list[str], seeds: list[int], steps: int = 0, follow: Follow | None = None) -> list:
         import torch
 
         with torch.no_grad(), loading.quiet(), self._own_noise_only():

@@ -109,12 +109,7 @@ class GeneratedImages(MadeImages):
         is_folder = os.path.isdir(where.base) and not (where.adapters or where.none)
         self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
-        inputs = settings.look | {
-            "model": self.name,
-            "weights": checkpoints.digest(model),
-            "seed": seed,
-            **self._also,
-        }
+        inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
         self._facts = store.stage("generated", inputs, self._without_files)
         # Made by whoever states the facts of a shard, in the same process.
         self._files = store.stage("generated_files", inputs, self._generate).within()
@@ -247,11 +242,7 @@ class GeneratedImages(MadeImages):
         )[[*_TYPES, "text", "file", *more]]
 
     def _drawn(
-        self,
-        made_by: generator.Generator,
-        rows: pd.DataFrame,
-        keys: list[tuple[str, int]],
-        watch: generator.Watch,
+        self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: generator.Watch
     ) -> tuple[list[np.ndarray | Unreadable], dict[str, list]]:
         """Return the images of some rows, and by name what else is kept beside their files."""
         return made_by.images(list(rows["text"]), keys, self._seed, watch=watch), {}
@@ -309,9 +300,7 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
     for column in texts:
         for value in prompts[column]:
             if not isinstance(value, str) or not value.strip():
-                raise InputError(
-                    f"The prompts' column {column!r} holds {value!r}; it must hold texts, none empty."
-                )
+                raise InputError(f"The prompts' column {column!r} holds {value!r}; it must hold texts, none empty.")
     twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
     if len(twice):
         raise InputError(f"prompt_id {twice.iloc[0]!r} stands for two prompts; it must be unique.")

@@ -171,9 +171,7 @@ def _check_quantised(repository: Repository, part: str) -> None:
         )
     _check_package(module, package, f"{what}, which needs")
     if module == "bitsandbytes" and processor.accelerator() == "cpu":
-        raise ParameterError(
-            f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised."
-        )
+        raise ParameterError(f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised.")
 
 
 def _check_package(module: str, package: str, what: str) -> None:
@@ -210,9 +208,7 @@ def _one_file(repository: Repository, where: str) -> Found:
         )
     remarks = ()
     if base != str(repository.folder) and hub.on_hub(base)[0] != repository.on_hub:
-        remarks = (
-            f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",
-        )
+        remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
     configurations = Located(of, (), tuple(of.matching(safety.CONFIGURATIONS)))
     spared = frozenset(safety.SPARED).intersection(parts)
@@ -351,9 +347,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
             pipe = _from_file(made, files, name, dtype)
         else:
             if vae and vae.parent != files.folder:
-                options["vae"] = diffusers.AutoencoderKL.from_pretrained(
-                    vae, use_safetensors=True, torch_dtype=dtype
-                )
+                options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
             # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
             for part, variant in files.found.variants.items():
                 kind = _class(*said[part])
@@ -370,9 +364,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
 
 def _from_file(made: type, files: Files, name: str, dtype):
     if not hasattr(made, "from_single_file"):
-        raise ParameterError(
-            f"{name} is one file of a {made.__name__}, of which diffusers reads folders only."
-        )
+        raise ParameterError(f"{name} is one file of a {made.__name__}, of which diffusers reads folders only.")
     with tempfile.TemporaryDirectory() as folder:
         # Without weights: diffusers would take those for parts that the file lacks.
         left = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
@@ -381,9 +373,7 @@ def _from_file(made: type, files: Files, name: str, dtype):
         pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.found.spared))
     if _IS_VELOCITY in repositories.of_folder(files.file.parent, str(files.file)).tensors(files.file.name):
         # What configurations of its base model do not know, a mark in the file says.
-        pipe.scheduler = type(pipe.scheduler).from_config(
-            pipe.scheduler.config, prediction_type="v_prediction"
-        )
+        pipe.scheduler = type(pipe.scheduler).from_config(pipe.scheduler.config, prediction_type="v_prediction")
     for part, network in pipe.components.items():
         weights = network.named_parameters() if hasattr(network, "named_parameters") else ()
         if missing := [key for key, value in weights if value.is_meta]:

@@ -65,9 +65,7 @@ def _layers(pipe, folder: str, where: dict) -> set[str]:
 
 def _modules(pipe) -> dict[str, object]:
     """Return the modules of a pipeline's parts, by part and name."""
-    parts = (
-        (part, network) for part, network in pipe.components.items() if hasattr(network, "named_modules")
-    )
+    parts = ((part, network) for part, network in pipe.components.items() if hasattr(network, "named_modules"))
     return {f"{part}.{path}": module for part, network in parts for path, module in network.named_modules()}
 
 

@@ -216,9 +216,7 @@ class DiffusersModel(ImageModel):
 
     sends = True
 
-    def __init__(
-        self, name: str, settings: GenerationSettings, *, device: str, offload: str = "none"
-    ) -> None:
+    def __init__(self, name: str, settings: GenerationSettings, *, device: str, offload: str = "none") -> None:
         self.label = checkpoints.label(name)
         self._name, self._settings, self._device = name, settings, device
         self._load = partial(generator.load, offload=offload)

@@ -19,11 +19,7 @@ class GenerationSettings(Group):
     )
     images_per_caption: Whole = field(1, "Images of a caption as a prompt (paper: 10).", "images", ge=1)
     steps: Whole | None = field(
-        None,
-        "Denoising steps (paper: 50); null is the model's own, as its makers give it.",
-        "steps",
-        ge=1,
-        le=1000,
+        None, "Denoising steps (paper: 50); null is the model's own, as its makers give it.", "steps", ge=1, le=1000
     )
     guidance_scale: float | None = field(
         None,
@@ -37,10 +33,7 @@ class GenerationSettings(Group):
     height: Whole = field(0, "Height of images; 0 is the model's own.", "pixels", ge=0)
     width: Whole = field(0, "Width of images; 0 is the model's own.", "pixels", ge=0)
     aspect: float = field(
-        1.0,
-        "Where the width is the model's own: its width over height times this, for wide images.",
-        ge=0.1,
-        le=10,
+        1.0, "Where the width is the model's own: its width over height times this, for wide images.", ge=0.1, le=10
     )
     pictures: Literal["", "drawings", "photographs"] = field(
         "",
@@ -59,8 +52,7 @@ class GenerationSettings(Group):
         "`model` keeps the checker that a model has; what it blocks has the outcome `blocked`. `off` takes it away.",
     )
     compile: bool = field(
-        False,
-        "Whether the denoising network is compiled, which takes a minute and makes it faster after that.",
+        False, "Whether the denoising network is compiled, which takes a minute and makes it faster after that."
     )
 
     @model_validator(mode="after")

@@ -89,9 +89,7 @@ def _of_t5(pipe, found: list[tuple]) -> list[tuple]:
 def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **asked: bool) -> Iterator:
     """Yield what each tokenizer of a part that has an encoder makes of texts, padded and cut to ``length`` tokens."""
     for name in part:
-        tokenizer, encoder = (
-            getattr(pipe, n, None) for n in (name, name.replace("tokenizer", "text_encoder"))
-        )
+        tokenizer, encoder = (getattr(pipe, n, None) for n in (name, name.replace("tokenizer", "text_encoder")))
         if tokenizer is not None and encoder is not None and len(texts):
             given = {"padding": "max_length", "max_length": length, "truncation": True}
             yield tokenizer(list(texts), **given, return_attention_mask=True, **asked)

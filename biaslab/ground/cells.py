@@ -36,9 +36,7 @@ def located(path: str | Path) -> Path:
     path = Path(os.path.expanduser(path))
     if path.is_dir():
         if not files(path):
-            raise InputError(
-                f"{path} holds no file that ends in .csv, .tsv, .xlsx or .parquet; put them there."
-            )
+            raise InputError(f"{path} holds no file that ends in .csv, .tsv, .xlsx or .parquet; put them there.")
         return path
     if path.suffix.lower() not in ENDINGS:
         raise InputError(
@@ -143,14 +141,10 @@ def _load_excel(path: Path) -> pd.DataFrame:
     except (InputError, MemoryError):
         raise
     except ImportError:
-        raise InputError(
-            f"{path} needs the package openpyxl: pip install openpyxl, or save it as CSV."
-        ) from None
+        raise InputError(f"{path} needs the package openpyxl: pip install openpyxl, or save it as CSV.") from None
     # A workbook may be damaged in many ways.
     except Exception as error:
-        raise InputError(
-            f"{path} cannot be read as Excel: {shortened(error, 200)}; save it as CSV."
-        ) from None
+        raise InputError(f"{path} cannot be read as Excel: {shortened(error, 200)}; save it as CSV.") from None
     sheets = {name: sheet for name, sheet in sheets.items() if sheet.size}
     if len(sheets) != 1:
         held = f"tables on the sheets {listed(sheets)}" if sheets else "no cells"
@@ -246,9 +240,7 @@ def require(frame: pd.DataFrame, needed: Iterable[str], path: Path, needs: str, 
     """Raise InputError for the first column of ``needed`` that is missing; name one of no use that is spelt like it."""
     for name in needed:
         if name not in frame:
-            close = difflib.get_close_matches(
-                name, [c for c in map(str, frame) if c not in known], n=1, cutoff=0.6
-            )
+            close = difflib.get_close_matches(name, [c for c in map(str, frame) if c not in known], n=1, cutoff=0.6)
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
             raise InputError(f"{path} has no column {name!r}. {meant}{needs} {columns_told(map(str, frame))}")
 
@@ -291,9 +283,7 @@ def names(column: pd.Series, path: Path, *, empty: bool = False) -> pd.Categoric
     return pd.Categorical(clean.to_numpy(object)[codes])
 
 
-def refuse(
-    rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Series | pd.DataFrame | None = None
-) -> None:
+def refuse(rows: pd.Series, path: Path, problem: str, fix: str, values: pd.Series | pd.DataFrame | None = None) -> None:
     """Raise InputError if any of ``rows`` is true.
 
     ``{}`` in the problem is the first of the ``values`` there, ``{name}`` that of a column.

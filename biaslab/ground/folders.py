@@ -59,9 +59,7 @@ def _walked(folder: Path, deep: bool) -> Iterator[Path]:
     seen, lost = set(), []
     for at, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         real = os.path.realpath(at)
-        folders[:] = sorted(
-            name for name in folders if deep and real not in seen and not is_left_behind(name)
-        )
+        folders[:] = sorted(name for name in folders if deep and real not in seen and not is_left_behind(name))
         if real in seen:
             continue
         seen.add(real)

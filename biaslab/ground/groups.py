@@ -76,9 +76,7 @@ class Group(BaseModel):
     """Settings that belong together; a ParameterError tells of all unknown names, wrong types and values out of
     range."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
     # What messages call the whole.
     called: ClassVar[str] = ""
 
@@ -194,9 +192,7 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     if kind.startswith(("greater_than", "less_than")):
         return f"{said}; allowed is {allowed_range(known)}."
     words = next((w for k, w in _KINDS.items() if kind.startswith(k)), "a value of another kind")
-    example = (
-        f", for example {known.default!r}" if held == "is" and known.default not in (None, "", (), {}) else ""
-    )
+    example = f", for example {known.default!r}" if held == "is" and known.default not in (None, "", (), {}) else ""
     return f"{said}; it must be {words}{example}."
 
 
@@ -209,9 +205,7 @@ def allowed_range(known: FieldInfo) -> str:
     unit = extra.get("unit", "") if isinstance(extra, dict) else ""
     low = f"{limits['ge']:g}" if "ge" in limits else f"above {limits['gt']:g}" if "gt" in limits else ""
     high = f"{limits['le']:g}" if "le" in limits else f"below {limits['lt']:g}" if "lt" in limits else ""
-    both = (
-        f"{low} to {high}" if low and high else f"{low} or more" if "ge" in limits else low or f"up to {high}"
-    )
+    both = f"{low} to {high}" if low and high else f"{low} or more" if "ge" in limits else low or f"up to {high}"
     return f"{both} {unit}".strip()
 
 

@@ -45,9 +45,7 @@ class NoPictureError(Exception):
         self.reason = reason
 
 
-def decode(
-    data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES
-) -> np.ndarray | Unreadable:
+def decode(data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES) -> np.ndarray | Unreadable:
     """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
 
     The image is ``uint8 (height, width, 3)`` RGB, as :func:`shown`. More pixels than ``most_pixels`` are refused before
@@ -166,9 +164,7 @@ def _in_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
     if profile and image.mode in ("RGB", "RGBA", "CMYK", "L", "LA"):
         bare = {"RGBA": "RGB", "LA": "L"}.get(image.mode, image.mode)
         with contextlib.suppress(ImageCms.PyCMSError, OSError, ValueError):
-            return ImageCms.applyTransform(image.convert(bare), _to_srgb(profile, bare)) or image.convert(
-                "RGB"
-            )
+            return ImageCms.applyTransform(image.convert(bare), _to_srgb(profile, bare)) or image.convert("RGB")
     return image.convert("RGB")
 
 

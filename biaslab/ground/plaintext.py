@@ -30,9 +30,7 @@ class Places(NamedTuple):
 
     text: str
     starts: list[int]
-    ends: list[
-        int
-    ]  # After the last of what a character was made of; marks that were left out belong to none.
+    ends: list[int]  # After the last of what a character was made of; marks that were left out belong to none.
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the place in the text of some characters of its plain form, which are not none."""

@@ -42,9 +42,7 @@ def points(group: str) -> dict[str, metadata.EntryPoint]:
 def point(group: str, name: str, what: str) -> metadata.EntryPoint:
     """Return the entry point of a group by its name; an UnknownNameError where no package brings ``what`` under it."""
     if name not in points(group):
-        raise unknown_name(
-            f"{what} among the installed packages (entry points {group!r})", name, points(group)
-        )
+        raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points(group))
     return points(group)[name]
 
 

@@ -18,9 +18,7 @@ _SHORTEST = 8
 # Environment variables that usually hold a key.
 _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)")
 # Names of secrets: these words wherever in a name, and those where they stand by themselves.
-_WITHIN = re.compile(
-    r"(?i)key(?!word|board)|token|secret|passw|passphrase|signature|credential|bearer|jwt|cookie"
-)
+_WITHIN = re.compile(r"(?i)key(?!word|board)|token|secret|passw|passphrase|signature|credential|bearer|jwt|cookie")
 _WORDS = "access auth authorization code cred creds oauth otp pass pin pw pwd sas session sid sig"
 # Keys as servers give them out, by their beginning; and what is long, of letters of both cases and digits. The latter
 # are keys where an endpoint is named, and the names of pictures elsewhere.
@@ -69,11 +67,7 @@ def _secrets(url: str, *shapes: re.Pattern) -> Iterator[tuple[str, int, int]]:
     for label in re.finditer(r"[^.:]+", parts[1][user + 1 :]):
         if any(shape.fullmatch(label[0]) for shape in shapes):
             yield "what looks like a key as its host", host + label.start(), host + label.end()
-    for k, where, piece in (
-        (2, "in its path", "[^/;]+"),
-        (3, "after '?'", "[^?&;]+"),
-        (4, "after '#'", "[^#&;]+"),
-    ):
+    for k, where, piece in ((2, "in its path", "[^/;]+"), (3, "after '?'", "[^?&;]+"), (4, "after '#'", "[^#&;]+")):
         for match in re.finditer(piece, parts[k] or ""):
             name, equals, value = match[0].partition("=")
             value = value if equals else match[0]

@@ -273,12 +273,7 @@ def schema(name: str) -> Schema:
 
 
 def check(
-    frame: pd.DataFrame,
-    name: str,
-    *,
-    where: str = "",
-    more_keys: Sequence[str] = (),
-    finite: bool = False,
+    frame: pd.DataFrame, name: str, *, where: str = "", more_keys: Sequence[str] = (), finite: bool = False
 ) -> pd.DataFrame:
     """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
 

@@ -35,9 +35,7 @@ def check(name: str, value: Any) -> None:
         if n == MOST:
             raise ParameterError(f"{name} is one of more than {MOST:,} values; give fewer.")
         if isinstance(value, Mapping | list | tuple) and depth == DEEPEST:
-            raise ParameterError(
-                f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many."
-            )
+            raise ParameterError(f"{name[:100]} lies {DEEPEST} mappings or lists deep; no parameter needs that many.")
         if isinstance(value, Mapping):
             for key in value:
                 check_key(name, key)
@@ -45,9 +43,7 @@ def check(name: str, value: Any) -> None:
         elif isinstance(value, list | tuple):
             todo += [(name, inner, depth + 1) for inner in reversed(value)]
         elif isinstance(value, str) and _UNUSABLE.search(value):
-            raise ParameterError(
-                f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out."
-            )
+            raise ParameterError(f"{name} is {value[:60]!a}, which holds a null byte or half a character; take it out.")
         elif isinstance(value, int) and abs(value) > LARGEST:
             # Python writes out no number of more than 4,300 digits.
             raise ParameterError(f"{name} is a whole number beyond what is allowed: {-LARGEST} to {LARGEST}.")

@@ -85,9 +85,7 @@ def none_could(each: str, smallest: float, level: float, *, takes: int | None = 
     ``each`` says how many, such as ``6 people``; ``smallest`` is the smallest p after correction that any outcome could
     have given; ``takes`` is how many it takes for one to be possible, where known, and ``of`` what these are.
     """
-    text = (
-        f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
-    )
+    text = f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
     needed = f"; it takes {takes:,} {of} each" if takes else ""
     return f"{text}, not below {level:.2g}{needed}"
 

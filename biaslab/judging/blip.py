@@ -67,9 +67,7 @@ class Model:
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
-        model, self._processor = loaded.ready(
-            self.of_class, name, where, f"a {self.of_class} model", device, **how
-        )
+        model, self._processor = loaded.ready(self.of_class, name, where, f"a {self.of_class} model", device, **how)
         self._model = model.to(self._dtype)
         # On a CPU large batches help small models only.
         small = self._model.num_parameters() < _SMALL
@@ -179,7 +177,4 @@ class _Blip2Captions(_Blip2):
 
 
 # Kind and model_type of a checkpoint -> what asks it.
-_KINDS = {
-    "vqa": {"blip": _Questions, "blip-2": _Blip2},
-    "captioner": {"blip": _Captions, "blip-2": _Blip2Captions},
-}
+_KINDS = {"vqa": {"blip": _Questions, "blip-2": _Blip2}, "captioner": {"blip": _Captions, "blip-2": _Blip2Captions}}

@@ -47,8 +47,7 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     known = known.where(known.isin(GENDERS), "neither")
     rows = judgements[judgements["image_id"].isin(known.index)]
     rows = rows.assign(
-        truth=rows["image_id"].map(known),
-        judged=rows["gender"].where(rows["outcome"] == JUDGED, rows["outcome"]),
+        truth=rows["image_id"].map(known), judged=rows["gender"].where(rows["outcome"] == JUDGED, rows["outcome"])
     )
     whole = rows.drop_duplicates("image_id").assign(group=OVERALL)
     counted = [
@@ -143,9 +142,7 @@ def by_source(
     )
 
 
-def correct_by_source(
-    shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def correct_by_source(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Correct shares (``paradox_percent_female``) with errors (``judging_error``) of the same source:
     ``judging_corrected``.
 

@@ -107,9 +107,7 @@ class DetectorFaces:
     Arguments and errors as in :func:`load`.
     """
 
-    def __init__(
-        self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0
-    ) -> None:
+    def __init__(self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> None:
         self.name, self._device = name, loaded.device(device)
         self._model, self._processor = loaded.detector(name, self._device)
         self._labels = labels(self._model.config.id2label, name)
@@ -138,9 +136,7 @@ class DetectorFaces:
         wanted = torch.isin(found["labels"].long(), torch.tensor(self._labels))
         boxes, scores = clip_boxes_to_image(found["boxes"][wanted], (height, width)), found["scores"][wanted]
         best = nms(boxes, scores, _COVERS)
-        return [
-            Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)
-        ]
+        return [Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)]
 
 
 class YuNetFaces:

@@ -39,9 +39,7 @@ def not_converted(path: str | Path) -> ParameterError:
 class FairFaceGender:
     """FairFace's perceived gender of a face, from its state dict as safetensors; ParameterError where it is none."""
 
-    def __init__(
-        self, file: str | Path, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0
-    ) -> None:
+    def __init__(self, file: str | Path, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
         path = Path(file).expanduser()
         import torch
         from safetensors.torch import load_file

@@ -120,9 +120,7 @@ class _ZeroShot(_Ready):
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
         pixels = self._processor.image_processor(images=loaded.writable(images), return_tensors="pt")
-        logits = self._checked(
-            self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float()
-        )
+        logits = self._checked(self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float())
         return (logits.sigmoid() if self._alone else logits.softmax(-1)).cpu().numpy()
 
 

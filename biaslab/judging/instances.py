@@ -157,9 +157,7 @@ def words(path: str) -> tuple[str, ...]:
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
-        raise MissingInputError(
-            f"The vocabulary {path!r} is not there; give a file of text, an object a line."
-        )
+        raise MissingInputError(f"The vocabulary {path!r} is not there; give a file of text, an object a line.")
     lines = delimited.lines(file, ends="", strict=True)
     found = tuple(dict.fromkeys(folded(line) for line in lines if line.strip()))
     if not found:

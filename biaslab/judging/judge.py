@@ -99,12 +99,7 @@ def judge(
 
 
 def find_faces(
-    images: ImageSource,
-    settings: JudgeSettings,
-    *,
-    store: Store,
-    device: str = "auto",
-    progress: bool = True,
+    images: ImageSource, settings: JudgeSettings, *, store: Store, device: str = "auto", progress: bool = True
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
@@ -175,10 +170,7 @@ def read_ahead(
 
 
 def judge_images(
-    image_ids: Sequence[str],
-    images: Sequence[np.ndarray | Unreadable],
-    judges: Judge,
-    settings: JudgeSettings,
+    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge, settings: JudgeSettings
 ) -> pd.DataFrame:
     """Judge images in memory, all at once: one row per image, in order, with the columns of :func:`judge`."""
     return decided(frame(_look(image_ids, images, judges)), settings)

@@ -232,9 +232,7 @@ class Pixels:
         size, mode = settings["size"], settings.get("resize_mode") or "shortest"
         size = (size, size) if isinstance(size, int) else tuple(size)
         kind = settings.get("interpolation") or "bicubic"
-        plain = kind in ("bicubic", "bilinear") and (
-            mode == "squash" or (mode == "shortest" and size[0] == size[1])
-        )
+        plain = kind in ("bicubic", "bilinear") and (mode == "squash" or (mode == "shortest" and size[0] == size[1]))
         own = None if plain else transform
         mean, std = tuple(settings["mean"]), tuple(settings["std"])
         return cls(size, mean, std, kind, mode == "squash", one_by_one=own)

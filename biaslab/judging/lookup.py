@@ -8,18 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from biaslab.ground.errors import MissingInputError, ParameterError
-from biaslab.judging import (
-    blip,
-    faces,
-    fairface,
-    features,
-    grounded,
-    inception,
-    instances,
-    objects,
-    pinned,
-    plugins,
-)
+from biaslab.judging import blip, faces, fairface, features, grounded, inception, instances, objects, pinned, plugins
 from biaslab.judging.fairface import FAIRFACE
 from biaslab.judging.instances import GROUNDED, TRUTH
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
@@ -77,9 +66,7 @@ def _check_file(name: str) -> None:
     if not there(path):
         where = {faces.MEDIAPIPE: faces.WHERE, FAIRFACE: fairface.WHERE}
         had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")
-        raise ParameterError(
-            f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip()
-        )
+        raise ParameterError(f"There is no file {path}; it was named as {name!r} in the settings. {had}".strip())
     if name.startswith(faces.MEDIAPIPE) and find_spec("mediapipe") is None:
         raise MissingInputError(f"{name!r} needs the package mediapipe: pip install mediapipe.")
     if name.startswith(FAIRFACE) and Path(path).suffix != ".safetensors":

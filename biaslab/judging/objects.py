@@ -65,16 +65,10 @@ def detect(
         looked = pd.DataFrame(rows)[["image_id", "outcome", "reason"]]
         return looked.assign(found=values)
 
-    inputs = {
-        "images": images.digest,
-        "weights": named.digest(where),
-        "classes": {k: [*v] for k, v in classes.items()},
-    }
+    inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     bar = {"label": f"looking for objects in {images.name}", "progress": progress}
-    kept = store.stage("objects", inputs, work).compute(
-        units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
-    )
+    kept = store.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
@@ -141,8 +135,7 @@ class Detector:
         inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
         found = self._model(**inputs)
         logits, boxes = (
-            finite.checked(of.float(), self.name, self._model.dtype)
-            for of in (found.logits, found.pred_boxes)
+            finite.checked(of.float(), self.name, self._model.dtype) for of in (found.logits, found.pred_boxes)
         )
         # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
         nothing = logits.shape[-1] > self._n_labels

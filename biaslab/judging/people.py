@@ -113,10 +113,7 @@ def judge_people_images(
 
 
 def _look(
-    image_ids: Sequence[str],
-    phrases: Sequence[Sequence[str]],
-    images: Sequence[np.ndarray | Unreadable],
-    judges: Judge,
+    image_ids: Sequence[str], phrases: Sequence[Sequence[str]], images: Sequence[np.ndarray | Unreadable], judges: Judge
 ) -> list[dict]:
     """Return the images' people: faces, the probability of perceived as female, and of the order."""
     whole, found = alone.look(image_ids, images, judges.faces.faces)
@@ -134,9 +131,7 @@ def _look(
         [{**row, "position": at + 1, "people": len(told)} for at in range(len(told))]
         for row, told in zip(whole, phrases, strict=True)
     ]
-    asked = [
-        (row, person) for k, people in standing.items() for row, person in zip(out[k], people, strict=True)
-    ]
+    asked = [(row, person) for k, people in standing.items() for row, person in zip(out[k], people, strict=True)]
     answers = judges.gender.answers([person for _, person in asked]) if asked else []
     for (row, person), (p, reason) in zip(asked, answers, strict=True):
         row.update(zip(BOX, person.box, strict=True), p_female=p, reason=reason)
@@ -217,8 +212,7 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     """
     n = len(phrases)
     sums = {
-        tuple(phrases[j] for j in way): float(logits[np.arange(n), list(way)].sum())
-        for way in permutations(range(n))
+        tuple(phrases[j] for j in way): float(logits[np.arange(n), list(way)].sum()) for way in permutations(range(n))
     }
     values = np.array([sums.pop(tuple(phrases)), *sums.values()])
     p = np.exp(values - values.max())

@@ -111,9 +111,7 @@ def knows(name: str) -> str:
         told = getattr(point.load(), "knows", registry.PHOTOGRAPHS)
     if told not in (*registry.PICTURES, registry.ANY):
         allowed = ", ".join((*registry.PICTURES, registry.ANY))
-        raise ParameterError(
-            f"{name} says that it knows {told!r}; {point.value}.knows must be one of {allowed}."
-        )
+        raise ParameterError(f"{name} says that it knows {told!r}; {point.value}.knows must be one of {allowed}.")
     return told
 
 
@@ -183,7 +181,5 @@ def _tone(name: str, tone: float | None, reason: str = "") -> tuple[float, str]:
     if tone is None or tone != tone:
         return float("nan"), str(reason) or "the judge says nothing"
     if isinstance(tone, bool) or tone not in range(1, 11):
-        raise InputError(
-            f"{name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason."
-        )
+        raise InputError(f"{name} answers {tone!r}; a tone is a whole number from 1 to 10, or None with a reason.")
     return float(tone), ""

@@ -19,17 +19,11 @@ from biaslab.judging.words import UNCLEAR
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 FORM = "Which gender do you perceive in the {phrase}{where}?"
 """What the rating page asks: the form of Table 6 in words of our own, where being unsure is an answer, too."""
-WHERE = {
-    1: ("",),
-    2: (" on the left", " on the right"),
-    3: (" on the left", " in the middle", " on the right"),
-}
+WHERE = {1: ("",), 2: (" on the left", " on the right"), 3: (" on the left", " in the middle", " on the right")}
 """Number of people asked for -> how each is told apart, left to right."""
 # Words that say a gender, beside those of the lexicons: the paper's annotators choose between the first.
 _MORE = {"female": ("feminine", "gal", "gals"), "male": ("masculine", "guy", "guys")}
-_DENIALS = frozenset(
-    {"not", "no", "nor", "neither", "never", "cannot", "without", "isn't", "doesn't", "can't"}
-)
+_DENIALS = frozenset({"not", "no", "nor", "neither", "never", "cannot", "without", "isn't", "doesn't", "can't"})
 
 
 def question(phrase: str, position: int, people: int, form: str = QUESTION) -> str:
@@ -121,11 +115,7 @@ def read_questions(path: str | Path) -> list[Question]:
 
 def _question(path: str | Path, row: object) -> Question:
     told = f"{path} holds {row!s:.100}, which is no question: "
-    if (
-        not isinstance(row, Mapping)
-        or set(row) - set(_FIELDS)
-        or not {"name", "question", "answers"} <= set(row)
-    ):
+    if not isinstance(row, Mapping) or set(row) - set(_FIELDS) or not {"name", "question", "answers"} <= set(row):
         raise InputError(f"{told}give {', '.join(_FIELDS)}, as in {_EXAMPLE}.")
     answers = row["answers"] if isinstance(row["answers"], list) else []
     texts = {"name": row["name"], "question": row["question"]}
@@ -135,12 +125,8 @@ def _question(path: str | Path, row: object) -> Question:
     # YAML reads yes and no as truth values.
     answers = [("no", "yes")[a] if isinstance(a, bool) else a for a in answers]
     words = [str(a) if isinstance(a, int) else a for a in answers]
-    if not all(
-        isinstance(a, str) and 0 < len(a.strip()) <= _LONGEST_ANSWER and is_printable(a) for a in words
-    ):
-        raise InputError(
-            f"{told}each answer must be a text of at most {_LONGEST_ANSWER} printable characters."
-        )
+    if not all(isinstance(a, str) and 0 < len(a.strip()) <= _LONGEST_ANSWER and is_printable(a) for a in words):
+        raise InputError(f"{told}each answer must be a text of at most {_LONGEST_ANSWER} printable characters.")
     words = [a.strip() for a in words if a.strip().casefold() != UNCLEAR]
     known = {a.casefold() for a in words}
     if not 2 <= len(words) <= _MOST_ANSWERS or len(known) < len(words):

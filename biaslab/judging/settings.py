@@ -24,17 +24,12 @@ class Thresholds(Group):
         le=1,
     )
     box: float = field(0.25, "Least score of a box, by a detector that is asked about tags.", ge=0, le=1)
-    text: float = field(
-        0.2, "Least score of a tag's word for it to name a box, by Grounding DINO.", ge=0, le=1
-    )
+    text: float = field(0.2, "Least score of a tag's word for it to name a box, by Grounding DINO.", ge=0, le=1)
     overlap: float = field(
         0.5, "Of boxes whose overlap (intersection over union) is larger, the best stays.", gt=0, le=1
     )
     area: float = field(
-        0.002,
-        "Smallest share of the image that a connected region of a semantic segmenter must have.",
-        ge=0,
-        le=1,
+        0.002, "Smallest share of the image that a connected region of a semantic segmenter must have.", ge=0, le=1
     )
     stuff: Texts = field(
         (),
@@ -79,20 +74,12 @@ class JudgeSettings(Group):
         "A YAML file of questions of one's own about people or pictures: a list of `name`, `question`, `answers` (of "
         "which one is chosen; `unclear` is always among them) and where given `of` (`person` or `image`).",
     )
-    annotator: Named = field(
-        "",
-        "Who answers these: `endpoint:NAME`, or `vqa:NAME`; empty is who judges gender.",
-    )
-    texts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = (
-        field(
-            GENDER_TEXTS,
-            "For open_clip models: the text for perceived as male, then for perceived as female.",
-        )
+    annotator: Named = field("", "Who answers these: `endpoint:NAME`, or `vqa:NAME`; empty is who judges gender.")
+    texts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = field(
+        GENDER_TEXTS, "For open_clip models: the text for perceived as male, then for perceived as female."
     )
     threshold: float = field(0.9, "Least probability of a gender for it to count (paper: 0.9).", ge=0.5, le=1)
-    min_face: float = field(
-        0.1, "Smallest share of the image's width and height that the face must have.", ge=0, le=1
-    )
+    min_face: float = field(0.1, "Smallest share of the image's width and height that the face must have.", ge=0, le=1)
     min_score: float | None = field(
         None,
         "Faces of which the detector is less sure, from 0 to 1, do not count; null is the detector's own: 0.6 of "
@@ -136,15 +123,9 @@ class VisionSettings(Group):
         "and none is asked.",
         ge=0,
     )
-    cost_limit: float = field(
-        0.0, "What may be spent on questions to a model, over all runs with this store.", ge=0
-    )
-    temperature: float | None = field(
-        0.0, "Temperature of its answers; null leaves it to the model.", ge=0, le=2
-    )
-    size: Whole = field(
-        512, "Longer side of pictures as they are sent; larger ones are made smaller.", "pixels", ge=32
-    )
+    cost_limit: float = field(0.0, "What may be spent on questions to a model, over all runs with this store.", ge=0)
+    temperature: float | None = field(0.0, "Temperature of its answers; null leaves it to the model.", ge=0, le=2)
+    size: Whole = field(512, "Longer side of pictures as they are sent; larger ones are made smaller.", "pixels", ge=32)
     detail: Literal["", "low", "high", "auto"] = field(
         "", "How closely it is to look, where it knows that; empty does not say."
     )

@@ -186,11 +186,7 @@ def _of_drawings(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     rgb, share = _masked_median(points, near), near.mean(axis=1)
     chroma, hue = _chroma_and_hue(srgb_to_lab(rgb))
     skin = (chroma <= _GREY) | ((hue >= _HUES[0]) & (hue <= _HUES[1]))
-    return (
-        rgb,
-        share,
-        np.select([share < LEAST_SHARE, ~skin], ["no even colour", "not the colour of skin"], ""),
-    )
+    return (rgb, share, np.select([share < LEAST_SHARE, ~skin], ["no even colour", "not the colour of skin"], ""))
 
 
 def _of_photographs(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -283,9 +279,7 @@ def judge_skin_tones(
     return pd.concat([people[names].reset_index(drop=True), tones], axis=1).assign(judge=called(judge))
 
 
-def _looked_at(
-    images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool
-):
+def _looked_at(images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool):
     """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
     pictures = pictures_of(images)
     ready = Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
@@ -316,9 +310,7 @@ def _looked_at(
 def _unread(n: int, reason: str) -> pd.DataFrame:
     """Return the columns of :func:`face_tones` for as many faces without a tone."""
     numbers = dict.fromkeys(("tone", "angle", "red", "green", "blue", "share"), np.nan)
-    return pd.DataFrame(numbers, index=range(n), dtype=float).assign(
-        reason=pd.Series(reason, range(n), object)
-    )
+    return pd.DataFrame(numbers, index=range(n), dtype=float).assign(reason=pd.Series(reason, range(n), object))
 
 
 def _asked(

@@ -110,9 +110,7 @@ class Vision:
         found: list[Said] = [Said("")] * len(questions)
         how = {"longest": self.how.size, "detail": self.how.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
-        packed = {
-            id(image): chat.picture(image, **how) for image in {id(one): one for one in pictures}.values()
-        }
+        packed = {id(image): chat.picture(image, **how) for image in {id(one): one for one in pictures}.values()}
         forms: dict[tuple[str, ...], list[int]] = {}
         for k, form in enumerate(answers):
             forms.setdefault(tuple(form), []).append(k)
@@ -194,10 +192,7 @@ def chosen(text: str, form: Sequence[str]) -> str:
     # The longest first, so that "dark brown" is not taken for "brown".
     either = "|".join(re.escape(answer) for answer in sorted(known, key=len, reverse=True))
     found = set(re.findall(rf"(?<!\w)(?:{either})(?!\w)", bare))
-    denied = re.search(r"\b(?:not?|neither|nor|never|cannot|without)\b|n['’]t\b", bare) and not found & {
-        "no",
-        "not",
-    }
+    denied = re.search(r"\b(?:not?|neither|nor|never|cannot|without)\b|n['’]t\b", bare) and not found & {"no", "not"}
     return known[found.pop()] if len(found) == 1 and not denied else ""
 
 
@@ -299,13 +294,9 @@ def judge_people(
     Where people are cut out, those of images that the gate stops are not asked about; ``settings`` say how faces are
     found, and how large they must be. There are no probabilities. ``nobody`` is the outcome ``no_face``.
     """
-    rows = (
-        asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
-    )
+    rows = asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
     counts = rows.groupby("image_id")["position"].transform("max")
-    seen = rows.reindex(columns=list(people.COLUMNS)).assign(
-        outcome="", reason="", gender="", answer="", role=""
-    )
+    seen = rows.reindex(columns=list(people.COLUMNS)).assign(outcome="", reason="", gender="", answer="", role="")
     if vision.how.shown == "crop":
         found = judge.find_faces(images, settings, store=store, device=device, progress=progress)
         faces = _gated(found.set_index("image_id"), rows, counts)
@@ -315,9 +306,7 @@ def judge_people(
         seen.loc[(seen["outcome"] == "") & ~big, "outcome"] = "face_too_small"
     standing = seen["outcome"] == ""
     units = units_of(seen[standing], GENDER, GENDERS, vision.how.shown)
-    said = ask_about(images, units, vision, store=store, progress=progress, unit="people").set_index(
-        units.index
-    )
+    said = ask_about(images, units, vision, store=store, progress=progress, unit="people").set_index(units.index)
     for column in ("outcome", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = said[column]
     answered = (seen["outcome"] == "") & standing
@@ -356,11 +345,7 @@ def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -
     found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=whom.index)
     units = units_of(whom, TONE, TONES, vision.how.shown)
     said = ask_about(images, units, vision, unit="people", **how).set_index(units.index)
-    why = (
-        said["reason"]
-        .where(said["reason"] != "", said["outcome"])
-        .where(said["answer"] == "", said["answer"])
-    )
+    why = said["reason"].where(said["reason"] != "", said["outcome"]).where(said["answer"] == "", said["answer"])
     read = said["answer"].isin(TONES)
     found.loc[units.index, "tone"] = pd.to_numeric(said["answer"].where(read))
     found.loc[units.index, "reason"] = why.where(~read, "")

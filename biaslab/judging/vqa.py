@@ -102,9 +102,7 @@ def ask_about(
             if len(asked):
                 of, there = pd.factorize(asked["image_id"])
                 seen = [read[some.index(image_id)] for image_id in there]
-                for k, answer in zip(
-                    asked.index, ready().ask(seen, of, list(asked["question"])), strict=True
-                ):
+                for k, answer in zip(asked.index, ready().ask(seen, of, list(asked["question"])), strict=True):
                     rows[k]["answer"] = line(answer)
         return judge.frame((rows[k] for k in shard.index), ANSWERED)
 
@@ -115,9 +113,7 @@ def ask_about(
     return judge.frame(seen, ANSWERED)
 
 
-def describe(
-    images: ImageSource, image_ids: list[str], name: str, *, store: Store, **more: Any
-) -> pd.DataFrame:
+def describe(images: ImageSource, image_ids: list[str], name: str, *, store: Store, **more: Any) -> pd.DataFrame:
     """Return what images show in a sentence of a BLIP for captions or a BLIP-2; ``more`` and errors as of
     :func:`ask_about`.
 

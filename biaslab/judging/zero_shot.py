@@ -264,14 +264,11 @@ def _settings_of(name: str) -> dict:
     architecture, _, tag = name.partition(":")
     if architecture not in open_clip.list_models():
         known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
-        raise ParameterError(
-            f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}"
-        )
+        raise ParameterError(f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}")
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if tag not in tags:
         asked = f"has no weights {tag!r}" if tag else "is an architecture without weights"
         raise ParameterError(
-            f"{architecture} {asked}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
-            f"{name_help(tag, tags)}"
+            f"{architecture} {asked}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. {name_help(tag, tags)}"
         )
     return open_clip.get_pretrained_cfg(architecture, tag)

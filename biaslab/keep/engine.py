@@ -110,9 +110,7 @@ class _Crew:
         """Wait, and return what workers say: the worker, a word, and a value."""
         raise NotImplementedError
 
-    def run(
-        self, items: Iterable[Any], advanced: Callable[[int], object] | None
-    ) -> Generator[Any, None, None]:
+    def run(self, items: Iterable[Any], advanced: Callable[[int], object] | None) -> Generator[Any, None, None]:
         """Yield results in the order of items; one whose worker was lost is given to another worker."""
         todo = enumerate(items)
         again: deque[tuple[int, Any]] = deque()
@@ -344,9 +342,7 @@ class _Process:
         # Not forked: threads of numpy, pyarrow and torch do not survive a fork.
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs, os.getpid()), name="biaslab worker", daemon=True
-        )
+        self._process = context.Process(target=_serve, args=(theirs, os.getpid()), name="biaslab worker", daemon=True)
         with _environment(self.environment), lifeline.sheltered():
             self._process.start()
         theirs.close()

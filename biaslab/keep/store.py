@@ -69,18 +69,11 @@ class Store:
         # Workers may run in other folders.
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
-            raise ParameterError(
-                f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1."
-            )
+            raise ParameterError(f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1.")
         self.share = share
         self.engine = engine
 
-    def stage(
-        self,
-        name: str,
-        inputs: Mapping[str, object],
-        work: Work | None = None,
-    ) -> Stage:
+    def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
         """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
 
         Args:
@@ -456,9 +449,7 @@ def explaining(path: Path, kept: str = "") -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         what = "is not there and cannot be made"
-        raise RunError(
-            f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}"
-        ) from None
+        raise RunError(f"{_named(error, path)} {what}. {(kept or _KEPT).format(fix='make its folder')}") from None
     except OSError as error:
         if error.errno not in _REFUSED:
             raise
@@ -490,10 +481,7 @@ def _named(error: Exception, path: Path | None) -> str:
 # What is wrong with a path, and what would help.
 _FULL = ("No space left to write {}", "free some space")
 _FORBIDDEN = ("This user may not use {}", "let this user read and write there")
-_MANY = (
-    "Too many files are open at once to use {}",
-    "allow more with `ulimit -n 4096`, or let less run side by side",
-)
+_MANY = ("Too many files are open at once to use {}", "allow more with `ulimit -n 4096`, or let less run side by side")
 _IN_THE_WAY = ("A file stands where a folder is needed: {}", "move that file away")
 _BROKEN = ("The disk or network behind {} does not answer", "mend it")
 _REFUSED = {

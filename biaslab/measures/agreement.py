@@ -58,12 +58,7 @@ def majority_vote(ratings: ArrayLike, labels: Sequence[str] = LABELS) -> np.ndar
 
 
 def krippendorff_alpha(
-    ratings: ArrayLike,
-    labels: Sequence[str] = LABELS,
-    *,
-    seed: int,
-    replicates: int = 2_000,
-    confidence: float = 0.95,
+    ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
     """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
 
@@ -89,12 +84,7 @@ def krippendorff_alpha(
 
 
 def fleiss_kappa(
-    ratings: ArrayLike,
-    labels: Sequence[str] = LABELS,
-    *,
-    seed: int,
-    replicates: int = 2_000,
-    confidence: float = 0.95,
+    ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
     """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
 
@@ -113,12 +103,7 @@ def fleiss_kappa(
 
 
 def percent_agreement(
-    ratings: ArrayLike,
-    labels: Sequence[str] = LABELS,
-    *,
-    seed: int,
-    replicates: int = 2_000,
-    confidence: float = 0.95,
+    ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
     """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items with two ratings.
 
@@ -169,9 +154,7 @@ def cohen_kappa(
 def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
     if isinstance(labels, str) or len(labels) < 2 or len(set(labels)) < len(labels):
-        raise ParameterError(
-            f"labels is {labels!r}; give two or more different labels, for example {LABELS}."
-        )
+        raise ParameterError(f"labels is {labels!r}; give two or more different labels, for example {LABELS}.")
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
         wanted = "(items, raters)" if ndim == 2 else "(items,)"
@@ -180,9 +163,7 @@ def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     known = (codes >= 0) | (label_codes(array, (*VOTES, "")) >= 0) | pd.isna(array)
     if not known.all():
         wrong = array[~known].flat[0]
-        raise InputError(
-            f"A rating is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''."
-        )
+        raise InputError(f"A rating is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''.")
     return codes
 
 
@@ -254,9 +235,7 @@ def _estimate(
 ) -> AgreementEstimate:
     """Return a coefficient of ``items`` (items, columns), which are what is resampled, with its interval."""
     if not 0 < confidence < 1:
-        raise ParameterError(
-            f"confidence is {confidence!r}; allowed is a number between 0 and 1, such as 0.95."
-        )
+        raise ParameterError(f"confidence is {confidence!r}; allowed is a number between 0 and 1, such as 0.95.")
     if replicates < 1:
         raise ParameterError(f"replicates is {replicates!r}; allowed is 1 or more, such as 2000.")
     n = len(items)
@@ -266,9 +245,7 @@ def _estimate(
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // len(patterns))
     sizes = [min(block, replicates - start) for start in range(0, replicates, block)]
-    values = np.concatenate(
-        [coefficient(rng.multinomial(n, frequency / n, size=size), patterns) for size in sizes]
-    )
+    values = np.concatenate([coefficient(rng.multinomial(n, frequency / n, size=size), patterns) for size in sizes])
     values = values[~np.isnan(values)]
     undefined = replicates - len(values)
     low = high = np.nan

@@ -51,9 +51,7 @@ def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
     return np.sign(numbers(percent_female, "percent_female", 0, 100) - 50)
 
 
-def directional_amplification(
-    percent_generated: ArrayLike, percent_training: ArrayLike
-) -> NDArray[np.float64]:
+def directional_amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``sign(T-50) * (G-T)`` elementwise: the change along the training lean, in points (-100..50).
 
     NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`.

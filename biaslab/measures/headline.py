@@ -83,9 +83,7 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
 def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
     """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike."""
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
-    return cells.assign(
-        coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0)
-    )
+    return cells.assign(coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
 
 
 def side(cells: pd.DataFrame) -> np.ndarray:

@@ -117,8 +117,7 @@ def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
     by_mask &= (runs[0] != "")[:, None] & (runs[1] != "")[None]
     for i, j in np.argwhere(by_mask):
         one, other = (
-            [{"size": sizes[k][at].tolist(), "counts": runs[k][at].encode("ascii")}]
-            for k, at in ((0, i), (1, j))
+            [{"size": sizes[k][at].tolist(), "counts": runs[k][at].encode("ascii")}] for k, at in ((0, i), (1, j))
         )
         out[i, j] = coco.iou(one, other, [0])[0, 0]
     return out, by_mask

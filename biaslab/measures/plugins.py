@@ -63,9 +63,7 @@ def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
-        raise InputError(
-            f"The measure {name} returns {type(frame).__name__}; it must return a pandas DataFrame."
-        )
+        raise InputError(f"The measure {name} returns {type(frame).__name__}; it must return a pandas DataFrame.")
     for column, what in COLUMNS.items():
         if column not in frame.columns:
             raise InputError(f"The measure {name} returns no column {column!r} ({what}).")
@@ -83,7 +81,5 @@ def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
             raise InputError(f"The measure {name} returns {column} {wrong[0]!r}; it must be a text.")
     keys = ["model", "measure", "unit"]
     for model, measure, unit in frame.loc[frame.duplicated(keys), keys].to_numpy():
-        raise InputError(
-            f"The measure {name} returns {measure!r} of {model!r} and {unit!r} twice; give it once."
-        )
+        raise InputError(f"The measure {name} returns {measure!r} of {model!r} and {unit!r} twice; give it once.")
     return frame

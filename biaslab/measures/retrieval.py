@@ -31,9 +31,7 @@ def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np
     if similarity.dtype != np.float32:
         similarity = np.asarray(similarity, float)
     if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1]:
-        raise InputError(
-            f"similarity has the shape {similarity.shape}; give one row an image, one column its caption."
-        )
+        raise InputError(f"similarity has the shape {similarity.shape}; give one row an image, one column its caption.")
     if not np.isfinite(similarity).all():
         raise InputError("similarity has values that are not finite; leave out images without an embedding.")
     n = len(similarity)

@@ -36,9 +36,7 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
     counts = numbers(counts, "counts", 0)
     check_axis(counts, -1, "categories")
     if counts.shape[-1] < 2:
-        raise InputError(
-            f"counts of shape {counts.shape} must have two or more categories along its last axis."
-        )
+        raise InputError(f"counts of shape {counts.shape} must have two or more categories along its last axis.")
     shares = ratio(counts, counts.sum(axis=-1, keepdims=True))
     return np.abs(shares - 1 / counts.shape[-1]).mean(axis=-1)
 

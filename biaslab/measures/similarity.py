@@ -119,9 +119,7 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         )
     pairs, height, width = first.shape
     if min(height, width) < WINDOW:
-        raise InputError(
-            f"Images are {height} x {width}; structural similarity takes {WINDOW} x {WINDOW} or more."
-        )
+        raise InputError(f"Images are {height} x {width}; structural similarity takes {WINDOW} x {WINDOW} or more.")
 
     # Sums of whole numbers below 2²⁴ are exact in single precision, and their products below 2³¹ in whole numbers.
     def summed(values: np.ndarray) -> np.ndarray:
@@ -133,9 +131,7 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     step = max(1, (1 << 14) // (height * width))
     for start in range(0, pairs, step):
         here = slice(start, start + step)
-        padded = (
-            np.pad(side[here], ((0, 0), (half, half), (half, half)), "symmetric") for side in (first, second)
-        )
+        padded = (np.pad(side[here], ((0, 0), (half, half), (half, half)), "symmetric") for side in (first, second))
         x, y = (side.reshape(-1, width + 2 * half) for side in padded)
         sum_x, sum_y = summed(x), summed(y)
         squares, cross = sum_x * sum_x + sum_y * sum_y, sum_x * sum_y
@@ -226,9 +222,7 @@ def bias_score(
     counts = {"count_masculine": count_masculine, "count_feminine": count_feminine}
     masculine, feminine, n_m, n_f = broadcast(0, **counts, n_masculine=n_masculine, n_feminine=n_feminine)
     if (n_m == 0).any() or (n_f == 0).any():
-        raise InputError(
-            "A prompt set is empty (size 0); the bias score compares two sets that hold prompts."
-        )
+        raise InputError("A prompt set is empty (size 0); the bias score compares two sets that hold prompts.")
     return ratio(masculine, masculine + n_m / n_f * feminine)
 
 
@@ -285,9 +279,7 @@ def dependency_groups_of_largest(
     """
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):
-        raise InputError(
-            f"coverage has the shape {largest.shape}; give one for each of {len(objects)} objects."
-        )
+        raise InputError(f"coverage has the shape {largest.shape}; give one for each of {len(objects)} objects.")
     needed = np.where(np.array(list(objects), object) == person, human_threshold, threshold)
     guided = (largest > threshold) | (human > needed)
     group = np.where(guided, 0, 2) + np.where(np.asarray(explicit, bool), 0, 1)

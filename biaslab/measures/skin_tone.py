@@ -32,9 +32,7 @@ COMPUTATIONS = ("cielab", "released", "released_signed")
 wraps around below 0 because both are 8-bit; as it runs on NumPy 1, where it does not."""
 
 # Linear sRGB to XYZ and the D65 white (IEC 61966-2-1).
-_TO_XYZ = np.array(
-    [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
-)
+_TO_XYZ = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
 _WHITE = np.array([0.950456, 1.0, 1.088754])
 
 
@@ -138,7 +136,5 @@ def ycrcb_skin(image: ArrayLike) -> NDArray[np.bool_]:
 def _colours(name: str, values: ArrayLike, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
     values = numbers(values, name, low, high)
     if values.ndim == 0 or values.shape[-1] != 3:
-        raise InputError(
-            f"{name} has shape {values.shape}; its last axis must hold the 3 values of a colour."
-        )
+        raise InputError(f"{name} has shape {values.shape}; its last axis must hold the 3 values of a colour.")
     return values

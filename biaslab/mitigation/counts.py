@@ -49,16 +49,7 @@ import numpy as np
 
 from biaslab import lexicons
 from biaslab.ground.genders import GENDERS
-from biaslab.mitigation.critique import (
-    JUDGED,
-    NO_JUDGEMENT,
-    Brief,
-    Counts,
-    Critique,
-    Finding,
-    Guideline,
-    named,
-)
+from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Counts, Critique, Finding, Guideline, named
 from biaslab.prompts.paired import sentence
 
 if TYPE_CHECKING:

@@ -60,9 +60,7 @@ class _Reply(NamedTuple):
     guideline: str
 
 
-def critiques(
-    briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store | None = None
-) -> list[Critique]:
+def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store | None = None) -> list[Critique]:
     """Return what the model says of each brief, in order, asking for several at a time; answers are kept in ``store``.
 
     A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
@@ -146,9 +144,7 @@ def _read(text: str) -> _Reply | str:
     return _Reply(**said)
 
 
-def _critique(
-    brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, reply: _Reply | str
-) -> Critique:
+def _critique(brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, reply: _Reply | str) -> Critique:
     if isinstance(reply, _Reply):
         new = (Guideline(brief.identity, "", 1.0, reply.guideline),)
         return brief.critique(

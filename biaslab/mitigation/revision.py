@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from biaslab.prompts.word_files import Words
 
 
-def revise(
-    prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words: Words | None = None
-) -> Prompts:
+def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words: Words | None = None) -> Prompts:
     """Return the next round's prompts: plain ``prompts`` with the guidelines of the latest round of ``critiques``.
 
     Of the prompts that ask for an identity, the share that its guideline states tells that person the gender: as many

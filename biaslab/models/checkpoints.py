@@ -131,9 +131,7 @@ def check_file(name: str, tensors: Collection[str], repository: Repository) -> N
     if kind == LORA:
         raise _lora_alone(repository, name)
     if kind != PIPELINE:
-        raise ParameterError(
-            f"{name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to."
-        )
+        raise ParameterError(f"{name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to.")
 
 
 def configurations(repository: Repository, where: str) -> str:
@@ -254,9 +252,7 @@ def no_pipeline(repository: Repository) -> ParameterError:
 def _lora_alone(repository: Repository, name: str) -> ParameterError:
     base = base_of(repository) or "BASE"
     fix = " with the name of the model that it was trained on as BASE" if base == "BASE" else ""
-    return ParameterError(
-        f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{fix}."
-    )
+    return ParameterError(f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{fix}.")
 
 
 def base_of(repository: Repository) -> str:

@@ -72,20 +72,14 @@ class PictureFolder(FolderImages):
             return whole
         own = whole[whole["model"] == self.model].reset_index(drop=True)
         if own.empty:
-            raise InputError(
-                f"{self._folder} has no pictures of {self.model!r}; it has {cells.listed(self.models)}."
-            )
+            raise InputError(f"{self._folder} has no pictures of {self.model!r}; it has {cells.listed(self.models)}.")
         return own
 
     @property
     def pictures_told(self) -> pd.DataFrame:
         """What is told of pictures: image_id, prompt and :data:`TOLD`."""
         pictures = self.people.groupby("image_id", sort=False)
-        named = {
-            "prompt": ("prompt", "first"),
-            "told_group": ("group", "first"),
-            "told_people": ("position", "size"),
-        }
+        named = {"prompt": ("prompt", "first"), "told_group": ("group", "first"), "told_people": ("position", "size")}
         return pictures.agg(**named).reset_index()
 
     @cached_property
@@ -134,9 +128,7 @@ class PictureFolder(FolderImages):
         tables = list(folders.files(self._folder, _TABLES, deep=False).values())
         if len(tables) > 1:
             names = ", ".join(sorted(path.name for path in tables))
-            raise InputError(
-                f"{self._folder} has several tables: {names}. Leave the one that names its pictures."
-            )
+            raise InputError(f"{self._folder} has several tables: {names}. Leave the one that names its pictures.")
         return tables[0] if tables else None
 
 
@@ -154,9 +146,7 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
     frame["position"] = places.astype(int)
     for name, other in (("prompt", "group"), ("group", "prompt")):
         frame[name] = frame[name].where(frame[name] != "", frame[other])
-    cells.refuse(
-        frame["prompt"] == "", path, "file {} has neither prompt nor group", "give one", frame["file"]
-    )
+    cells.refuse(frame["prompt"] == "", path, "file {} has neither prompt nor group", "give one", frame["file"])
     known = {plain(image_id): image_id for image_id in files}
     ids = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(plain).map(known)
     there = f"it is not in {path.parent.name}; paths count from there"
@@ -170,9 +160,7 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
     frame = frame.sort_values(["image_id", "position"], kind="stable", ignore_index=True)
     counted = frame.groupby("image_id").cumcount() + 1
     gap = (counted != frame["position"]).set_axis(frame.index)
-    cells.refuse(
-        gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"]
-    )
+    cells.refuse(gap, path, "file {} has people at some positions only", "name all of a picture", frame["image_id"])
     return frame[["image_id", "prompt", "group", "position", "model"]]
 
 
@@ -248,11 +236,6 @@ def _followed(graph: dict, link: object) -> str:
             return link
         inputs = graph.get(str(link[0]), {}).get("inputs", {}) if isinstance(link, list) and link else {}
         link = next(
-            (
-                inputs[k]
-                for k in ("text", "text_g", "string", "value", "conditioning", "positive")
-                if k in inputs
-            ),
-            None,
+            (inputs[k] for k in ("text", "text_g", "string", "value", "conditioning", "positive") if k in inputs), None
         )
     return ""

@@ -178,9 +178,7 @@ def resolve(name: str, kind: str) -> str:
 def _file(path: Path, name: str, kind: str) -> str:
     """Return the file of a text-to-image model; refuse all that is none."""
     if kind != "text-to-image":
-        raise ParameterError(
-            f"{name} is a file; a {kind} model is a folder with its configuration and weights."
-        )
+        raise ParameterError(f"{name} is a file; a {kind} model is a folder with its configuration and weights.")
     if path.suffix.lower() == ".gguf":
         raise ParameterError(f"{name} {GGUF}")
     if path.suffix.lower() in safety.OTHER_WEIGHTS:

@@ -249,9 +249,7 @@ def problem(name: str, kind: str, error: BaseException) -> str:
         )
     if any_of(errors.RevisionNotFoundError):
         repository, revision = hub.on_hub(name)
-        return (
-            f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
-        )
+        return f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
     if any_of(errors.RepositoryNotFoundError):
         here, asked = "", name
         if hub.file_on_hub(name):

@@ -96,9 +96,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     if isinstance(shards, dict) and file.name.endswith(".index.json") and ".safetensors" in file.name:
         for shard in map(str, shards.values()):
             if not re.fullmatch(r"[\w.-]+\.safetensors", shard):
-                return (
-                    f"which names {shard[:100]!r} as weights; they are read from .safetensors beside it only."
-                )
+                return f"which names {shard[:100]!r} as weights; they are read from .safetensors beside it only."
     return ""
 
 
@@ -108,9 +106,7 @@ def names_elsewhere(said: Any, name: str, files: Collection[str]) -> str:
     ``name`` is that of its file, and ``files`` are those beside it: what is there is used, whatever it is called.
     """
     for key, value in _entries(said):
-        other = _KNOWN["elsewhere"].get(
-            key, {"file": "", "own": (), "fix": "Name a part that its library has."}
-        )
+        other = _KNOWN["elsewhere"].get(key, {"file": "", "own": (), "fix": "Name a part that its library has."})
         elsewhere = fnmatch(name, other["file"]) and value and set(other["own"]).isdisjoint(files)
         installed = key in _KNOWN["installed"] and name.endswith("config.json")
         texts = [value, *(text for _, text in _entries(value))]
@@ -191,6 +187,4 @@ def check_index(index: Path) -> list[str]:
 
 
 def _plain(name: Any) -> bool:
-    return (
-        isinstance(name, str) and re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None and name != "None"
-    )
+    return isinstance(name, str) and re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None and name != "None"

@@ -173,9 +173,7 @@ class _Chats(Requests):
             self._ledger.load()
             yield
 
-    def attempt(
-        self, client: httpcore.ConnectionPool, digest: str, question: Any
-    ) -> tuple[Any, float | None]:
+    def attempt(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[Any, float | None]:
         if self._ledger is None:
             return super().attempt(client, digest, question)
         try:

@@ -159,9 +159,7 @@ class Requests:
             self.again(self.settings.attempts, once)
         return answer
 
-    def attempt(
-        self, client: httpcore.ConnectionPool, digest: str, question: Any
-    ) -> tuple[Any, float | None]:
+    def attempt(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[Any, float | None]:
         """Send one question once; return what came of it, and the seconds after which the server wants to be asked."""
         try:
             status, headers, data = self._sent(client, digest, question)
@@ -179,9 +177,7 @@ class Requests:
             )
         return self.turned_down(status, data), retry_after(headers.get("Retry-After", ""))
 
-    def _sent(
-        self, client: httpcore.ConnectionPool, digest: str, question: Any
-    ) -> tuple[int, httpx.Headers, bytes]:
+    def _sent(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
         """Send a question as :meth:`post` does, without fields that this model does not take."""
         while True:
             fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
@@ -200,9 +196,7 @@ class Requests:
         """Return what ``send`` does, called up to ``tries`` times."""
         return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)(send)
 
-    def post(
-        self, client: httpcore.ConnectionPool, digest: str, whole: bytes
-    ) -> tuple[int, httpx.Headers, bytes]:
+    def post(self, client: httpcore.ConnectionPool, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
         """Send one request; return the status, the headers and the body, all within the endpoint's timeout.
 
         Gateways pass on with a status of 200 what went wrong: then the status is that of the error in the body.

@@ -37,9 +37,7 @@ class Limits:
     silence: float = 10.0
     seconds: float = 30.0
     redirects: int = 5
-    opt_out: tuple[
-        str, ...
-    ] = ()  # Headers that ask not to use an image and are honoured, see :func:`opted_out`.
+    opt_out: tuple[str, ...] = ()  # Headers that ask not to use an image and are honoured, see :func:`opted_out`.
     user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
 
 

@@ -129,9 +129,7 @@ class _Buying(Requests):
         left = self._ledger.reply(digest)
         return super().attempt(client, digest, question) if left is None else (self._made(digest, left), None)
 
-    def post(
-        self, client: httpcore.ConnectionPool, digest: str, whole: bytes
-    ) -> tuple[int, httpx.Headers, bytes]:
+    def post(self, client: httpcore.ConnectionPool, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
         """Send one request, whose price is written down before."""
         self._ledger.reserve(digest, self.stop.is_set)
         charged = True

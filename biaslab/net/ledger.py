@@ -264,8 +264,7 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
             )
         cost = max(costs, default=Decimal(str(price or 0)))
         entries += [
-            {"event": "sent", "image": key, "cost": str(cost), "time": now(), "rebuilt": True}
-            for key in requests
+            {"event": "sent", "image": key, "cost": str(cost), "time": now(), "rebuilt": True} for key in requests
         ]
         for key, path in found.items():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()

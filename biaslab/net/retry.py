@@ -24,9 +24,7 @@ _LONGEST = 1e9
 class Failed(Exception):
     """Why a try gave nothing; ``retry`` where another may, ``wait`` where the server said when (seconds)."""
 
-    def __init__(
-        self, outcome: str, detail: str = "", *, retry: bool = False, wait: float | None = None
-    ) -> None:
+    def __init__(self, outcome: str, detail: str = "", *, retry: bool = False, wait: float | None = None) -> None:
         super().__init__(outcome, detail)
         self.outcome, self.detail, self.retry, self.wait = outcome, detail, retry, wait
 
@@ -35,12 +33,7 @@ class Failed(Exception):
 
 
 def policy(
-    tries: int,
-    first_wait: float,
-    longest_wait: float,
-    *,
-    stop: threading.Event | None = None,
-    abandons: bool = False,
+    tries: int, first_wait: float, longest_wait: float, *, stop: threading.Event | None = None, abandons: bool = False
 ) -> tenacity.Retrying:
     """Return what calls a function until it does not raise :class:`Failed`, ``tries`` times at most.
 

@@ -55,9 +55,7 @@ class ServiceError(Exception):
 
     OUTCOMES = ("refused", "rejected", "lost", "unavailable")
 
-    def __init__(
-        self, outcome: str, detail: str = "", *, charged: bool = False, wait: float | None = None
-    ) -> None:
+    def __init__(self, outcome: str, detail: str = "", *, charged: bool = False, wait: float | None = None) -> None:
         super().__init__(detail or outcome)
         if outcome not in self.OUTCOMES:
             raise ValueError(f"outcome is {outcome!r}; allowed are {', '.join(self.OUTCOMES)}")
@@ -74,7 +72,5 @@ def opened(settings: EndpointSettings, key: str) -> Service:
         service = point.load()(settings, key)
     lacking = [name for name in ("submit", "collect") if not callable(getattr(service, name, None))]
     if lacking:
-        raise ParameterError(
-            f"What {point.value} makes is no service of images: it has no method {lacking[0]!r}."
-        )
+        raise ParameterError(f"What {point.value} makes is no service of images: it has no method {lacking[0]!r}.")
     return service

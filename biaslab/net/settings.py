@@ -71,9 +71,7 @@ class EndpointSettings(Group):
     url: Url = field("", "Base URL, such as `http://localhost:8000/v1`, without a password.", secret=True)
     model: str = field("", "Language model there that says captions in other words (paper: gpt-3.5-turbo).")
     key_variable: Variable = field(
-        "OPENAI_API_KEY",
-        "Environment variable with the key, never kept; empty where none is asked for.",
-        secret=True,
+        "OPENAI_API_KEY", "Environment variable with the key, never kept; empty where none is asked for.", secret=True
     )
     service: str = field(
         "",

@@ -52,12 +52,8 @@ class Answer:
     up: str = ""  # The words where the value lies above ``reference``,
     down: str = ""  # below it,
     unclear: str = ""  # and where neither is shown; those of a counted answer where nothing is told.
-    rows: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # By column, the value or values of rows that it is about.
-    known: tuple[
-        str, ...
-    ] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
+    rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of rows that it is about.
+    known: tuple[str, ...] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
     by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
     lead: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
     value: str = ""  # The column of the estimate.
@@ -78,9 +74,7 @@ class Answer:
     card_printed: int = 0  # The same where all models are printed ones.
     columns: tuple[str, ...] = ()  # Columns that texts name beyond those of the table.
     least: str = ""  # Of a counted answer, the column of the smallest p that could be.
-    instead: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # Fields that differ for rows that it does not take.
+    instead: Mapping[str, Any] = field(default_factory=dict)  # Fields that differ for rows that it does not take.
 
     @property
     def limits(self) -> tuple[str, str]:
@@ -97,9 +91,7 @@ class Answer:
             InputError: A column that it reads is missing.
         """
         chosen = self._chosen(frame)
-        others = (
-            self._others.findings(frame.drop(chosen.index), confidence=confidence) if self.instead else []
-        )
+        others = self._others.findings(frame.drop(chosen.index), confidence=confidence) if self.instead else []
         if not self.by:
             return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
         groups = (list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False))
@@ -166,17 +158,9 @@ class Answer:
             first["model"] = ""
         least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
         none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
-        test = {
-            "p": min(tests, default=1.0 if self.p else nan),
-            "alpha": alpha,
-            "undecided": self._text(none, first),
-        }
+        test = {"p": min(tests, default=1.0 if self.p else nan), "alpha": alpha, "undecided": self._text(none, first)}
         listed = "; ".join(self._texts([self.each], rows))
-        details = [
-            *self._planted(first),
-            *([f"{listed}."] if listed else []),
-            *self._texts(self.details, [first]),
-        ]
+        details = [*self._planted(first), *([f"{listed}."] if listed else []), *self._texts(self.details, [first])]
         n = max(row[self.n] for row in rows) if self.n else nan
         return self._finding(self.answer, first, rows, n, details, **(test if self.unclear else {}))
 
@@ -190,10 +174,7 @@ class Answer:
             marks: list[dict[str, Any]] = [
                 dict(zip(named, (self._text(self.marks, r), *self._numbers(r)), strict=True)) for r in group
             ]
-            more |= {
-                "marks": tuple(Mark(**mark) for mark in marks),
-                "unit": self._unit(self.unit, self.value),
-            }
+            more |= {"marks": tuple(Mark(**mark) for mark in marks), "unit": self._unit(self.unit, self.value)}
         return Finding(
             self._text(self.question, row),
             self._text(answer, row),
@@ -213,9 +194,7 @@ class Answer:
             if rival.beside:
                 numbers = (wording.spoken(row[name]) for name in (self.plain, self.value))
                 unit = self._unit(self.unit, self.value)
-                details.append(
-                    "{} {} as measured, {} with chance taken off.".format(next(numbers), unit, *numbers)
-                )
+                details.append("{} {} as measured, {} with chance taken off.".format(next(numbers), unit, *numbers))
             if rival.larger:
                 p, details = 1.0, [*details, _OVERCORRECTED]
         reason = str(row.get("reason") or "")
@@ -253,9 +232,7 @@ class Answer:
 
     def named(self) -> Iterator[str]:
         """Yield the columns that it names, in its fields and in its texts."""
-        yield from filter(
-            None, (*self.rows, *self.known, *self.by, *self.lead, self.value, self.plain, self.p, self.n)
-        )
+        yield from filter(None, (*self.rows, *self.known, *self.by, *self.lead, self.value, self.plain, self.p, self.n))
         for text in (
             self.question,
             self.answer,

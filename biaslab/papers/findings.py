@@ -42,12 +42,8 @@ class Finding:
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
     reference: float = 0.0  # Where that figure draws a line, in the unit of the estimates.
     reference_name: str = ""  # What that line means, such as ``no change``.
-    undecided: str = (
-        ""  # The answer where the test falls short of the level; a finding with one is a verdict.
-    )
-    p: float = (
-        nan  # Two-sided p of what ``answer`` claims, adjusted over all tests behind it; NaN without a test.
-    )
+    undecided: str = ""  # The answer where the test falls short of the level; a finding with one is a verdict.
+    p: float = nan  # Two-sided p of what ``answer`` claims, adjusted over all tests behind it; NaN without a test.
     alpha: float = 0.05  # The level of that test, 0–1: one less the confidence.
 
     def __post_init__(self) -> None:
@@ -96,10 +92,7 @@ class Finding:
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
-        whom, numbers = (
-            (f"{self.model}: " if self.model else ""),
-            f" {self.numbers}." if self.numbers else "",
-        )
+        whom, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
         said = f"<p><b>{escape(whom + self.question)}</b> {escape(self.said + numbers)}</p>"
         return f"{said}<p><small>{escape(' '.join(self._details))}</small></p>" if self._details else said
 
@@ -141,9 +134,7 @@ def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
         record, p = records[i], adjusted.get(i)
         held[i] = record | {"p_page": p}
         if record["decided"] and (p is None or p >= record["alpha"]):
-            alone = (
-                f"Alone {p_words(record['p'])}, over the page {p_words(p)}." if p is not None else "No test."
-            )
+            alone = f"Alone {p_words(record['p'])}, over the page {p_words(p)}." if p is not None else "No test."
             details = [*record["details"], alone]
             held[i] |= {"answer": record["undecided"], "decided": False, "details": details}
             withdrawn += 1

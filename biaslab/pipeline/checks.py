@@ -46,9 +46,7 @@ captions of images, triplets, and triplets whose nouns are looked for."""
 LOOKED_AT, STREAMED = 50_000, 1000
 
 
-def resolve_paths(
-    model: str, given: Mapping[str, Any], start: Path | None = None
-) -> tuple[str, dict[str, Any]]:
+def resolve_paths(model: str, given: Mapping[str, Any], start: Path | None = None) -> tuple[str, dict[str, Any]]:
     """Return model and settings with the paths in them made absolute, counted from ``start`` (the working folder)."""
     absolute_name = partial(_absolute, start=start or Path.cwd())
 
@@ -87,9 +85,7 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     if f"{kind}:" == VQA and colon and (start / os.path.expanduser(path)).is_dir():
         prefix = VQA
     given = os.path.expanduser(name.removeprefix(prefix))
-    there = (start / given).exists() or (
-        not os.path.isabs(given) and glob.glob(given, root_dir=start, recursive=True)
-    )
+    there = (start / given).exists() or (not os.path.isabs(given) and glob.glob(given, root_dir=start, recursive=True))
     if always or prefix or there:
         return prefix + str((start / given).absolute())
     return name
@@ -228,9 +224,7 @@ def check_alignment(pipeline: Pipeline) -> None:
                 f"{there.a_file!r}."
             )
         if missing:
-            _log.warning(
-                "%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0]
-            )
+            _log.warning("%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0])
 
 
 def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = False) -> None:
@@ -315,9 +309,7 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
     names = set(names).intersection(declared)
     needed = names if needed is None or pipeline.has_captions else set(needed)
     of_captions = {name for name in names if declared[name].images or declared[name].prompts == "captioned"}
-    rests = {
-        declared[name].prompts for name in names if name in needed or declared[name].prompts != "captions"
-    }
+    rests = {declared[name].prompts for name in names if name in needed or declared[name].prompts != "captions"}
     names -= of_captions - needed
     rests -= {"captioned"} - {declared[name].prompts for name in names}
     images = {name for name in names if declared[name].makes or declared[name].looks}

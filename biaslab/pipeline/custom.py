@@ -82,9 +82,7 @@ class Custom(Part):
         own = self.folder is not None and not self._pipeline.settings.custom.prompts
         groups = list(dict.fromkeys((self.folder.people if own else self.prompts())["group"]))
         if asking.ALL in groups:
-            raise InputError(
-                f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise."
-            )
+            raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
         return groups
 
     @kept
@@ -120,9 +118,7 @@ class Custom(Part):
         else:
             prompts = self.prompts()
             each = prompts.loc[prompts.index.repeat(prompts["n_images"])]
-            each = each.assign(
-                image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str)
-            )
+            each = each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
             whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
             whom = whom.assign(position=whom.groupby("image_id").cumcount() + 1)
         file = judge.removeprefix(RATINGS)

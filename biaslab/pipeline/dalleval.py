@@ -180,9 +180,7 @@ class DallEval(Part):
             units["answers"] = np.where(rows["attribute"] == "", gender, yes)
             said = pipeline.run(vision.ask_about, images.source, units, pipeline.vision(name))
         else:
-            said = pipeline.run(
-                vqa.ask_about, images.source, units, name.removeprefix(VQA), device=pipeline.device
-            )
+            said = pipeline.run(vqa.ask_about, images.source, units, name.removeprefix(VQA), device=pipeline.device)
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
 
     @kept
@@ -204,9 +202,7 @@ class DallEval(Part):
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
             table = table.assign(
-                real_id=table["caption_id"],
-                references=[[text] for text in table["text"]],
-                group=table["occupation"],
+                real_id=table["caption_id"], references=[[text] for text in table["text"]], group=table["occupation"]
             )
             real = pipeline.images("training").source if pipeline.has_images else None
         return Captioned(table[["image_id", "real_id", "text", "references", "group"]], made, real)

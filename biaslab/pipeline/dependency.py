@@ -124,9 +124,7 @@ class Dependency(Part):
             rows += [(image_id, noun, noun not in shown.get(image_id, ())) for noun in nouns]
         return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"]).astype({"hidden": bool})
 
-    def _grouped(
-        self, maps: AttendedImages | NoisedImages, found: pd.DataFrame, images: pd.DataFrame
-    ) -> pd.DataFrame:
+    def _grouped(self, maps: AttendedImages | NoisedImages, found: pd.DataFrame, images: pd.DataFrame) -> pd.DataFrame:
         texts = self._texts(images)
         found = found[found["image_id"].isin(texts)].reset_index(drop=True)
         covered = self._pipeline.run(dependency.covered, maps, found)

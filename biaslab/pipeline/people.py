@@ -109,9 +109,7 @@ class People(Part):
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
-            return _renamed(
-                revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind
-            )
+            return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
         whole = self.possible(kind)
         return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
 
@@ -166,9 +164,7 @@ class People(Part):
         share = known.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
         # Names decide between equals, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
-        return {
-            g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]
-        }
+        return {g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]}
 
     # -- images and people ---------------------------------------------------------------------------
 

@@ -54,9 +54,7 @@ def before(pipeline: Pipeline, table: str) -> None:
         return
     made = [trials.of_asked(one) for one in asked if one.left > 0]
     judged = [
-        Trial(use, Request.of_pipeline(pipeline))
-        for use in uses.of_tables(pipeline, {table})
-        if use.setting != "model"
+        Trial(use, Request.of_pipeline(pipeline)) for use in uses.of_tables(pipeline, {table}) if use.setting != "model"
     ]
     # Nothing is looked up again that has answered here.
     if _answered.issuperset(trial.known for trial in [*made, *judged]):
@@ -176,9 +174,7 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
     environment[kernels.REHEARSED] = "1"
     with (
         tempfile.TemporaryDirectory() as folder,
-        kernels.Processes(
-            environment, kernels.read_modules, (trials.__name__, *kernels.MODEL_MODULES)
-        ) as processes,
+        kernels.Processes(environment, kernels.read_modules, (trials.__name__, *kernels.MODEL_MODULES)) as processes,
         ThreadPoolExecutor(1) as pool,
         tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr) as bar,
     ):

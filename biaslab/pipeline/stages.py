@@ -100,13 +100,7 @@ class Stages:
     """
 
     def __init__(
-        self,
-        model: str,
-        settings: Settings,
-        *,
-        seed: int = 0,
-        progress: bool = True,
-        progress_file: Path | None = None,
+        self, model: str, settings: Settings, *, seed: int = 0, progress: bool = True, progress_file: Path | None = None
     ) -> None:
         self.model = model
         # Other models have, and bring, other settings.
@@ -560,9 +554,7 @@ class Stages:
             return person_ratings.judge_images(images.table["image_id"], by.gender.removeprefix(RATINGS))
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
-            seen = self.run(
-                vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device
-            )
+            seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
             return judge.frame(seen.replace({"outcome": {"too_many_faces": "several_faces"}}), judge.COLUMNS)
         return self.run(judge.judge, images, by, device=self.device)
 
@@ -656,9 +648,7 @@ class Stages:
 
     # -- embeddings ----------------------------------------------------------------------------------
 
-    def image_embeddings(
-        self, images: str | ImageSource, image_ids: Iterable[str], name: str = ""
-    ) -> pd.DataFrame:
+    def image_embeddings(self, images: str | ImageSource, image_ids: Iterable[str], name: str = "") -> pd.DataFrame:
         """Return embeddings of images: CLIP's, by the model that judges gender, or what ``name`` says.
 
         ``images`` is one of :data:`KINDS` or a source; ``name`` is ``inception:`` and a file of weights for features of

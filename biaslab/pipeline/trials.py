@@ -15,18 +15,7 @@ from biaslab.generation.models import Ready
 from biaslab.ground import processor
 from biaslab.ground.errors import BiaslabError
 from biaslab.ground.genders import GENDERS
-from biaslab.judging import (
-    blip,
-    faces,
-    features,
-    inception,
-    instances,
-    judge,
-    kinds,
-    objects,
-    plugins,
-    vision,
-)
+from biaslab.judging import blip, faces, features, inception, instances, judge, kinds, objects, plugins, vision
 from biaslab.judging.instances import TRUTH
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.person import whole

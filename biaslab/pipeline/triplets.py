@@ -134,9 +134,7 @@ class Triplets(Part):
     def networks(self) -> dict[str, str]:
         """By what images are compared, and the network that does it: empty for pixels, which need none."""
         asked = self._pipeline.settings.triplets.similarity.model_dump()
-        named = {
-            by: similarity.network(by, "" if name == "paper" else name) for by, name in asked.items() if name
-        }
+        named = {by: similarity.network(by, "" if name == "paper" else name) for by, name in asked.items() if name}
         return {"pixels": ""} | named
 
     def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:

@@ -75,9 +75,7 @@ def judges(pipeline: Pipeline, look: Look) -> tuple[str, ...]:
 
 
 def _holds(pipeline: Pipeline, conditions: Iterable[str]) -> bool:
-    return all(
-        bool(attrgetter(one.removeprefix("not "))(pipeline)) != one.startswith("not ") for one in conditions
-    )
+    return all(bool(attrgetter(one.removeprefix("not "))(pipeline)) != one.startswith("not ") for one in conditions)
 
 
 def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:

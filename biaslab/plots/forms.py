@@ -198,9 +198,7 @@ def estimates(
     if band:
         handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=words["band"]))
     if mark and table[mark].notna().any():
-        handles.append(
-            Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=words["mark"])
-        )
+        handles.append(Line2D([], [], color=style.BLACK, marker="|", ms=12, mew=1.4, ls="", label=words["mark"]))
     legend(figure, handles + _filled_keys(table, filled, words))
     return figure
 
@@ -315,9 +313,7 @@ def trends(
         wide = np.ptp(list(at.values())) / (len(steps) - 1) if len(steps) > 1 else 1
         if reference is not None:
             style.zero_line(ax, reference, axis="y")
-        for offset, (some, shade, marker) in zip(
-            _beside(len(looks)), _series(rows, color, looks), strict=True
-        ):
+        for offset, (some, shade, marker) in zip(_beside(len(looks)), _series(rows, color, looks), strict=True):
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
             if limits:
                 ax.vlines(places, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
@@ -352,9 +348,7 @@ def heat_map(
     """
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
-    figure, parts = panels(
-        table, panel, columns=columns, height=lambda rows: 0.32 * rows[row].nunique() + 1.3
-    )
+    figure, parts = panels(table, panel, columns=columns, height=lambda rows: 0.32 * rows[row].nunique() + 1.3)
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
     drawn = []
     for ax, rows in parts:
@@ -386,9 +380,7 @@ def cells(ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, norm: Normalize) 
     for (y, x), number in np.ndenumerate(numbers):
         if np.isfinite(number):
             shade = style.BLACK if relative_luminance(colours(norm(number))) > 0.408 else "white"
-            ax.text(
-                x + 0.5, y + 0.5, str(texts.iloc[y, x]), ha="center", va="center", fontsize=8, color=shade
-            )
+            ax.text(x + 0.5, y + 0.5, str(texts.iloc[y, x]), ha="center", va="center", fontsize=8, color=shade)
     ax.set(ylim=(len(values), 0), xticks=np.arange(values.shape[1]) + 0.5, xticklabels=values.columns)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -470,11 +462,7 @@ def name_axes(figure: Figure, x: str = "", y: str = "") -> None:
 def _words(table: pd.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
     """Return values in words: given ones, and labels of the table that rows were saved as."""
     declared = tables.labels(table.attrs.get("table", ""))
-    return (
-        _LEGEND
-        | {value: words for labels in declared.values() for value, words in labels.items()}
-        | {**names}
-    )
+    return _LEGEND | {value: words for labels in declared.values() for value, words in labels.items()} | {**names}
 
 
 def _axis(table: pd.DataFrame, value: str) -> str:
@@ -485,17 +473,12 @@ def _axis(table: pd.DataFrame, value: str) -> str:
     return f"{words} ({unit})" if unit else words
 
 
-def _looks(
-    table: pd.DataFrame, color: str, look: Look, words: Mapping[str, str]
-) -> dict[str, tuple[str, str, str]]:
+def _looks(table: pd.DataFrame, color: str, look: Look, words: Mapping[str, str]) -> dict[str, tuple[str, str, str]]:
     """Return colour, marker and name of each value of ``color``; without it, of all rows."""
     if not color:
         return {"": (style.BLUE, "o", "")}
     looks = look.of(list(dict.fromkeys(table[color])))
-    return {
-        v: (shade, marker, look.names.get(v, words.get(v, name)))
-        for v, (shade, marker, name) in looks.items()
-    }
+    return {v: (shade, marker, look.names.get(v, words.get(v, name))) for v, (shade, marker, name) in looks.items()}
 
 
 def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd.DataFrame, str, str]]:

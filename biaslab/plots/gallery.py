@@ -85,9 +85,7 @@ def gallery(
             # The picture hangs from the top of its row, below one line for the judgement.
             bottom = (top - 0.22 - picture) / sum(heights)
             left = column / columns + 0.05 / (side * columns)
-            ax = fig.add_axes(
-                (left, bottom, (side - 0.1) / (side * columns), picture / sum(heights)), anchor="N"
-            )
+            ax = fig.add_axes((left, bottom, (side - 0.1) / (side * columns), picture / sum(heights)), anchor="N")
             _draw(ax, images[k], people[k], below[k], hidden[k])
         top -= height
     return fig

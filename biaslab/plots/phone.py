@@ -58,10 +58,7 @@ def restack(figure: Figure) -> bool:
             # Panels that stood beside another one left their rows' names to it.
             ax.tick_params(labelleft=True, labelbottom=True)
         _fit(ax, heights[i])
-    for words, put in (
-        (figure.get_supxlabel(), figure.supxlabel),
-        (figure.get_supylabel(), figure.supylabel),
-    ):
+    for words, put in ((figure.get_supxlabel(), figure.supxlabel), (figure.get_supylabel(), figure.supylabel)):
         if words:
             put(_broken(words, _LINE))
     keys = _legend_again(figure)

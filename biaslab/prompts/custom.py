@@ -24,9 +24,7 @@ SHARED = 10
 """Prompts of a paper that pictures must have been asked for so that its notebooks look at them."""
 _NEEDS = "Prompts of one's own need prompt; they may have group, n (images of it) and people (1 or 2)."
 _SHARES = ("group", "percent_female", "n")
-_NEEDS_SHARES = (
-    "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
-)
+_NEEDS_SHARES = "Shares to compare with need group and percent_female; they may have n, what the share was counted in."
 _MOST_PEOPLE, _MOST_IMAGES = 2, 10_000
 _MOST_BYTES = 100_000_000
 
@@ -90,9 +88,7 @@ def benchmark(path: str) -> pd.DataFrame:
     fix = "give a number from 0 to 100"
     cells.refuse(strange, file, "percent_female is {}", fix, frame["percent_female"])
     if len(shares) and shares.max() <= 1 and (shares > 0).any():
-        raise InputError(
-            f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100."
-        )
+        raise InputError(f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100.")
     n = pd.Series(np.inf, frame.index)
     if "n" in frame:
         n = cells.numbers(frame["n"], file).where(frame["n"].str.strip() != "", np.inf)

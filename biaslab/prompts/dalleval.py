@@ -147,10 +147,7 @@ def social(images: int = 9, words: Words | None = None) -> pd.DataFrame:
 
 ATTRIBUTES = MappingProxyType(
     {name: name for name in ("boots", "slippers", "jeans", "shorts", "slacks")}
-    | {
-        name: f"a {name}"
-        for name in ("dress", "skirt", "suit", "shirt", "uniform", "jacket", "hat", "tie", "mask")
-    }
+    | {name: f"a {name}" for name in ("dress", "skirt", "suit", "shirt", "uniform", "jacket", "hat", "tie", "mask")}
     | {"gloves": "gloves"}
 )
 """The attributes that the judge is asked about (Table 22 and appendix E), and how a question says each."""

@@ -15,9 +15,7 @@ from biaslab.models import truths
 
 PERSON = "person"
 """What every word of :data:`PEOPLE` counts as."""
-PEOPLE = frozenset(
-    ("person", "people", "woman", "women", "man", "men", "female", "male", "girl", "boy", "individual")
-)
+PEOPLE = frozenset(("person", "people", "woman", "women", "man", "men", "female", "male", "girl", "boy", "individual"))
 """Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
 SPACY = "spacy:"
 NAMES = ("nltk", f"{SPACY}MODEL")

@@ -256,9 +256,7 @@ def paired(
     return _made(asked, setting, words)
 
 
-def single(
-    *, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0, words: Words | None = None
-) -> Prompts:
+def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0, words: Words | None = None) -> Prompts:
     """Return the prompts for one person: each occupation, and each occupation's roles as :func:`paired` samples them.
 
     Arguments as there; ``images`` are those of an occupation (paper: 3), a role has one in each run.
@@ -322,9 +320,7 @@ def only(prompts: Prompts, prompt_ids: Sequence[str]) -> Prompts:
     return Prompts(*(table[table["prompt_id"].isin(wanted)].reset_index(drop=True) for table in prompts))
 
 
-def _made(
-    asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str, words: Words | None
-) -> Prompts:
+def _made(asked: Sequence[tuple[str, int, int, tuple[Person, ...]]], setting: str, words: Words | None) -> Prompts:
     template = {"alike": "paired", "same": "paired"}.get(setting, setting)
     texts, people = [], []
     for aspect, run, images, whom in asked:

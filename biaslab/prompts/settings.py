@@ -36,10 +36,7 @@ class PeopleDesign(Group):
         "or YAML (see `biaslab.prompts.word_files`).",
     )
     occupations: Whole = field(
-        0,
-        "Occupations of each list in pairs; 0 is all (20, or those of `people.words`).",
-        "occupations",
-        ge=0,
+        0, "Occupations of each list in pairs; 0 is all (20, or those of `people.words`).", "occupations", ge=0
     )
     pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
     power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
@@ -139,9 +136,7 @@ class SimilarityNetworks(Group):
     resnet: Named = field("paper", "Network with features of objects (paper: ResNet-50).")
     clip: Named = field("paper", "CLIP model (paper: ViT-B/32).")
     dino: Named = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
-    split_product: Named = field(
-        "paper", "Network whose features are compared by place (paper: DINO ViT-B/8)."
-    )
+    split_product: Named = field("paper", "Network whose features are compared by place (paper: DINO ViT-B/8).")
 
 
 class TripletsDesign(Group):
@@ -161,10 +156,7 @@ class TripletsDesign(Group):
         "fitting", "`fitting` for a female ecologist, `as_printed` for the paper's an female ecologist."
     )
     one_triplet: Whole = field(
-        0,
-        "Images of each prompt of one triplet, a data set of its own (paper: 1,000); 0: none.",
-        "images",
-        ge=0,
+        0, "Images of each prompt of one triplet, a data set of its own (paper: 1,000); 0: none.", "images", ge=0
     )
     guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
     placebo: bool = field(

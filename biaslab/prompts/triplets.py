@@ -69,14 +69,7 @@ _REACHED = ("swappable", "no indicator", "depicted")
 _KEPT = len(_REACHED)
 # What is known of a caption; and of counts, which are kept beside them.
 _COLUMNS = ["caption_id", "text", "key", "reached"]
-_TYPES = {
-    "what": object,
-    "caption_id": object,
-    "n": "Int64",
-    "text": object,
-    "key": "UInt64",
-    "reached": "Int8",
-}
+_TYPES = {"what": object, "caption_id": object, "n": "Int64", "text": object, "key": "UInt64", "reached": "Int8"}
 
 
 class Neutral(NamedTuple):

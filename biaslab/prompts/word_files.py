@@ -114,9 +114,7 @@ def _text(cell: Any) -> str:
     return "|".join(map(str, cell)) if isinstance(cell, list) else str(cell)
 
 
-def _check_keys(
-    file: Path, given: Any, known: Iterable[str], needed: Iterable[str] = (), of: str = ""
-) -> None:
+def _check_keys(file: Path, given: Any, known: Iterable[str], needed: Iterable[str] = (), of: str = "") -> None:
     if not isinstance(given, Mapping):
         raise InputError(f"{file}: {of or 'it'} must be a mapping of {', '.join(known)}.")
     for key in (str(key) for key in given if key not in known):
@@ -205,7 +203,5 @@ def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
         raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.words to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
-        raise ParameterError(
-            f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}"
-        )
+        raise ParameterError(f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}")
     return names or tuple(words.occupations)

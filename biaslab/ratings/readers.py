@@ -212,9 +212,7 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
 # -- ratings to votes ------------------------------------------------------------------------------------
 
 
-def votes_on(
-    frame: pd.DataFrame, keys: list[str], raters: list[str] | None, path: Path, called: str
-) -> Votes:
+def votes_on(frame: pd.DataFrame, keys: list[str], raters: list[str] | None, path: Path, called: str) -> Votes:
     """Return the ratings in a table and the votes on its items, whether or not there are any.
 
     Args:

@@ -39,9 +39,7 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
 
     By default these are images that the judge decided, as in the paper; with all outcomes raters check the gate, too.
     """
-    frames = [
-        table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()
-    ]
+    frames = [table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -120,13 +118,7 @@ def draw_by_size(images: pd.DataFrame, size: np.ndarray, n: int, seed: int) -> p
 
 
 def simulate(
-    sampled: pd.DataFrame,
-    truth: pd.Series,
-    raters: int = 7,
-    *,
-    seed: int,
-    error: float = 0.02,
-    unsure: float = 0.01,
+    sampled: pd.DataFrame, truth: pd.Series, raters: int = 7, *, seed: int, error: float = 0.02, unsure: float = 0.01
 ) -> pd.DataFrame:
     """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
 
@@ -225,12 +217,7 @@ def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
 
 
 def agreement(
-    rated: Rated | None,
-    judgements: pd.DataFrame,
-    *,
-    seed: int,
-    replicates: int = 2_000,
-    confidence: float = 0.95,
+    rated: Rated | None, judgements: pd.DataFrame, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return the agreement of raters with one another and of the judge with their majority: table
     ``judging_agreement``.

@@ -44,9 +44,7 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     Raises ParameterError: The address is none.
     """
     if url and not re.fullmatch(r"https?://[^\s{}]+|doi:[^\s{}]+", url):
-        raise ParameterError(
-            f"The address is {url!r}; give one such as https://example.org/report/index.html."
-        )
+        raise ParameterError(f"The address is {url!r}; give one such as https://example.org/report/index.html.")
     code = record.get("biaslab") if isinstance(record.get("biaslab"), dict) else {}
     version, commit = str(code.get("version") or ""), str(code.get("git_commit") or "")
     name, title = str(record.get("run") or "run"), " ".join(str(record.get("title") or "").split())
@@ -60,9 +58,7 @@ def of_run(record: Mapping[str, Any], url: str = "", author: str = "") -> list[C
     fields = {"title": _tex(title), "author": _tex(author), "year": year, "url": url}
     fields["howpublished"] = _tex(f"Run ``{name}'' made with {by}")
     key = "biaslab-run-" + re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    run = Citation(
-        "run", text.rstrip(), _entry("misc", key, **fields, note=f"Made on {date}" if date else "")
-    )
+    run = Citation("run", text.rstrip(), _entry("misc", key, **fields, note=f"Made on {date}" if date else ""))
     return [run, of_package(version or __version__, commit), *map(of_paper, papers(record))]
 
 
@@ -80,9 +76,7 @@ def of_paper(name: str) -> Citation:
 
 def papers(record: Mapping[str, Any]) -> list[str]:
     """Return the papers whose methods a run used, by what it finished, in the order of reports."""
-    done = [
-        one["id"].partition("/")[0] for one in cards.entries(record, "notebooks") if one["status"] == "ok"
-    ]
+    done = [one["id"].partition("/")[0] for one in cards.entries(record, "notebooks") if one["status"] == "ok"]
     told = [str(one["name"]).partition("_")[0] for one in cards.entries(record, "tables") if one["rows"]]
     about = cards.words("papers")
     return [name for name in about if about[name]["bibtex"] and name in {*done, *told}]

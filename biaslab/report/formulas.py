@@ -44,9 +44,7 @@ def _svg(tex: str, size: float) -> tuple[str, float, float]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        path = TextPath(
-            (0, 0), f"${' '.join(tex.split())}$", size=size, prop=FontProperties(math_fontfamily="stix")
-        )
+        path = TextPath((0, 0), f"${' '.join(tex.split())}$", size=size, prop=FontProperties(math_fontfamily="stix"))
     finally:
         logger.setLevel(level)
     if not len(path.vertices):

@@ -163,9 +163,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     """Return how a page's verdicts were tested together; empty where the run does not say."""
     counts = {key: number(value) for key, value in _mapping(run, "verdicts").items()}
-    if any(
-        counts.get(key) is None for key in ("alpha", "tested", "stand", "withdrawn", "others", "others_stand")
-    ):
+    if any(counts.get(key) is None for key in ("alpha", "tested", "stand", "withdrawn", "others", "others_stand")):
         return {"any": False}
     chance = counts["alpha"] * counts["others"]
     return {key: f"{value:,.0f}" for key, value in counts.items()} | {
@@ -177,9 +175,7 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
 
 def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
     """Return the words of the glossary that the first cards use."""
-    text = json.dumps(
-        [[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str
-    )
+    text = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
     return [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", text) and len(word) > 1]
 
 
@@ -188,9 +184,7 @@ def _until(run: dict[str, Any]) -> dict[str, Any]:
     until, rows = _mapping(run, "until"), []
     for row in cards.entries(until, "groups"):
         shown = {key: number(row[key]) for key in ("percent_female", "ci_low", "ci_high", "n")}
-        texts = {
-            key: "–" if value is None else f"{value:,.{int(key != 'n')}f}" for key, value in shown.items()
-        }
+        texts = {key: "–" if value is None else f"{value:,.{int(key != 'n')}f}" for key, value in shown.items()}
         rows.append({"model": row["model"], "group": row["group"], **texts})
     return {"rows": rows, "points": f"{number(until.get('points')) or 0:g}"}
 
@@ -251,9 +245,7 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
     path = file_inside(run_dir, _mapping(run, "pictures").get("strips"))
     if path is None:
         return []
-    pages = {
-        one["model"]: href(run_dir, one["page"]) for one in cards.entries(_mapping(run, "pictures"), "models")
-    }
+    pages = {one["model"]: href(run_dir, one["page"]) for one in cards.entries(_mapping(run, "pictures"), "models")}
     try:
         return [
             {key: one[key] for key in ("paper", "called", "model", "groups", "images")}
@@ -268,14 +260,10 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a group of a strip; an error of some kind where it is none."""
     share = (
-        {key: float(row["share"][key]) for key in ("percent", "low", "high", "n", "unclear")}
-        if row["share"]
-        else {}
+        {key: float(row["share"][key]) for key in ("percent", "low", "high", "n", "unclear")} if row["share"] else {}
     )
     told = ("source", "marks", "group", "prompt", "said", "alt")
-    pictures = [
-        {key: one[key] for key in told} for one in row["pictures"] if EMBEDDED.fullmatch(one["source"])
-    ]
+    pictures = [{key: one[key] for key in told} for one in row["pictures"] if EMBEDDED.fullmatch(one["source"])]
     return {"group": row["group"], "share": share, "pictures": pictures}
 
 
@@ -344,9 +332,7 @@ def _figures(
 ) -> list[dict[str, Any]]:
     """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
     figures, left = [], FIGURES_BYTES
-    named = sorted(
-        cards.ordered(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
-    )
+    named = sorted(cards.ordered(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first)
     for place, entry in enumerate(named, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))

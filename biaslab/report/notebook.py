@@ -52,11 +52,7 @@ _TEXT_TYPES = {"text/plain", "text/markdown", "text/latex"}
 
 
 def render_notebook(
-    ipynb_path: str | Path,
-    html_path: str | Path,
-    *,
-    title: str | None = None,
-    index_href: str | None = None,
+    ipynb_path: str | Path, html_path: str | Path, *, title: str | None = None, index_href: str | None = None
 ) -> Path:
     """Write an executed notebook as a self-contained HTML page and return the page's path.
 

@@ -160,7 +160,5 @@ def write_page(path: Path, html: str) -> Path:
 def write_from(path: Path, template: str, *, style: str, script: str | None = None, **content: Any) -> Path:
     """Write a page from a packaged template, with its style, its script and the policy that admits only them."""
     policy = content_security_policy(style=style, script=script)
-    about = {"style": Markup(style), "policy": policy} | (
-        {} if script is None else {"script": Markup(script)}
-    )
+    about = {"style": Markup(style), "policy": policy} | ({} if script is None else {"script": Markup(script)})
     return write_page(path, environment().get_template(template).render(**content, **about))

@@ -51,10 +51,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     pictures of a group likewise, so that neither is chosen by hand. The pictures of all strips take at most
     :data:`STRIP_BYTES`.
     """
-    drawn = [
-        one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one
-        for one in drawn
-    ]
+    drawn = [one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one for one in drawn]
     chosen = [(one, _rows(one.people)) for one in drawn]
     ids = [[(one, image_id) for row in rows for image_id in row["ids"]] for one, rows in chosen]
     ids = [pair for each in ids for pair in each]
@@ -69,10 +66,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
         kept = [row for row in rows if row["pictures"]]
         each = (_share(people) for _, people in one.people.groupby("group"))
         shares = [share["percent"] for share in each if share]
-        told = {
-            "groups": one.people["group"].nunique(),
-            "mean": sum(shares) / len(shares) if shares else None,
-        }
+        told = {"groups": one.people["group"].nunique(), "mean": sum(shares) / len(shares) if shares else None}
         said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
         if kept:
             found.append(said | {"rows": kept, "images": one.people["image_id"].nunique()} | told)
@@ -129,13 +123,7 @@ def _rows(people: pd.DataFrame) -> list[dict[str, Any]]:
         if images.notna().any():
             images = images.sort_values(ascending=False, kind="stable", na_position="last")
         share = _share(people[people["group"] == group])
-        rows.append(
-            {
-                "group": str(group),
-                "share": share,
-                "ids": evenly(list(images.index), SIDE_BY_SIDE),
-            }
-        )
+        rows.append({"group": str(group), "share": share, "ids": evenly(list(images.index), SIDE_BY_SIDE)})
     return rows
 
 
@@ -158,13 +146,7 @@ def _share(people: pd.DataFrame) -> dict[str, Any]:
         return {}
     unclear = int((people["outcome"] == UNCERTAIN).sum())
     low, high = wilson_interval(k, n)
-    return {
-        "percent": 100 * k / n,
-        "low": 100 * float(low),
-        "high": 100 * float(high),
-        "n": n,
-        "unclear": unclear,
-    }
+    return {"percent": 100 * k / n, "low": 100 * float(low), "high": 100 * float(high), "n": n, "unclear": unclear}
 
 
 def evenly(items: list, most: int) -> list:
@@ -245,12 +227,7 @@ def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     judged = {MARKS[_mark(row)] for row in rows}
     why = {_why(row) for row in rows if row["outcome"] not in (JUDGED, UNCERTAIN, "correct")}
     tones = {f"{tone:g}" for row in rows if (tone := _known(row.get("tone"))) is not None}
-    return {
-        "groups": _groups(rows),
-        "judged": sorted(judged),
-        "outcomes": sorted(why),
-        "tones": sorted(tones),
-    }
+    return {"groups": _groups(rows), "judged": sorted(judged), "outcomes": sorted(why), "tones": sorted(tones)}
 
 
 # -- their bytes -------------------------------------------------------------------------------------------

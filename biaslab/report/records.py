@@ -15,9 +15,7 @@ FILE = "run.json"
 # The kinds of what it holds, and of what the entries of its lists hold.
 _KINDS = {
     **dict.fromkeys(("run", "title", "description", "status", "kind", "started", "ended"), str),
-    **dict.fromkeys(
-        ("parameters", "sweep", "seeds", "inputs", "notebook_defaults", "files", "bundle", "until"), dict
-    ),
+    **dict.fromkeys(("parameters", "sweep", "seeds", "inputs", "notebook_defaults", "files", "bundle", "until"), dict),
     **dict.fromkeys(("biaslab", "packages", "platform"), dict),
     **dict.fromkeys(("notebooks", "tables", "findings", "figures", "limits"), list),
 }
@@ -34,10 +32,7 @@ _NEEDS = {"run": ()}
 
 
 def read(
-    folder: Path,
-    *,
-    needs: Mapping[str, Collection[str]] = _NEEDS,
-    fix: str = "Start that run again with --overwrite.",
+    folder: Path, *, needs: Mapping[str, Collection[str]] = _NEEDS, fix: str = "Start that run again with --overwrite."
 ) -> dict[str, Any]:
     """Return what the ``run.json`` of a folder holds.
 

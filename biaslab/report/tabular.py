@@ -17,9 +17,7 @@ from biaslab.ground.wording import MISSING
 from biaslab.report.pages import clean_text
 
 # A number as a CSV writer prints it. "007" is a name, not a number.
-_NUMBER = re.compile(
-    r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?", re.IGNORECASE
-)
+_NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?", re.IGNORECASE)
 _INTEGER = re.compile(r"[-+]?\d+")
 _GAPS = {"", "nan", "na", "<na>", "null"}
 # Characters of a cell that a page shows, and that a number has at most.
@@ -100,9 +98,7 @@ def _is_numeric(column: list[str]) -> bool:
 
 def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mapping]) -> list[_Column]:
     """Return the columns that are shown: limits beside their estimate, and none without any value but one of gaps."""
-    numbers = {
-        name: _numbers(column) for name, column in zip(names, columns, strict=True) if _is_numeric(column)
-    }
+    numbers = {name: _numbers(column) for name, column in zip(names, columns, strict=True) if _is_numeric(column)}
     ends: dict[str, list[str]] = {}
     for name in names:
         if (of := told.get(name, {}).get("of")) in numbers and name in numbers:
@@ -147,9 +143,7 @@ def _numbers(column: list[str]) -> list[float]:
 
 def _reasons(names: list[str], columns: list[list[str]]) -> list[str]:
     """Return what each row says of why a value is missing."""
-    reasons = [
-        c for name, c in zip(names, columns, strict=True) if re.search(r"(^|_)reason$", name, re.IGNORECASE)
-    ]
+    reasons = [c for name, c in zip(names, columns, strict=True) if re.search(r"(^|_)reason$", name, re.IGNORECASE)]
     whys = ["; ".join(t for t in texts if not _is_missing(t)) for texts in zip(*reasons, strict=True)]
     return whys or [""] * len(columns[0])
 

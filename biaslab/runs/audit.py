@@ -56,9 +56,7 @@ def params_of(
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
     if until and half_width is not None:
-        raise ParameterError(
-            "--precision chooses sizes before images are made, --until meanwhile: leave out one."
-        )
+        raise ParameterError("--precision chooses sizes before images are made, --until meanwhile: leave out one.")
     names = models_of(names)
     folders = [one for one in names if one.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
@@ -67,9 +65,7 @@ def params_of(
             "--prompts, or a folder of pictures as images:FOLDER."
         )
     drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
-    preset = _merged(
-        *(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size))
-    )
+    preset = _merged(*(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size)))
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus")
     photographs, pictures, alone, with_corpus, without = (preset.pop(key) for key in parts)
     notebooks = [*preset["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
@@ -130,9 +126,7 @@ def models_of(names: Sequence[str]) -> list[str]:
     for one in names:
         _check_model(one)
     # All names of one model are alike.
-    known = [
-        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names
-    ]
+    known = [os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names]
     for one, same in zip(names, known, strict=True):
         if known.count(same) > 1:
             raise ParameterError(f"The model {one!r} is named twice; name each once.")

@@ -106,9 +106,7 @@ def contents(
 
     settings, inputs = settings_of(record), asking.files_of(folder / sources.MEASURED)
     if "settings" in settings:
-        raise ParameterError(
-            f"The run {folder.name} has several settings, and a bundle is of one; run one of them."
-        )
+        raise ParameterError(f"The run {folder.name} has several settings, and a bundle is of one; run one of them.")
     with tempfile.TemporaryDirectory() as place:
         given = []
         for name, frame in inputs.items():
@@ -236,13 +234,7 @@ def is_bundle(path: str) -> bool:
 
 
 def params_of(
-    paths: Sequence[str],
-    models: Sequence[str],
-    *,
-    outputs: str | Path,
-    name: str = "",
-    corpus: str = "",
-    **more: Any,
+    paths: Sequence[str], models: Sequence[str], *, outputs: str | Path, name: str = "", corpus: str = "", **more: Any
 ) -> dict[str, Any]:
     """Return what a parameters file holds that repeats a bundle, on its own models or others.
 
@@ -255,12 +247,8 @@ def params_of(
     """
     path = paths[0]
     if len(paths) > 1 or not is_bundle(path):
-        raise ParameterError(
-            "--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME."
-        )
-    if given := [
-        option for option in ("prompts", "benchmark", "papers", "until", "half_width") if more.get(option)
-    ]:
+        raise ParameterError("--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME.")
+    if given := [option for option in ("prompts", "benchmark", "papers", "until", "half_width") if more.get(option)]:
         raise ParameterError(f"A bundle says what is asked: leave its {given[0]} to it, or use --set.")
     digest, files = _checked(path)
     place = Path(outputs).absolute() / ".bundles" / digest[:16]

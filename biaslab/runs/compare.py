@@ -80,9 +80,7 @@ def side_by_side(
     values = list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
         c.name
         for c in declared.columns
-        if not (c.text or c.key or c.optional)
-        and c.name not in ("n", "t", "p")
-        and not c.name.startswith("n_")
+        if not (c.text or c.key or c.optional) and c.name not in ("n", "t", "p") and not c.name.startswith("n_")
     ]
     # A run without a column, such as one that only some models have, lacks its values.
     values = [v for v in values if v in first or v in second]
@@ -117,9 +115,7 @@ def side_by_side(
     return both
 
 
-def _own_models(
-    first: pd.DataFrame, second: pd.DataFrame, beside: Collection[str]
-) -> tuple[pd.DataFrame, ...]:
+def _own_models(first: pd.DataFrame, second: pd.DataFrame, beside: Collection[str]) -> tuple[pd.DataFrame, ...]:
     """Return the rows of the runs' own models where each has one, without those of models that stand ``beside``."""
     for key in (key for key in _MODELS if key in first and key in second):
         own = [set(side[key].dropna()) - set(beside) for side in (first, second)]
@@ -170,9 +166,7 @@ def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] |
     return said.mask(shared, SAME_INPUTS).mask(shared & agree, IDENTICAL)
 
 
-def compare(
-    first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None
-) -> Path:
+def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None) -> Path:
     """Compare finished runs with the first and leave a report: findings side by side, and a table per shared table.
 
     Runs are folders, or names below ``outputs``, where the comparison gets a folder; its ``name`` is by default
@@ -270,9 +264,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     title = f"{one.name} and {other.name}"
     if not shared:
         papers = [sorted({tables.schema(t).paper or t.partition("_")[0] for t in some}) for some in held]
-        whole = " and ".join(
-            f"{f.name} has {', '.join(some)}" for f, some in zip((one, other), papers, strict=True)
-        )
+        whole = " and ".join(f"{f.name} has {', '.join(some)}" for f, some in zip((one, other), papers, strict=True))
         raise RunError(f"{title} share no table, so there is nothing to compare: of papers {whole}.")
     swept = sorted({key for run in runs for key in run.get("sweep", {})})
     unequal, level = _confidence(one.name, other.name, runs)
@@ -598,9 +590,7 @@ def _findings(pair: _Pair, of: str) -> list[dict]:
         known, apart, chance = _apart(name, frame, pair.confidence)
         if known:
             question = f"{tables.schema(name).title}: what differs?"
-            found.append(
-                (question, f"{apart} of {known} differences exclude 0; by chance {chance:.2g} would.")
-            )
+            found.append((question, f"{apart} of {known} differences exclude 0; by chance {chance:.2g} would."))
     # The rows that met and what follows first stand at the top.
     return [
         {"question": question, "answer": answer, "variant": of, "main": order < 2}

@@ -19,20 +19,9 @@ from biaslab.ground.values import dotted
 from biaslab.models import registry
 from biaslab.settings import Settings
 
-_TYPES = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    bool: "true or false",
-    dict: "mapping",
-    Any: "any value",
-}
+_TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
 # Settings whose values are names of what packages bring, beside those of models.
-_NAMED = {
-    "captions.corpus": plugins.CORPORA,
-    "endpoint.service": plugins.IMAGES,
-    "measures": plugins.MEASURES,
-}
+_NAMED = {"captions.corpus": plugins.CORPORA, "endpoint.service": plugins.IMAGES, "measures": plugins.MEASURES}
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,13 @@ from biaslab.runs.params import Notebook
 from biaslab.study import Study, sources
 
 # What the record of an earlier start of a run must have.
-_NEEDS = {
-    "parameters": (),
-    "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason"),
-}
+_NEEDS = {"parameters": (), "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason")}
 _MEASURES = "biaslab.measures.plugins"
 # Packages that only what makes images uses.
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
 
-def read(
-    folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]
-) -> tuple[list[dict], bool]:
+def read(folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]) -> tuple[list[dict], bool]:
     """Return the records of what is in the run's folder of the same run, and whether it holds another, to replace."""
     if (folder / records.FILE).exists():
         fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
@@ -113,9 +108,7 @@ def declared() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def keep(
-    folder: Path, earlier: list[dict], jobs: list[Job], again: bool
-) -> tuple[list[dict], list[Job], list[str]]:
+def keep(folder: Path, earlier: list[dict], jobs: list[Job], again: bool) -> tuple[list[dict], list[Job], list[str]]:
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook.id for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
@@ -132,9 +125,7 @@ def keep(
         if not finished or (before["reason"] != job.reason if job.reason else "files" not in before):
             left.append(job)
         elif changed := ", ".join(
-            filter(
-                None, (altered(folder, before.get("files", {})), *map(spoilt.get, before.get("measured", ())))
-            )
+            filter(None, (altered(folder, before.get("files", {})), *map(spoilt.get, before.get("measured", ()))))
         ):
             left.append(job)
             said.append(f"{job.slug} is executed again, because {changed} since it finished.")

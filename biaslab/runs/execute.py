@@ -106,10 +106,7 @@ def execute_all(
 
 
 def _side_by_side(
-    jobs: list[Job],
-    workers: int,
-    ended: Callable[[Job, dict], None],
-    waiting: Callable[[], None],
+    jobs: list[Job], workers: int, ended: Callable[[Job, dict], None], waiting: Callable[[], None]
 ) -> list[Job]:
     """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
     lost = []
@@ -118,10 +115,7 @@ def _side_by_side(
     modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
-    with (
-        kernels.Processes(given, read_libraries, modules) as processes,
-        ThreadPoolExecutor(workers) as pool,
-    ):
+    with kernels.Processes(given, read_libraries, modules) as processes, ThreadPoolExecutor(workers) as pool:
         left: dict[Future, Job] = {}
         # Ctrl-C may come as soon as the first call is made.
         try:

@@ -70,9 +70,7 @@ def export(
     target = Path(to) if to else Path(outputs) / f"{stem}.zip"
     check_target(target, _is_export, "export", "--to")
     part = temporary_of(target)
-    with explaining(
-        target, "The run is as it was: {fix}, or name another place with --to, and export it again."
-    ):
+    with explaining(target, "The run is as it was: {fix}, or name another place with --to, and export it again."):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:

@@ -44,11 +44,7 @@ _PACKAGES = (
 
 
 def gather(
-    folder: Path,
-    record: dict,
-    notebooks: list[dict],
-    public: Callable[[Any], Any],
-    models: list[dict] | None = None,
+    folder: Path, record: dict, notebooks: list[dict], public: Callable[[Any], Any], models: list[dict] | None = None
 ) -> dict:
     """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
 
@@ -167,12 +163,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
 
 
 def write_table(
-    frame: pd.DataFrame,
-    folder: Path,
-    name: str,
-    title: str,
-    description: str,
-    columns: list[tuple[str, str, str]],
+    frame: pd.DataFrame, folder: Path, name: str, title: str, description: str, columns: list[tuple[str, str, str]]
 ) -> dict:
     """Write a table into a run's folder and return its record for the report; columns are name, unit and meaning."""
     path = tables.write(frame, folder / "tables" / f"{name}.csv")
@@ -270,9 +261,7 @@ def git_state(folder: Path) -> dict:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(
-                ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
-            )
+            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None

@@ -42,9 +42,7 @@ def init(folder: str | Path) -> list[Path]:
     source = places.packaged()
     for part in ("notebooks", "params"):
         shutil.copytree(source / part, folder / part, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    brought = [
-        path for inner in plugins.folders().values() for path in sorted((inner / "params").glob("*.yaml"))
-    ]
+    brought = [path for inner in plugins.folders().values() for path in sorted((inner / "params").glob("*.yaml"))]
     for path in brought:
         if not (to := folder / "params" / path.name).exists():
             shutil.copyfile(path, to)

@@ -38,13 +38,9 @@ def parameters(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
             "it all into one."
         )
     if kind != "code":
-        raise ParameterError(
-            f"Cell {at + 1} is tagged 'parameters' and is no code. Tag the cell that sets them."
-        )
+        raise ParameterError(f"Cell {at + 1} is tagged 'parameters' and is no code. Tag the cell that sets them.")
     if any(_INJECTED in tags for _, _, tags in cells[:at]):
-        raise ParameterError(
-            "Values of an earlier run stand above the cell tagged 'parameters'. Delete that cell."
-        )
+        raise ParameterError("Values of an earlier run stand above the cell tagged 'parameters'. Delete that cell.")
     defaults: dict[str, Any] = {}
     line = 1
     try:

@@ -79,9 +79,7 @@ def run_name(name: str) -> str:
 class RunParams(Group):
     """What to run, checked as :class:`~biaslab.ground.groups.Group` checks."""
 
-    run: Annotated[str, AfterValidator(run_name)] = field(
-        "mine", "Name of the run and of its folder below `outputs`."
-    )
+    run: Annotated[str, AfterValidator(run_name)] = field("mine", "Name of the run and of its folder below `outputs`.")
     title: str = field("", "Heading of the report.")
     description: str = field("", "What is run and on what, for a reader who was not there.")
     notebooks: Texts = field(
@@ -93,12 +91,9 @@ class RunParams(Group):
         "are made or judged on a GPU, which has room for one set of models.",
         ge=0,
     )
-    bundle: dict[str, str] = field(
-        {}, "Of a run that repeats a bundle, the `digest` of it and of the `record` in it."
-    )
+    bundle: dict[str, str] = field({}, "Of a run that repeats a bundle, the `digest` of it and of the `record` in it.")
     until: dict[str, Any] = field(
-        {},
-        "Of a run whose images were made until intervals were narrow: what was aimed at, and what was reached.",
+        {}, "Of a run whose images were made until intervals were narrow: what was aimed at, and what was reached."
     )
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
@@ -138,8 +133,7 @@ class RunParams(Group):
             )
         words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
-            [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())]
-            for of in (self.sweep, words)
+            [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())] for of in (self.sweep, words)
         )
         return list(zip(values, in_words, strict=True))
 
@@ -201,9 +195,7 @@ def load(
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
     for pattern in run.notebooks:
         if not any(_matches(notebook, pattern) for notebook in available):
-            raise ParameterError(
-                f"No notebook matches {pattern!r}. {name_help(pattern, [n.id for n in available])}"
-            )
+            raise ParameterError(f"No notebook matches {pattern!r}. {name_help(pattern, [n.id for n in available])}")
     selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
     if all(notebook.problem for notebook in selected):
         raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
@@ -273,8 +265,7 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
         notebook = json.loads(text)
         language = _language(notebook.get("metadata"))
         cells = [
-            ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ()))
-            for c in notebook["cells"]
+            ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ())) for c in notebook["cells"]
         ]
     except OSError as error:
         return cannot(f"It cannot be read ({error.strerror}). Mend or remove it.")

@@ -41,14 +41,10 @@ def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
         shown.add(key)
         called = kinds[one.kind] + (f", the first of {several[key]} settings" if several[key] > 1 else "")
         if len(people):
-            yield pictures.Drawn(
-                one.paper, one.kind, called, one.model, people.reset_index(drop=True), images
-            )
+            yield pictures.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
-def written(
-    folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]
-) -> tuple[list[dict], list[str]]:
+def written(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> tuple[list[dict], list[str]]:
     """Return what :func:`write` does, and a note where it cannot: what cannot be shown takes no result along."""
     try:
         return write(folder, planned, public), []
@@ -110,9 +106,7 @@ def _digest(drawn: list[pictures.Drawn]) -> str:
     """Return what pictures rest on: images, what was judged of them, and how they are shown."""
     whole = hashlib.sha256()
     for one in drawn:
-        told = one.people.drop(
-            columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()]
-        )
+        told = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
         rows = pd.util.hash_pandas_object(told.astype(str), index=False)
         whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
     return whole.hexdigest()

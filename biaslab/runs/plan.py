@@ -82,9 +82,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         )
     chosen, cannot = sizes.chosen(planned, points, confidence)
     yield from sizes.said(planned, confidence, sorted({*sizes.POINTS, points}, reverse=True))
-    for (model, measure), parts in components.dropna(subset="percent").groupby(
-        ["model", "headline"], sort=False
-    ):
+    for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         each = zip(parts["part"], parts["percent"], strict=True)
         told = ", ".join(f"{_WORDS.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)
         yield f"Variance of {measure} of {model}: {told or 'none'}."

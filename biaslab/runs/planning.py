@@ -67,14 +67,10 @@ def sized(checked: RunParams, points: float) -> list[str]:
     sizes.check(points)
     found = asked(jobs.pipelines(jobs.plan(checked)))
     if any(one.pipeline.custom.folder is not None for one in found):
-        raise ParameterError(
-            "--precision chooses how many images are made, and pictures of a folder are made already."
-        )
+        raise ParameterError("--precision chooses how many images are made, and pictures of a folder are made already.")
     chosen, cannot = sizes.chosen(sizes.of_asked(found, {}), points, checked.confidence)
     if not chosen:
-        raise ParameterError(
-            f"--precision {points:g} cannot be had. {' '.join(cannot) or 'No share is measured.'}"
-        )
+        raise ParameterError(f"--precision {points:g} cannot be had. {' '.join(cannot) or 'No share is measured.'}")
     for name in chosen.keys() & set(checked.set_here):
         raise ParameterError(f"--precision chooses {name}, and --set sets it; leave out one of the two.")
     sets = [f"{name}={n}" for name, n in chosen.items()]
@@ -82,9 +78,7 @@ def sized(checked: RunParams, points: float) -> list[str]:
     return sets
 
 
-def rehearse(
-    planned: list[jobs.Job], *, say: Callable[[str], object] | None = None, **how: bool
-) -> Rehearsal:
+def rehearse(planned: list[jobs.Job], *, say: Callable[[str], object] | None = None, **how: bool) -> Rehearsal:
     """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does."""
     without = jobs.left_out(planned)
     for text in without if say else ():
@@ -222,11 +216,7 @@ def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
     lines = [f"Images: {_most(rows)}{total:,}" + (f", {there:,} already there" if there else "")]
     for (paper, model), of in rows.groupby(["paper", "model"], sort=False):
         kept = f", {of['there'].sum():,} already there" if of["there"].any() else ""
-        each = (
-            [of[name].sum() / of["left"].sum() for name in ("seconds", "longest")]
-            if of["left"].any()
-            else [0]
-        )
+        each = [of[name].sum() / of["left"].sum() for name in ("seconds", "longest")] if of["left"].any() else [0]
         each = f" {between(*each, '{:.2g}'):>17} s each" if each[0] else ""
         lines.append(f"  {paper:<10}{model:<32}{_most(of)}{of['images'].sum():>9,}{each}{kept}")
     if measured:

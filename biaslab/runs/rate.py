@@ -136,9 +136,7 @@ def rate(
         raise ParameterError(f"--by is {by!r}. {name_help(by, (CHANCE, UNCERTAINTY))}")
     by = UNCERTAINTY if further else by
     if by == UNCERTAINTY and not is_run:
-        raise ParameterError(
-            f"{folder} is no run, so no judge's answers are known: leave out --by and --next."
-        )
+        raise ParameterError(f"{folder} is no run, so no judge's answers are known: leave out --by and --next.")
     people = _told(str(images)) if told else None
     if is_run:
         table, sources, left_out = _of_run(folder, paper, kind, show_faces, overrides)
@@ -198,13 +196,9 @@ def write(
     first = [c for c in ("image", "source", "occupation", "model") if c in drawn]
     header, *rows = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
     if told := next((name for row in rows for cell in row if (name := shared.named_in(cell, private))), ""):
-        raise InputError(
-            f"The page would name {told}, a folder of a machine. Give images ids without folders."
-        )
+        raise InputError(f"The page would name {told}, a folder of a machine. Give images ids without folders.")
     shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
-    with explaining(
-        target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
-    ):
+    with explaining(target, "Nothing was written: {fix}, or name another place with --to, and make the page again."):
         path = write_page(target, rendered({"seed": seed, "header": header, **shown}))
     n = len(drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn]))
     return Page(path, n, path.stat().st_size, reasons)
@@ -314,9 +308,7 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
             raise unknown_name("kind of images that are rated", kind, heads[paper] if paper else known)
         paper = known[kind]
     kinds = {name: kind if kind in each else each[0] for name, each in heads.items()}
-    asked = planning.asked(
-        jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides)))
-    )
+    asked = planning.asked(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
     by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, kinds[p])] for p in kinds}
     there = [name for name, found in by_paper.items() if found]
     if not there or paper not in ("", *there):
@@ -357,10 +349,7 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         n, position = table["people"], table.groupby("image_id").cumcount() + 1
         if (n > 1).any():
             asked = [question("person", *whom, FORM) for whom in zip(position, n, strict=True)]
-            table, columns = (
-                table.assign(position=position, **{QUESTION: asked}),
-                [*columns, "position", QUESTION],
-            )
+            table, columns = (table.assign(position=position, **{QUESTION: asked}), [*columns, "position", QUESTION])
     elif one.of == "captions":
         images = pipeline.images(one.kind)
         table = images.table

@@ -44,14 +44,10 @@ def compute(
     if not os.environ.get(kernels.REHEARSED):
         planning.rehearse(planned, say=execute.print_aside if progress else None)
     if not opened:
-        raise ParameterError(
-            "The notebooks of this run make nothing that can be shared; set source to 'pipeline'."
-        )
+        raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")
     told: list[str] = []
     pause, longest = _WAITS
-    while left := [
-        text for one in opened for text in compute_of(one.pipeline, one.tables, share, one.notebooks)
-    ]:
+    while left := [text for one in opened for text in compute_of(one.pipeline, one.tables, share, one.notebooks)]:
         if not wait:
             return left
         if left != told:

@@ -104,9 +104,7 @@ def said(planned: Iterable[Planned], confidence: float, points: Iterable[float] 
             images = ceil(one.images * n / one.size)
             time = durations(*[images * one.seconds] * 2) if one.seconds else "-"
             taken = f"{n:,}", f"{images:,}", time, f"{images * one.price:,.2f}" if one.price else "-"
-            rows.append(
-                (name, digits(half) if half < float("inf") else "-", *((why, "", "", "") if why else taken))
-            )
+            rows.append((name, digits(half) if half < float("inf") else "-", *((why, "", "", "") if why else taken)))
     # A reason is as long as it is.
     widths = [max(len(row[k]) for row in rows if k != 2 or row[3]) for k in range(6)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows] if len(rows) > 1 else []

@@ -57,9 +57,7 @@ def at_most(params: RunParams, points: float) -> tuple[RunParams, str]:
         raise ParameterError(f"--until is of one run: give one value of {', '.join(params.sweep)}.")
     opened = jobs.pipelines(jobs.plan(params))
     if any(one.custom.folder for own in opened for one in (own.pipeline, *own.pipeline.others)):
-        raise ParameterError(
-            "--until makes images, and of pictures that are there no more can be made: leave it out."
-        )
+        raise ParameterError("--until makes images, and of pictures that are there no more can be made: leave it out.")
     if not (each := _rounds(opened)):
         able = " or ".join(paper.title for paper in tables.papers().values() if paper.rounds)
         raise ParameterError(f"--until is of {able}: name prompts with --prompts, or such a --paper.")
@@ -141,9 +139,7 @@ def _batches(
         n = math.ceil(n * np.clip((half / points) ** 2, *_GROWTH))
 
 
-def intervals(
-    people: pd.DataFrame, rounds: Rounds, points: float, confidence: float = 0.95
-) -> list[dict[str, Any]]:
+def intervals(people: pd.DataFrame, rounds: Rounds, points: float, confidence: float = 0.95) -> list[dict[str, Any]]:
     """Return shares perceived as female by model and group, and the mean over groups, with limits for whoever stops.
 
     An image counts as the share of women among its judged people; one of whom nobody is judged is no observation. The
@@ -176,9 +172,7 @@ def intervals(
         values = groups.mean().where(groups.count().eq(groups.size(), axis=0))
         if len(values) > 1:
             values.loc[ALL] = values.mean(skipna=False)
-        low, high = (
-            100 * ends[:, -1] for ends in confidence_sequence(values.to_numpy(), points / 100, confidence)
-        )
+        low, high = (100 * ends[:, -1] for ends in confidence_sequence(values.to_numpy(), points / 100, confidence))
         for k, (group, row) in enumerate(values.iterrows()):
             share = 100 * float(row.mean()) if (n := int(row.count())) else None
             limits = {"ci_low": round(float(low[k]), 1), "ci_high": round(float(high[k]), 1)}
@@ -196,9 +190,7 @@ def _numbers(params: RunParams, points: float) -> tuple[float, int, int]:
 def _rounds(opened: Sequence[jobs.Opened]) -> list[Rounds]:
     """Return whose images, of those that pipelines make, can be made in rounds."""
     taken = set().union(*(own.tables for own in opened))
-    return [
-        paper.rounds for paper in tables.papers().values() if paper.rounds and paper.rounds.table in taken
-    ]
+    return [paper.rounds for paper in tables.papers().values() if paper.rounds and paper.rounds.table in taken]
 
 
 def _at(opened: Sequence[jobs.Opened], rounds: Rounds, n: int) -> list[jobs.Opened]:

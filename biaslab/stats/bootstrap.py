@@ -99,9 +99,7 @@ def hierarchical_bootstrap(
     """
     counts, n = checks.counts(counts, n)
     if n.ndim != 2 or not (n > 0).any():
-        raise InputError(
-            f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}."
-        )
+        raise InputError(f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}.")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
     drawing = OneByOne(n.shape[1]) if drawing is None else drawing
@@ -118,9 +116,7 @@ def hierarchical_bootstrap(
     observed = checks.ratio(counts, n)
     value = f(observed)
     if value.ndim > 1:
-        raise InputError(
-            f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}."
-        )
+        raise InputError(f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}.")
     first, second = np.zeros((2, -(-replicates // 2), *value.shape))
     every, start = np.arange(groups), 0
     base = drawing.pull(observed, n, every) if fixed else observed
@@ -156,9 +152,7 @@ def hierarchical_bootstrap(
     se = np.sqrt(np.where((variance > 0) & (not reason), variance, np.nan))
     half = stats.t.ppf((1 + confidence) / 2, df) * se
     low, high = value - shift - half, value - shift + half
-    return Bootstrap(
-        value[()], low[()], high[()], groups, int(n.sum()), 2 * int(usable), shift[()], se[()], df, reason
-    )
+    return Bootstrap(value[()], low[()], high[()], groups, int(n.sum()), 2 * int(usable), shift[()], se[()], df, reason)
 
 
 def _noise(f: Callable, drawing: Drawing, observed: np.ndarray, n: np.ndarray) -> np.ndarray:

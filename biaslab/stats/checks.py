@@ -37,9 +37,7 @@ def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np
     return array
 
 
-def broadcast(
-    low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
-) -> list[NDArray[np.float64]]:
+def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
     """Return the named arrays as :func:`numbers`, broadcast together.
 
     Raises:
@@ -64,9 +62,7 @@ def sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.f
         raise InputError(f"{name} must be one-dimensional, got shape {flat.shape}.")
     missing = np.isnan(flat)
     if missing.any() and not skip_nan:
-        raise InputError(
-            f"{name} has {missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out."
-        )
+        raise InputError(f"{name} has {missing.sum()} NaN of {flat.size}; pass skip_nan=True to leave them out.")
     return flat[~missing]
 
 

@@ -83,9 +83,7 @@ def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     return table, len(order) - common, rows
 
 
-def permuted_chi_square(
-    counts: Sequence, replicates: int = 9_999, *, seed: int | np.random.Generator
-) -> float:
+def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int | np.random.Generator) -> float:
     """Return the p-value of a chi-square statistic where the sets are matched: labels are permuted within cases.
 
     Occurrences that come together make the plain p-value too small, matched sets too large; here each case keeps what

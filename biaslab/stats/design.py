@@ -46,19 +46,14 @@ def components(values: ArrayLike, group: ArrayLike, template: ArrayLike | None =
     template = np.zeros(values.shape) if template is None else np.asarray(template)
     if values.ndim != 1 or not values.shape == group.shape == template.shape:
         shapes = ", ".join(str(a.shape) for a in (values, group, template))
-        raise InputError(
-            f"values, group and template must be one-dimensional and equally long, got {shapes}."
-        )
+        raise InputError(f"values, group and template must be one-dimensional and equally long, got {shapes}.")
     rows = pd.DataFrame({"value": values, "group": group, "template": template}).dropna(subset="value")
     n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
     n_i, n_ij = by.size(), cell.size()
     a, b = n_i.size, n_ij.size
     nested = a < b < n
     means, inner = by.transform("mean"), (cell if nested else by).transform("mean")
-    sums = [
-        float((part**2).sum())
-        for part in (means - rows["value"].mean(), inner - means, rows["value"] - inner)
-    ]
+    sums = [float((part**2).sum()) for part in (means - rows["value"].mean(), inner - means, rows["value"] - inner)]
     free = n - (b if nested else a)
     # How often the variance of templates is expected in the sums of squares.
     squares = (n_ij**2).groupby("group").sum()
@@ -84,12 +79,8 @@ class Design:
     lists: int = 1  # Lists that clusters are drawn within, such as of either stereotype.
     group: float = 0.0  # Between clusters, with what images of training bring to each.
     template: float = 0.0  # Of a prompt about its cluster.
-    seed: float = (
-        0.25  # Of an image about its prompt: at most this, and twice that where two people move as one.
-    )
-    share: float = (
-        0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
-    )
+    seed: float = 0.25  # Of an image about its prompt: at most this, and twice that where two people move as one.
+    share: float = 0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
     folded: bool = False  # Whether it is a mean distance of shares from 1/2, with chance taken off.
     youden: float = 1.0  # Sensitivity + specificity - 1 of a judge whose errors are taken off.
 

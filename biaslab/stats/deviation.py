@@ -273,9 +273,7 @@ def folded_means(
     most = int(np.ceil(alpha * (1 + replicates) - 1))
     low = value - np.sort(random)[-most] if p < alpha and most > 0 else 0.0
     low, high = np.clip([low, max(high, low)], 0, largest)
-    return FoldedMeans(
-        value, float(np.clip(corrected, low, high)), float(low), float(high), floor, float(p), n
-    )
+    return FoldedMeans(value, float(np.clip(corrected, low, high)), float(low), float(high), floor, float(p), n)
 
 
 _UNIT = np.sqrt(0.25 / SOLVED_UP_TO)

@@ -48,9 +48,7 @@ class OneByOne(NamedTuple):
         noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known
         return pulled(shares, seen, noise)
 
-    def draw(
-        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator
-    ) -> np.ndarray:
+    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
         """Return shares of a binomial number of images in each cell."""
         return ratio(rng.binomial(n, np.nan_to_num(shares)), n)
 
@@ -80,13 +78,7 @@ class ByCaption:
     cells = 2
 
     def __init__(
-        self,
-        group: ArrayLike,
-        own: ArrayLike,
-        female: ArrayLike,
-        judged: ArrayLike,
-        captions: ArrayLike,
-        groups: int,
+        self, group: ArrayLike, own: ArrayLike, female: ArrayLike, judged: ArrayLike, captions: ArrayLike, groups: int
     ) -> None:
         columns = {"group": group, "own": own, "female": female, "judged": judged, "captions": captions}
         lengths = {name: np.size(values) for name, values in columns.items()}
@@ -129,9 +121,7 @@ class ByCaption:
         noise = crossed / np.maximum(free, 1e-9) * np.where(free > 0, per_share, 0) / np.maximum(both, 1)
         return pulled(shares, n > 0, noise)
 
-    def draw(
-        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
+    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
         shares = np.nan_to_num(shares)
         follows = self._follows(shares)
@@ -146,9 +136,7 @@ class ByCaption:
                     women[..., 1] += self._women_of(many, follows[..., x], judged, rng)
         return ratio(women, n)
 
-    def _women_of(
-        self, many: np.ndarray, share: np.ndarray, judged: int, rng: np.random.Generator
-    ) -> np.ndarray:
+    def _women_of(self, many: np.ndarray, share: np.ndarray, judged: int, rng: np.random.Generator) -> np.ndarray:
         """Return women in ``judged`` images each of ``many`` captions whose images show one with this probability."""
         if self._alike == 0:
             return rng.binomial(many * judged, share)
@@ -190,9 +178,7 @@ class ByCaption:
         """Return each number of judged images, own and generated, with how many captions of each group have it."""
         kinds, place = np.unique(self._images, axis=0, return_inverse=True)
         each = (self._sum((place.reshape(-1) == k).astype(int)) for k in range(len(kinds)))
-        return [
-            (int(own), int(judged), captions) for (own, judged), captions in zip(kinds, each, strict=True)
-        ]
+        return [(int(own), int(judged), captions) for (own, judged), captions in zip(kinds, each, strict=True)]
 
     @cached_property
     def _copied(self) -> float:
@@ -324,16 +310,12 @@ class SideBySide:
         """Return ``shares`` (..., groups, cells) as each part pulls its own."""
         return np.concatenate([part.pull(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
 
-    def draw(
-        self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
+    def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares as each part draws its own."""
         drawn = [part.draw(p, k, rows, rng) for part, p, k in self._each(shares, n)]
         return np.concatenate(drawn, axis=-1)
 
-    def _each(
-        self, shares: np.ndarray, n: np.ndarray
-    ) -> Iterable[tuple[OneByOne | ByCaption, np.ndarray, np.ndarray]]:
+    def _each(self, shares: np.ndarray, n: np.ndarray) -> Iterable[tuple[OneByOne | ByCaption, np.ndarray, np.ndarray]]:
         return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in (shares, n)), strict=True)
 
 

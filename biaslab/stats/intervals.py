@@ -85,8 +85,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
     half = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
     # At 0 or n the limit is exactly 0 or 1; rounding would leave it a hair outside.
     return Interval(
-        np.where(count == 0, 0 * size, centre - half)[()],
-        np.where(count == n, 0 * size + 1, centre + half)[()],
+        np.where(count == 0, 0 * size, centre - half)[()], np.where(count == n, 0 * size + 1, centre + half)[()]
     )
 
 
@@ -158,8 +157,7 @@ def difference_interval(
         return np.sqrt(np.maximum(one**2 + other**2 - 2 * correlation * one * other, 0))
 
     return Interval(
-        change - arm(second - second_low, first_high - first),
-        change + arm(second_high - second, first - first_low),
+        change - arm(second - second_low, first_high - first), change + arm(second_high - second, first - first_low)
     )
 
 
@@ -194,9 +192,7 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
     x, y = checks.numbers(x, "x"), checks.numbers(y, "y")
     confidence = checks.confidence_level(confidence)
     if x.shape != y.shape or x.ndim != 1:
-        raise InputError(
-            f"x and y must be one-dimensional and equally long, got shapes {x.shape} and {y.shape}."
-        )
+        raise InputError(f"x and y must be one-dimensional and equally long, got shapes {x.shape} and {y.shape}.")
     # A pair is missing where either is.
     x, y = (checks.sample(side + 0 * other, "x or y", skip_nan) for side, other in ((x, y), (y, x)))
     n = x.size
@@ -249,9 +245,7 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
     values = checks.sample(checks.shares(values, "values"), "values")
     groups = np.asarray(groups)
     if groups.shape != values.shape:
-        raise InputError(
-            f"There are {values.size} values and groups of shape {groups.shape}; give one for each."
-        )
+        raise InputError(f"There are {values.size} values and groups of shape {groups.shape}; give one for each.")
     if not values.size:
         return Estimate(np.nan, np.nan, np.nan, 0)
     value = values.mean()

@@ -83,16 +83,12 @@ def prediction_powered(
     c = checks.numbers(coefficients, "coefficients")
     group = checks.whole(group, "group").astype(int)
     f, y = (checks.shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
-    if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (
-        group.size and group.max() >= n.size
-    ):
+    if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (group.size and group.max() >= n.size):
         raise InputError(
             "Give a count, n and coefficient by group, and of each rated person a group, judged and rated."
         )
     confidence = checks.confidence_level(confidence)
-    cluster, stratum = (
-        None if v is None else np.unique(v, return_inverse=True)[1] for v in (clusters, strata)
-    )
+    cluster, stratum = (None if v is None else np.unique(v, return_inverse=True)[1] for v in (clusters, strata))
     stratum = np.zeros(n.size, int) if stratum is None else stratum
     there = n > 0
     centre = np.where(there, count / np.maximum(n, 1), 0.5)
@@ -153,9 +149,7 @@ def prediction_powered(
     return Powered(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
 
 
-def _between(
-    cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray
-) -> Callable[..., float]:
+def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
     """Return what gives the variance of a sum over clusters from what rated people add to it; of None their strata."""
     size = cluster.max(initial=-1) + 1
     # Clusters of which all groups are of one stratum differ within it; others are alike.

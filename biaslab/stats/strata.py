@@ -50,9 +50,7 @@ def mean_deviation(
     count, n = checks.counts(count, n)
     center = checks.shares(np.broadcast_to(center, n.shape), "center")
     count, center, n = count[n > 0], center[n > 0], n[n > 0]
-    limits = np.array(
-        [deviation_limits(int(k), 2, float(c)) for k, c in zip(n, center, strict=True)]
-    ).reshape(-1, 3)
+    limits = np.array([deviation_limits(int(k), 2, float(c)) for k, c in zip(n, center, strict=True)]).reshape(-1, 3)
     bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
     if not n.size or bias > UNTOLD / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, n.size, float(bias))

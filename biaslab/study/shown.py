@@ -27,8 +27,7 @@ class Shown:
         for column in cells:
             gaps = zip(cells[column], self._reasons, strict=True)
             cells[column] = [
-                f'<span title="{escape(why)}">{text}</span>' if why and text == MISSING else text
-                for text, why in gaps
+                f'<span title="{escape(why)}">{text}</span>' if why and text == MISSING else text for text, why in gaps
             ]
         return cells.to_html(index=False, border=0, escape=False)
 
@@ -61,9 +60,7 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
     # Of several intervals of a value the first declared stands beside it.
     limits = {value: (low, high) for value, low, high in reversed(known)}
     ends = {end for _, *pair in known for end in pair}
-    chosen = columns or [
-        c for c in frame.columns if c not in ends and (frame[c].notna() & (frame[c] != "")).any()
-    ]
+    chosen = columns or [c for c in frame.columns if c not in ends and (frame[c].notna() & (frame[c] != "")).any()]
     cells = {}
     for column in chosen:
         about = declared.get(column)
@@ -84,6 +81,5 @@ def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[st
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         return wording.cells(values.astype(float).tolist(), column)
     return [
-        MISSING if value is None or value != value or value == "" else labels.get(value, str(value))
-        for value in values
+        MISSING if value is None or value != value or value == "" else labels.get(value, str(value)) for value in values
     ]

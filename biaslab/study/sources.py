@@ -30,12 +30,7 @@ _NAMED = ("occupation", "profession", "model")
 
 
 def measured(
-    name: str,
-    *,
-    source: str,
-    ratings: str = "",
-    pipeline: Pipeline | None = None,
-    beside: Iterable[str] = (),
+    name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None, beside: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
@@ -171,9 +166,7 @@ def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
         return frame
     share, n = frame["percent_female"], frame["n"]
     if share.max() <= 1 and (share > 0).any():
-        raise InputError(
-            f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100."
-        )
+        raise InputError(f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100.")
     bad = share.notna() & ((n < 1) | (n % 1 != 0) | n.isna())
     if bad.any():
         raise InputError(
@@ -214,9 +207,7 @@ def check_all(request: Request) -> None:
     elif source not in names():
         held = [name for name in _readable() if has(name, source=source, beside=())]
         if not held:
-            raise InputError(
-                f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}."
-            )
+            raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
         for name in held:
             measured(name, source=source)
 

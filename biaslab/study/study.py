@@ -180,11 +180,7 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            how: dict[str, Any] = {
-                "source": self.source,
-                "ratings": self.ratings,
-                "beside": self._request.beside,
-            }
+            how: dict[str, Any] = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
             how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(name, **how)
@@ -276,9 +272,7 @@ class Study:
 
     # -- analyses that take long -------------------------------------------------------------------------
 
-    def cached(
-        self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object
-    ) -> pd.DataFrame:
+    def cached(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
         """Return ``analysis(*frames, **options)``, computed once for all notebooks of a run.
 
         Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
@@ -380,14 +374,7 @@ class Study:
         return shown(frame, name, columns)
 
     def show(
-        self,
-        name: str,
-        figure: Figure,
-        *,
-        text: str = "",
-        model_shown: str = "",
-        main: bool = False,
-        **facts: Any,
+        self, name: str, figure: Figure, *, text: str = "", model_shown: str = "", main: bool = False, **facts: Any
     ) -> None:
         """Show a figure with its title and caption, write it for the report, and close it.
 
@@ -417,9 +404,7 @@ class Study:
         if model_shown in several[1:]:
             name = f"{name}_{texts.as_name(model_shown)}"
         _check_name(name)
-        png, svg, tall = (
-            self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg", "tall.png")
-        )
+        png, svg, tall = (self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg", "tall.png"))
         if not any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children()):
             # What an earlier call with other data left of it goes.
             for path in (png, svg, tall):
@@ -427,10 +412,7 @@ class Study:
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
             said = " ".join(text.get_text() for ax in figure.axes for text in ax.texts)
-            print(
-                said
-                or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why."
-            )
+            print(said or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why.")
             plt.close(figure)
             return
         facts["level"] = level(facts.get("confidence", self.confidence))

@@ -79,9 +79,7 @@ def test_maps_are_the_mean_of_heads_layers_and_steps(watching):
     expected = 0
     for total in attention.sums.values():
         for of_head in total.unbind(1):
-            expected = expected + torch.nn.functional.interpolate(of_head, (16, 16), mode="bicubic").clamp(
-                min=0
-            )
+            expected = expected + torch.nn.functional.interpolate(of_head, (16, 16), mode="bicubic").clamp(min=0)
     # 6 layers, 4 heads and 2 steps.
     np.testing.assert_allclose(attention.maps().numpy(), expected.numpy() / 48, rtol=1e-4, atol=1e-8)
 

@@ -79,8 +79,7 @@ class Maps:
         rng = np.random.default_rng(seed)
         self.digest, self.asked = "maps", []
         self._maps = {
-            i: WordMaps(("woman", "hat"), rng.integers(0, 256, (2, 4, 4)).astype(np.uint8), {})
-            for i in image_ids
+            i: WordMaps(("woman", "hat"), rng.integers(0, 256, (2, 4, 4)).astype(np.uint8), {}) for i in image_ids
         }
 
     def word_maps(self, image_ids):
@@ -101,8 +100,7 @@ def test_objects_of_images_are_compared_once(tmp_path):
         (maps,) = images.word_maps([row["image_id"]])
         regions = word_masks(maps.maps, SIZE, SIZE)
         np.testing.assert_allclose(
-            [covered.coverage, covered.human_coverage],
-            brute_force(pd.DataFrame([row]), maps.words, regions)[0],
+            [covered.coverage, covered.human_coverage], brute_force(pd.DataFrame([row]), maps.words, regions)[0]
         )
     images.asked.clear()
     pd.testing.assert_frame_equal(dependency.covered(images, rows, store=store, progress=False), found)

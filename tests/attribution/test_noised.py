@@ -29,9 +29,7 @@ def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images, mon
 
     monkeypatch.setattr(noised, "LEVELS", (0.2, 0.8))
     seen = []
-    hook = mini.pipe.unet.register_forward_pre_hook(
-        lambda m, args, kwargs: seen.append(args[:2]), with_kwargs=True
-    )
+    hook = mini.pipe.unet.register_forward_pre_hook(lambda m, args, kwargs: seen.append(args[:2]), with_kwargs=True)
     try:
         attend(mini, images, TEXTS, WORDS, keys=KEYS)
     finally:

@@ -51,8 +51,7 @@ def sd1(tokenizer):
 def places(found, text: int = 0) -> dict[str, list[int]]:
     """Return the columns of each word of a text."""
     return {
-        word: np.flatnonzero(row).tolist()
-        for word, row in zip(found.words[text], found.weights[text], strict=False)
+        word: np.flatnonzero(row).tolist() for word, row in zip(found.words[text], found.weights[text], strict=False)
     }
 
 
@@ -61,12 +60,7 @@ def test_words_are_found_with_all_their_tokens(clip):
     # <start> a mountaine e ress with her umbrella ; in an umbrella 's shade , umbrellas <end>
     #    0    1     2     3  4    5    6      7     8  9 10     11   12  13   14    15
     found = columns(sd1(clip), [text], [["mountaineeress", "umbrella", "shade", "with her", "umbrella"]])
-    assert places(found) == {
-        "mountaineeress": [2, 3, 4],
-        "umbrella": [7, 11],
-        "shade": [13],
-        "with her": [5, 6],
-    }
+    assert places(found) == {"mountaineeress": [2, 3, 4], "umbrella": [7, 11], "shade": [13], "with her": [5, 6]}
     # Each word's columns share 1, so that its map is the mean over its tokens.
     np.testing.assert_allclose(found.weights[0].sum(1), 1)
     assert found.weights.shape == (1, 4, 77)
@@ -76,11 +70,7 @@ def test_words_are_found_with_all_their_tokens(clip):
 
 def test_words_that_are_not_there_or_cut_off_say_so(clip):
     # The start, 74 times "a" and two of a word's three pieces would be 77, but the end's token takes the last column.
-    texts = [
-        "a " * 73 + "mountaineeress dog",
-        "a " * 72 + "mountaineeress dog",
-        "a " * 72 + "dog mountaineeress dog",
-    ]
+    texts = ["a " * 73 + "mountaineeress dog", "a " * 72 + "mountaineeress dog", "a " * 72 + "dog mountaineeress dog"]
     found = columns(sd1(clip), texts, [["mountaineeress", "dog", "cat"]] * 3)
     assert places(found, 0) == {}
     assert found.missing[0] == {"mountaineeress": CUT, "dog": CUT, "cat": ABSENT}
@@ -114,27 +104,14 @@ def test_parts_of_a_text_count_alike(clip):
         "tokenizer_2": clip,
         "tokenizer_3": tiny_pipelines.tokenizer(("a", "mountaineeress"), 99),
     }
-    found = columns(
-        StableDiffusion3Pipeline(**tokenizers, **given), ["a mountaineeress"], [["mountaineeress"]]
-    )
+    found = columns(StableDiffusion3Pipeline(**tokenizers, **given), ["a mountaineeress"], [["mountaineeress"]])
     # 77 columns of CLIP, then the 20 that the pipeline gives T5; the word has three tokens in one and one in the other.
     assert found.weights.shape == (1, 1, 97)
-    assert {k: pytest.approx(found.weights[0, 0, k]) for k in (2, 3, 4, 79)} == {
-        2: 1 / 3,
-        3: 1 / 3,
-        4: 1 / 3,
-        79: 1,
-    }
+    assert {k: pytest.approx(found.weights[0, 0, k]) for k in (2, 3, 4, 79)} == {2: 1 / 3, 3: 1 / 3, 4: 1 / 3, 79: 1}
     assert np.flatnonzero(found.is_text[0]).tolist() == [0, 1, 2, 3, 4, 5, 77, 78, 79, 80]
     # Without its encoder, T5's columns are there and hold nothing.
-    found = columns(
-        StableDiffusion3Pipeline(**tokenizers, **given | {"text_encoder_3": None}), ["a"], [["a"]]
-    )
-    assert (found.weights.shape, places(found), found.is_text[0, 77:].any()) == (
-        (1, 1, 97),
-        {"a": [1]},
-        False,
-    )
+    found = columns(StableDiffusion3Pipeline(**tokenizers, **given | {"text_encoder_3": None}), ["a"], [["a"]])
+    assert (found.weights.shape, places(found), found.is_text[0, 77:].any()) == ((1, 1, 97), {"a": [1]}, False)
     # Flux reads T5 alone as words.
     pipe = FluxPipeline(
         tokenizer=clip, tokenizer_2=tiny_pipelines.tokenizer(("a",), 99), text_encoder=1, text_encoder_2=1

@@ -86,8 +86,7 @@ def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "labe
         mine, theirs = [s for s in parse_spans(ours) if s.kind == "name"], parse_spans(true)
         for statistic, some, others in (("precision", mine, theirs), ("recall", theirs, mine)):
             hits["name", statistic] += [
-                any(s.start < o.end and o.start < s.end and s.gender == o.gender for o in others)
-                for s in some
+                any(s.start < o.end and o.start < s.end and s.gender == o.gender for o in others) for s in some
             ]
     rows = pd.DataFrame(hits.keys(), columns=["target", "statistic"])
     count, n = (pd.Series([of(right) for right in hits.values()]) for of in (sum, len))

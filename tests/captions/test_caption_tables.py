@@ -78,9 +78,7 @@ def test_search_of_parquet_equals_search_of_its_table(captions, tmp_path):
     # makes no phrase.
     assert found.totals["n_captions"].tolist() == [6 + 6 + 6, 5, 0]
     whole = pd.concat(opened.batches(), ignore_index=True)
-    whole.drop(columns=[c for c in whole if c not in ("caption_id", "text")]).to_csv(
-        tmp_path / "same.csv", index=False
-    )
+    whole.drop(columns=[c for c in whole if c not in ("caption_id", "text")]).to_csv(tmp_path / "same.csv", index=False)
     same = search(open_corpus(str(tmp_path / "same.csv")), ["nurse", "baker"], per_term=3, progress=False)
     both = found.captions.query("term != 'prime minister'")
     assert both["caption_id"].tolist() == same.captions["caption_id"].tolist()

@@ -37,9 +37,7 @@ def write(path, rows=ROWS):
     if ".csv" in path.name or ".tsv" in path.name:
         data = frame.to_csv(index=False, sep="\t" if ".tsv" in path.name else ",").encode()
     else:
-        lines = [
-            t.replace("\n", " ") if ".txt" in path.name else json.dumps({"TEXT": t, "n": n}) for t, n in rows
-        ]
+        lines = [t.replace("\n", " ") if ".txt" in path.name else json.dumps({"TEXT": t, "n": n}) for t, n in rows]
         data = ("\n".join(lines) + "\n").encode()
     path.write_bytes(PACK.get(path.suffix, bytes)(data))
     return path
@@ -123,9 +121,7 @@ def test_dates_beyond_those_of_python_are_carried_as_texts(tmp_path):
     """Day 100,000,000 since 1970 lies in the year 275,760, which no date of Python reaches."""
     days = pa.array([0, 10**8], pa.int32()).view(pa.date32())
     zone = pa.array([0, None], pa.timestamp("s", tz="Nowhere/None"))
-    table = pa.table(
-        {"text": ["a nurse", "nurse"], "day": days, "at": zone, "ns": pa.array([1, 2], pa.time64("ns"))}
-    )
+    table = pa.table({"text": ["a nurse", "nurse"], "day": days, "at": zone, "ns": pa.array([1, 2], pa.time64("ns"))})
     pq.write_table(table, tmp_path / "a.parquet")
     corpus = open_corpus(str(tmp_path / "a.parquet"))
     found = search(corpus, ["nurse"], progress=False).captions.sort_values("caption_id", ignore_index=True)
@@ -200,9 +196,7 @@ def test_conceptual_captions_have_no_header(tmp_path, name, url_first):
 
 
 def test_ids_that_are_missing_or_too_long_are_made(tmp_path):
-    frame = pd.DataFrame(
-        {"text": list("abcd"), "id": [5.0, None, 2**53, 7.5], "key": ["k", "", None, "x" * 201]}
-    )
+    frame = pd.DataFrame({"text": list("abcd"), "id": [5.0, None, 2**53, 7.5], "key": ["k", "", None, "x" * 201]})
     frame.to_parquet(tmp_path / "a.parquet")
     made = [f"a.parquet-{i:09d}" for i in range(4)]
     path = str(tmp_path / "a.parquet")
@@ -229,10 +223,7 @@ def test_what_is_no_utf8_or_no_line_end(tmp_path):
 
 def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
     """The search takes them; the pipeline, which finds images by them, says so and how to do without."""
-    rows = {
-        "id": ["1", "1", "2", "2", "3"],
-        "text": ["a nurse", "a nurse", "a chef", "a cook", "a nurse and a chef"],
-    }
+    rows = {"id": ["1", "1", "2", "2", "3"], "text": ["a nurse", "a nurse", "a chef", "a cook", "a nurse and a chef"]}
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     settings = {
         "captions": {"corpus": str(tmp_path / "a.csv"), "approaches": ["naive"]},
@@ -246,10 +237,7 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
     for occupation in (["nurse"], ["chef", "cook"]):
         with pytest.raises(InputError, match=r"have the id '[12]'. Ids must be unique: take caption_id out"):
             captions(occupation, columns={"caption_id": "id"})
-    assert captions(["chef"], columns={"caption_id": "id"})["caption_id"].tolist() in (
-        ["2", "3"],
-        ["3", "2"],
-    )
+    assert captions(["chef"], columns={"caption_id": "id"})["caption_id"].tolist() in (["2", "3"], ["3", "2"])
     assert len(captions(["nurse", "chef", "cook"])) == 6
 
 
@@ -324,10 +312,7 @@ def test_columns_of_lists_objects_and_bytes_are_left_out(tmp_path, caplog):
         found = read(open_corpus(str(tmp_path / "a.parquet")))
     assert list(found) == ["caption_id", "text", "kind", "none", "n"]
     assert found["kind"].tolist() == ["a", "b"]
-    assert (
-        "a.parquet: columns with lists, objects or bytes are not carried along: boxes, image, raw."
-        in caplog.text
-    )
+    assert "a.parquet: columns with lists, objects or bytes are not carried along: boxes, image, raw." in caplog.text
 
 
 def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
@@ -465,11 +450,7 @@ def test_a_dataset_has_configurations_and_splits(tmp_path, datasets):
         + "---\n"
     )
     named = {spec: open_corpus(f"hf:{folder}{spec}") for spec in (":big", ":small", ":small@validation")}
-    assert [read(c)["text"].tolist() for c in named.values()] == [
-        ["big train"],
-        ["small train"],
-        ["small validation"],
-    ]
+    assert [read(c)["text"].tolist() for c in named.values()] == [["big train"], ["small train"], ["small validation"]]
     assert len({c.digest for c in named.values()}) == 3
     with pytest.raises(MissingInputError, match=r"(?s)cannot be opened: .*'big'"):
         _ = open_corpus(f"hf:{folder}:bog").digest
@@ -531,11 +512,7 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(InputError, match=r"x.doc is of no known kind; .*\.parquet"):
         open_corpus(str(tmp_path / "x.doc"))
     for name, content, message in (
-        (
-            "z.csv",
-            b"text,n\na,1\na, b,2\n",
-            r"z.csv cannot be read as CSV: line 3 has 3 cells and the first row has 2",
-        ),
+        ("z.csv", b"text,n\na,1\na, b,2\n", r"z.csv cannot be read as CSV: line 3 has 3 cells and the first row has 2"),
         ("x.jsonl", b'{"text": "a"}\n{"text":', "x.jsonl, line 2 is not JSON"),
         ("y.jsonl", b"[1]\n", "y.jsonl, line 1 holds list"),
         ("x.parquet", b"PAR1", "x.parquet cannot be read as Parquet"),

@@ -21,13 +21,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from biaslab.captions.downloads import (
-    COLUMNS,
-    Decoder,
-    DownloadedImages,
-    download,
-    file_name,
-)
+from biaslab.captions.downloads import COLUMNS, Decoder, DownloadedImages, download, file_name
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.models.images import Unreadable
@@ -60,9 +54,7 @@ def png(width, height, n):
 
 RED = encoded(Image.new("RGB", (90, 60), (200, 20, 30)), "JPEG", quality=95)
 NOISE = encoded(
-    Image.fromarray(np.random.default_rng(1).integers(0, 256, (80, 80, 3), dtype=np.uint8)),
-    "JPEG",
-    quality=95,
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (80, 80, 3), dtype=np.uint8)), "JPEG", quality=95
 )
 BIG = png(50_000, 50_000, 20)
 LARGE = png(4999, 4999, 4999)
@@ -238,9 +230,7 @@ def fetch(server, tmp_path):
 
     def run(*paths, allow=(), folder="pictures", ids=None, **changes):
         urls = [p if p is None or ":" in p or not p else server.url(p) for p in paths]
-        table = pd.DataFrame(
-            {"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object
-        )
+        table = pd.DataFrame({"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object)
         allow = [server.address, *allow]
         return download(table, tmp_path / folder, quick(**changes), allow=allow, progress=False)
 
@@ -695,9 +685,7 @@ def test_transparency_of_a_palette_is_put_on_white():
 def test_no_metadata_is_kept():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
-    data = encoded(
-        Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where"
-    )
+    data = encoded(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
     for kind in ("jpg", "webp", "png"):
         made, _, _ = Decoder(DownloadSettings(format=kind)).picture(data)
         with Image.open(io.BytesIO(made)) as image:
@@ -714,12 +702,7 @@ def test_downloads_are_a_source_of_images(fetch, tmp_path):
     source = DownloadedImages(tmp_path / "pictures", found)
     assert source.table["image_id"].tolist() == ["a", "b", "c", "d"]
     read = source.read(["b", "a", "d", "c", "nobody"])
-    assert [r.reason for r in read if isinstance(r, Unreadable)] == [
-        "gone",
-        "no_url",
-        "not_an_image",
-        "missing",
-    ]
+    assert [r.reason for r in read if isinstance(r, Unreadable)] == ["gone", "no_url", "not_an_image", "missing"]
     assert read[1].shape == (60, 90, 3) and np.abs(read[1].astype(int) - [200, 20, 30]).max() < 12
     # The digest follows from what there is, not from when or in which order it came.
     same = DownloadedImages(tmp_path / "pictures", found.iloc[::-1].assign(fetched="later", seconds=9.0))

@@ -75,22 +75,7 @@ EMOJI = ["👩🏽‍⚕️", "👨‍👩‍👧‍👦", "🏴󠁧󠁢󠁥󠁮
 # What no line break divides.
 JOINED = ["ᄀ" * 300, "क्" * 200, "a" + "\u0903" * 300, "\U0001f3fd" * 200, "\U000e0041" * 300, "\u0600" * 200]
 PILES = ["Z" + "\u0300\u0301\u0334\u0489" * 60, "ก" + "\u0e47" * 200, "\u0301" * 500, "ﷺ" * 300, "𒐫" * 100]
-NOTHINGS = [
-    "",
-    " ",
-    "\t \t",
-    "null",
-    "NULL",
-    "NaN",
-    "nan",
-    "None",
-    "inf",
-    "-inf",
-    "1e999",
-    "-0",
-    "0x10",
-    "1" * 400,
-]
+NOTHINGS = ["", " ", "\t \t", "null", "NULL", "NaN", "nan", "None", "inf", "-inf", "1e999", "-0", "0x10", "1" * 400]
 LONG = ["x" * 5000, "nurse" * 2000, "," * 3000, '"' * 2999, "\\" * 3000, "(" * 2000 + "a+)+$", "a " * 20_000]
 
 
@@ -106,9 +91,7 @@ def hostile_captions():
 
     def characters() -> str:
         inside = "".join(rng.choices(CHARACTERS, k=rng.randint(1, 12)))
-        return rng.choice(
-            [inside, f"Dr. Maria{inside} Lopez", f"a{inside}woman", inside.join("photo of a man")]
-        )
+        return rng.choice([inside, f"Dr. Maria{inside} Lopez", f"a{inside}woman", inside.join("photo of a man")])
 
     kinds: list[Callable[[], str]] = [
         lambda: rng.choice(SCRIPTS),
@@ -118,18 +101,12 @@ def hostile_captions():
         lambda: rng.choice([*PILES, *JOINED]),
         lambda: rng.choice(NOTHINGS),
         lambda: "".join(rng.sample([*SCRIPTS, *FORMULAS, *EMOJI, *PILES], 4)),
-        lambda: "".join(
-            chr(rng.choice([rng.randint(1, 0xD7FF), rng.randint(0xE000, 0x10FFFF)])) for _ in range(30)
-        ),
+        lambda: "".join(chr(rng.choice([rng.randint(1, 0xD7FF), rng.randint(0xE000, 0x10FFFF)])) for _ in range(30)),
     ]
     texts = [with_occupation(kinds[i % len(kinds)]()) for i in range(N - len(LONG) - 3)]
     texts += [with_occupation(text) for text in LONG]
     megabyte = 2**20
-    texts += [
-        "nurse " + "x" * megabyte,
-        "nurse, photo of a chef " * (megabyte // 23),
-        "<b>" * (megabyte // 3) + "chef",
-    ]
+    texts += ["nurse " + "x" * megabyte, "nurse, photo of a chef " * (megabyte // 23), "<b>" * (megabyte // 3) + "chef"]
     assert len(texts) == N
     return texts
 
@@ -178,9 +155,7 @@ class Letters(Encoder):
 
 
 def letters(texts):
-    counts = np.array(
-        [[1.0, *(t[:2000].lower().count(c) for c in "aeinrw")] for t in texts], dtype=np.float32
-    )
+    counts = np.array([[1.0, *(t[:2000].lower().count(c) for c in "aeinrw")] for t in texts], dtype=np.float32)
     return counts / np.linalg.norm(counts, axis=1, keepdims=True)
 
 
@@ -293,9 +268,7 @@ def test_every_caption_is_read_as_it_was_written(made):
 def test_text_files_hold_any_bytes(tmp_path):
     """A line is a caption: whatever the bytes in it, there are as many captions as lines."""
     rng = random.Random(6)
-    lines = [
-        bytes(rng.choices([b for b in range(256) if b != 10], k=rng.randint(0, 60))) for _ in range(5000)
-    ]
+    lines = [bytes(rng.choices([b for b in range(256) if b != 10], k=rng.randint(0, 60))) for _ in range(5000)]
     lines += [t.replace("\n", " ").encode() for t in hostile_captions()]
     for name, pack in (("a.txt", bytes), ("a.txt.gz", gzip.compress)):
         (tmp_path / name).write_bytes(pack(b"\n".join(lines) + b"\n"))
@@ -326,10 +299,7 @@ def test_nothing_changes_for_the_harmless_captions(pipes):
         same(lambda p, kind=kind: p.prompts(kind), "prompt_id", "occupation", "text")
     # The order of the random sample is the same, too: who else is in it does not matter.
     ranks = [p.captions().sort_values(["occupation", "rank"]) for p in pipes]
-    orders = [
-        r[r["caption_id"].str.startswith("h")][["occupation", "caption_id"]].to_numpy().tolist()
-        for r in ranks
-    ]
+    orders = [r[r["caption_id"].str.startswith("h")][["occupation", "caption_id"]].to_numpy().tolist() for r in ranks]
     assert orders[0] == orders[1] and len(orders[0]) > 50
     # Hostile ones are found as well: thousands of them.
     assert (~whole.captions()["caption_id"].str.startswith("h")).sum() > 2000
@@ -416,29 +386,18 @@ def run_dir(made, measured, tmp_path_factory):
         "description": "\n\n".join(short[:40]),
         "status": "ok",
         "findings": [
-            {
-                "question": text,
-                "answer": text,
-                "model": text,
-                "details": [text],
-                "main": i < 3,
-                "notebook": "paradox/1",
-            }
+            {"question": text, "answer": text, "model": text, "details": [text], "main": i < 3, "notebook": "paradox/1"}
             for i, text in enumerate(short)
         ],
         "tables": entries,
         "limits": short,
         "parameters": {"settings": {text: text for text in short}},
-        "notebooks": [
-            {"id": "paradox/1", "title": SCRIPTS[4], "status": "ok", "html": "notebooks/paradox/1.html"}
-        ],
+        "notebooks": [{"id": "paradox/1", "title": SCRIPTS[4], "status": "ok", "html": "notebooks/paradox/1.html"}],
     }
     (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
     nbformat.write(hostile_notebook(texts, short), folder / "notebooks/paradox/1.ipynb")
     report.render_notebook(
-        folder / "notebooks/paradox/1.ipynb",
-        folder / "notebooks/paradox/1.html",
-        index_href="../../index.html",
+        folder / "notebooks/paradox/1.ipynb", folder / "notebooks/paradox/1.html", index_href="../../index.html"
     )
     report.build(folder)
     return folder

@@ -36,11 +36,7 @@ TABLE_5 = [
     ),
     ("Portrait of young male mechanic in bicycle store, Beijing", "male", [("male", "word")]),
     ("African american woman mechanic repairing a motorcycle in a workshop", "female", [("woman", "word")]),
-    (
-        "Attractive woman photographer taking images with dslr camera outdoors in park.",
-        "female",
-        [("woman", "word")],
-    ),
+    ("Attractive woman photographer taking images with dslr camera outdoors in park.", "female", [("woman", "word")]),
     (
         "Photographer John G. Zimmerman with his pipe and Hucher camera, 1972.",
         "male",
@@ -175,10 +171,7 @@ def test_real_captions_without_names(root):
 
 def test_spans_read_back():
     assert parse_spans("") == []
-    assert parse_spans("0:3:male-word;5:9:female-name") == [
-        Span(0, 3, "male", "word"),
-        Span(5, 9, "female", "name"),
-    ]
+    assert parse_spans("0:3:male-word;5:9:female-name") == [Span(0, 3, "male", "word"), Span(5, 9, "female", "name")]
     with pytest.raises(InputError, match="'1:2' is no span"):
         parse_spans("1:2")
 
@@ -228,15 +221,7 @@ def test_names_that_spacy_finds(fake_spacy):
     # The first word that is no title decides; a missing caption is an empty one to the model.
     assert table["indicator"].tolist() == ["female", "none", "male", "none", "none", "female", "none"]
     assert table["spans"].tolist()[:3] == ["0:4:female-name;10:13:female-pronoun", "", "0:15:male-name"]
-    assert model.texts == [
-        "Anna with her dog",
-        "",
-        "Dr. Peter Novak",
-        "Xyz Peter",
-        "Xq and Zz",
-        "a woman",
-        "",
-    ]
+    assert model.texts == ["Anna with her dog", "", "Dr. Peter Novak", "Xyz Peter", "Xq and Zz", "a woman", ""]
     # Across blocks every caption keeps its own entities.
     many = [f"Anna {i}" if i % 2 else f"Peter {i}" for i in range(5000)]
     assert indicators(many, names="spacy")["indicator"].tolist() == ["male", "female"] * 2500
@@ -249,9 +234,7 @@ def test_entities_that_are_no_persons(fake_spacy):
 
 def test_spacy_without_its_model_is_named(fake_spacy):
     fake_spacy(None)
-    with pytest.raises(
-        ParameterError, match="python -m spacy download en_core_web_lg; or set names to 'gazetteer'"
-    ):
+    with pytest.raises(ParameterError, match="python -m spacy download en_core_web_lg; or set names to 'gazetteer'"):
         indicators(["x"], names="spacy")
 
 

@@ -122,25 +122,12 @@ def world(library):
 
 
 # Short and long ones, empty, only spaces, cut at 256 tokens, and the same behind the cut.
-ODD_TEXTS = [
-    "",
-    " ",
-    "a",
-    "x " * 90,
-    "nurse " * 400,
-    "nurse " * 400 + "in a garden",
-    "été 🙂 \x00",
-    "A",
-    "é" * 3000,
-]
+ODD_TEXTS = ["", " ", "a", "x " * 90, "nurse " * 400, "nurse " * 400 + "in a garden", "été 🙂 \x00", "A", "é" * 3000]
 
 
 def test_float32_equals_the_library(library, world):
     texts, exact = world
-    texts, exact = (
-        [*texts[:80], *ODD_TEXTS],
-        [*exact[:80], *library.encode(ODD_TEXTS, normalize_embeddings=True)],
-    )
+    texts, exact = ([*texts[:80], *ODD_TEXTS], [*exact[:80], *library.encode(ODD_TEXTS, normalize_embeddings=True)])
     order = np.random.default_rng(0).permutation(len(texts))
     encoder = Encoder(device="cpu", dtype="float32")
     assert neighbours._has_plain_modules(neighbours._model(encoder.name, "cpu", "float32"))
@@ -151,9 +138,7 @@ def test_float32_equals_the_library(library, world):
     np.testing.assert_allclose(*vectors[places], atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "apart", "cosine"), [("float32", 2e-6, 1 - 1e-6), ("bfloat16", 6e-3, 0.9995)]
-)
+@pytest.mark.parametrize(("dtype", "apart", "cosine"), [("float32", 2e-6, 1 - 1e-6), ("bfloat16", 6e-3, 0.9995)])
 def test_other_texts_beside_it_change_a_vector_by_rounding_only(monkeypatch, world, dtype, apart, cosine):
     texts = [*world[0][:25], *ODD_TEXTS]
     encoder = Encoder(device="cpu", dtype=dtype)
@@ -326,9 +311,7 @@ def test_stage_follows_the_model(tmp_path):
     other.digest = "other"
     assert embedding_stage(store, one).digest == embedding_stage(store, Letters()).digest
     assert embedding_stage(store, one).digest != embedding_stage(store, other).digest
-    stages = [
-        embedding_stage(store, Encoder(device="cpu", dtype=dtype)).digest for dtype in ("float32", "bfloat16")
-    ]
+    stages = [embedding_stage(store, Encoder(device="cpu", dtype=dtype)).digest for dtype in ("float32", "bfloat16")]
     assert stages[0] != stages[1]
     assert isinstance(embed(["a"], one, embedding_stage(store, one), progress=False), np.ndarray)
     assert pd.read_parquet(next(tmp_path.rglob("*.parquet"))).columns.tolist() == ["vector"]

@@ -110,9 +110,7 @@ def test_the_instruction_asks_what_the_paper_asks(server):
 )
 def test_what_stands_around_a_paraphrase_goes(server, answer, text):
     server.reply = lambda question, n: completion(answer)
-    assert by_model(server, ["a nurse with a smile"], ["nurse"])[KINDS].to_numpy().tolist() == [
-        [text, "paraphrased"]
-    ]
+    assert by_model(server, ["a nurse with a smile"], ["nurse"])[KINDS].to_numpy().tolist() == [[text, "paraphrased"]]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +131,7 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
 def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, caption, first, outcome):
     good = caption.replace("minister", "minister, seen here,")
     server.reply = lambda question, n: completion(first if n == 1 else good)
-    assert by_model(server, [caption], ["prime minister"])[KINDS].to_numpy().tolist() == [
-        [good, "paraphrased"]
-    ]
+    assert by_model(server, [caption], ["prime minister"])[KINDS].to_numpy().tolist() == [[good, "paraphrased"]]
     again = server.requests[1]["messages"]
     assert [m["role"] for m in again] == ["user", "assistant", "user"]
     assert again[1]["content"] == first.strip()
@@ -168,9 +164,7 @@ def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
 
 def test_a_model_that_takes_no_temperature_is_told_of(server, tmp_path):
     refusal = failure(400, "Unsupported value: 'temperature' does not support 0.0 with this model.")
-    server.reply = lambda question, n: (
-        refusal if "temperature" in server.requests[-1] else completion("A nurse")
-    )
+    server.reply = lambda question, n: refusal if "temperature" in server.requests[-1] else completion("A nurse")
     store = Store(tmp_path)
     found = by_model(server, ["a nurse"], ["nurse"], store=store)
     assert found[["outcome", "asked_without"]].to_numpy().tolist() == [["paraphrased", "temperature"]]
@@ -188,17 +182,8 @@ def test_phrases_are_found_as_the_search_finds_them(server):
 
 
 def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
-    captions = [
-        "a nurse at work",
-        "a nurse with a smile",
-        "a nurse " + "x" * LONGEST_CAPTION,
-        "a nurse and a cat",
-    ]
-    replies = {
-        captions[0]: completion("At work: a nurse"),
-        captions[1]: completion(""),
-        captions[3]: failure(400),
-    }
+    captions = ["a nurse at work", "a nurse with a smile", "a nurse " + "x" * LONGEST_CAPTION, "a nurse and a cat"]
+    replies = {captions[0]: completion("At work: a nurse"), captions[1]: completion(""), captions[3]: failure(400)}
     server.reply = lambda question, n: replies[caption_in(question)]
     store = Store(tmp_path)
     found = by_model(server, captions, ["nurse"] * 4, seed=3, store=store)

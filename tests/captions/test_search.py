@@ -73,23 +73,10 @@ def test_whole_words_in_any_case():
 def test_as_a_loop_over_regular_expressions():
     # Words in any order, with much between them; a term is looked for by itself, as Python sees letters and spaces.
     rng = np.random.default_rng(0)
-    words = [
-        *TERMS,
-        "head of state",
-        "state minister",
-        "o'neil",
-        "nurses",
-        "Ministers",
-        *"é日9",
-        "日本",
-        "HEAD",
-        "of",
-    ]
+    words = [*TERMS, "head of state", "state minister", "o'neil", "nurses", "Ministers", *"é日9", "日本", "HEAD", "of"]
     terms = [*TERMS, "head of state", "state minister", "o'neil"]
     between = [*"   -\n\t\x0b\x1c\xa0_\x02\x00'é.", "  ", ", ", ""]
-    texts = [
-        "".join(rng.choice(words) + rng.choice(between) for _ in range(n)) for n in rng.integers(0, 6, 4000)
-    ]
+    texts = ["".join(rng.choice(words) + rng.choice(between) for _ in range(n)) for n in rng.integers(0, 6, 4000)]
     expected = set()
     for k, term in enumerate(terms):
         forms = "|".join(p.replace(" ", "%") for p in (term, *lexicons.plurals(term)))
@@ -124,13 +111,7 @@ def test_every_space_stands_between_words_whatever_else_is_searched():
 
 def test_only_letters_of_ascii_have_another_case():
     # The Kelvin sign and the long s are k and s in another case for Python, and İ becomes an i and a dot.
-    texts = [
-        "a coo\u212a",
-        "a chef and a coo\u212a",
-        "nur\u017fe chef",
-        "chef and P\u0130LOT",
-        "é COOK and chef",
-    ]
+    texts = ["a coo\u212a", "a chef and a coo\u212a", "nur\u017fe chef", "chef and P\u0130LOT", "é COOK and chef"]
     alone = [Matcher([term]).match(texts)[0].tolist() for term in ("cook", "nurse", "pilot")]
     assert alone == [[4], [], []]
     rows, terms = Matcher(["chef", "cook", "nurse", "pilot"]).match(texts)
@@ -170,9 +151,7 @@ def test_what_cannot_be_searched_is_said_before_the_corpus_is_read():
     corpus = Texts(["a nurse"])
     corpus.batches = lambda *a, **k: pytest.fail("read")
     long = "long " + "x" * 1_000_000
-    with pytest.raises(
-        ParameterError, match=r"These 2 terms .*begins with 'long x+', has 1000005 characters"
-    ):
+    with pytest.raises(ParameterError, match=r"These 2 terms .*begins with 'long x+', has 1000005 characters"):
         search(corpus, ["nurse", long], progress=False)
 
 
@@ -246,11 +225,7 @@ def test_samples_are_uniform():
 
 def test_terms_without_captions_and_an_empty_corpus():
     found = search(Texts(["a nurse", "x"]), ["pilot", "nurse"], progress=False)
-    assert found.totals.to_dict("list") == {
-        "term": ["pilot", "nurse"],
-        "n_captions": [0, 1],
-        "n_corpus": [2, 2],
-    }
+    assert found.totals.to_dict("list") == {"term": ["pilot", "nurse"], "n_captions": [0, 1], "n_corpus": [2, 2]}
     nothing = search(Texts(["x"]), ["pilot"], progress=False)
     assert nothing.captions.empty
     assert {"caption_id", "term", "text", "rank"} <= set(nothing.captions.columns)
@@ -365,9 +340,7 @@ def test_words_of_any_script_are_whole_words():
 
 def test_words_in_place_of_a_term_and_its_plural():
     forms = {"Koch": ("Köchin", "Köche")}
-    rows, found = Matcher(["Koch", "Maler"], forms=forms).match(
-        ["Köche", "Kochs", "ein Koch", "Malers", "KÖCHIN"]
-    )
+    rows, found = Matcher(["Koch", "Maler"], forms=forms).match(["Köche", "Kochs", "ein Koch", "Malers", "KÖCHIN"])
     assert [*zip(rows, found, strict=True)] == [(0, 0), (3, 1), (4, 0)]
     with pytest.raises(ParameterError, match=r"'\+' cannot be searched"):
         Matcher(["Koch"], forms={"Koch": ("+",)})

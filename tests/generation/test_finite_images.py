@@ -89,9 +89,7 @@ def test_no_image_is_kept(folders, tmp_path):
         spoil(model.pipe.vae.decoder.conv_out.bias)
         return model
 
-    made = GeneratedImages(
-        prompts, folder, settings, seed=1, store=Store(tmp_path), device="cpu", load=broken
-    )
+    made = GeneratedImages(prompts, folder, settings, seed=1, store=Store(tmp_path), device="cpu", load=broken)
     with pytest.raises(RunError, match="not finite"):
         made.complete(progress=False)
     assert made.n_there() == 0

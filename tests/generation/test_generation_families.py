@@ -137,11 +137,7 @@ def test_the_table_names_pipelines_that_there_are_and_what_is_known_of_them():
     known = {field.name for field in dataclasses.fields(families.Family)} | {"side"}
     for name, entry in families.table().items():
         takes = inspect.signature(getattr(diffusers, name).__call__).parameters
-        assert set(entry) <= known | {"variants"} and entry.get("latents", "grid") in (
-            "grid",
-            "rows",
-            "patches",
-        )
+        assert set(entry) <= known | {"variants"} and entry.get("latents", "grid") in ("grid", "rows", "patches")
         for part in entry["parts"]:
             assert {part, f"negative_{part}"} <= set(takes) or not entry.get("negative", True)
         for variant in entry.get("variants", {}).values():

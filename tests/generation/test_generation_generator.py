@@ -98,9 +98,7 @@ def test_few_images_are_decoded_at_a_time_on_a_cpu(folders, monkeypatch):
 
     model, sizes = load(*settings(folders("sd1"), height=64, width=64)), []
     decode = generator.families.decode
-    monkeypatch.setattr(
-        generator.families, "decode", lambda vae, some: (sizes.append(len(some)), decode(vae, some))[1]
-    )
+    monkeypatch.setattr(generator.families, "decode", lambda vae, some: (sizes.append(len(some)), decode(vae, some))[1])
     noise = torch.randn(20, 4, 64 // model.pipe.vae_scale_factor, 64 // model.pipe.vae_scale_factor)
     with torch.no_grad():
         assert len(model._decoded(noise)[0]) == 20

@@ -49,11 +49,7 @@ def generate(*given, progress: bool = True, **run) -> GeneratedImages:
 def prompts(**n_images: int) -> pd.DataFrame:
     texts = {"nurse": "a photo of the face of a nurse", "pilot": "a photo of a pilot"}
     return pd.DataFrame(
-        {
-            "prompt_id": list(n_images),
-            "text": [texts[k] for k in n_images],
-            "n_images": list(n_images.values()),
-        }
+        {"prompt_id": list(n_images), "text": [texts[k] for k in n_images], "n_images": list(n_images.values())}
     )
 
 
@@ -86,9 +82,7 @@ def test_table_and_images(folders, tmp_path):
     ).astype({"image_id": object, "prompt_id": object, "outcome": object})
     pd.testing.assert_frame_equal(made.table, expected)
     keys = [("pilot", 1), ("nurse", 0)]
-    direct = generator.load(*given).images(
-        ["a photo of a pilot", "a photo of the face of a nurse"], keys, seed=4
-    )
+    direct = generator.load(*given).images(["a photo of a pilot", "a photo of the face of a nurse"], keys, seed=4)
     for read, image in zip(made.read(["pilot/1", "nurse/0"]), direct, strict=True):
         assert read.shape == (32, 32, 3) and read.dtype == np.uint8
         assert np.abs(read.astype(int) - image).max() <= 2
@@ -101,9 +95,7 @@ def test_what_was_generated_is_found_again_without_the_model(folders, tmp_path):
     first = generate(prompts(nurse=2, pilot=1), *given, seed=4, store=store, progress=False, load=always)
     # Where and how fast it ran makes no difference to what is found.
     faster = settings(folders("sd1"), batch_size=1, compile=True)
-    again = generate(
-        prompts(nurse=2, pilot=1), *faster, seed=4, store=store, device="cpu", progress=False, load=never
-    )
+    again = generate(prompts(nurse=2, pilot=1), *faster, seed=4, store=store, device="cpu", progress=False, load=never)
     pd.testing.assert_frame_equal(again.table, first.table)
     assert again.digest == first.digest
     assert all((a == b).all() for a, b in zip(again.read(["nurse/1"]), first.read(["nurse/1"]), strict=True))
@@ -156,9 +148,7 @@ def files(root: Path) -> dict[str, bytes]:
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, monkeypatch):
     here = str(Path(__file__).parent)
     arguments = [here, folders("sd1"), str(tmp_path / "killed"), "5"]
-    killed = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, timeout=300, check=False
-    )
+    killed = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, timeout=300, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     # It died in the second shard; the first lies in both stages.
     assert sum(name.endswith(".parquet") for name in files(tmp_path / "killed")) == 2
@@ -261,9 +251,4 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
 )
 def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
-        generate(
-            prompts(nurse=1, pilot=1).assign(**changes),
-            *settings(folders("sd1")),
-            seed=4,
-            store=Store(tmp_path),
-        )
+        generate(prompts(nurse=1, pilot=1).assign(**changes), *settings(folders("sd1")), seed=4, store=Store(tmp_path))

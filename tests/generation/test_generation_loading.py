@@ -50,11 +50,7 @@ def test_code_that_comes_with_a_model_is_never_run(folders, tmp_path):
     folder = copy(folders("sd1"), tmp_path / "code")
     (folder / "pipeline.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     (folder / "unet" / "my_unet.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    for changes in (
-        {"_class_name": ["pipeline", "Mine"]},
-        {"unet": ["my_unet", "Mine"]},
-        {"unet": ["os", "system"]},
-    ):
+    for changes in ({"_class_name": ["pipeline", "Mine"]}, {"unet": ["my_unet", "Mine"]}, {"unet": ["os", "system"]}):
         other = copy(str(folder), tmp_path / "changed")
         rename_class(other, **changes)
         with pytest.raises(ParameterError, match=r"Code that comes with a model is never run"):

@@ -121,9 +121,7 @@ def test_texts_are_received_as_the_pipeline_encodes_them(folders, family, guidan
             np.testing.assert_allclose(received.pooled, own.detach().numpy(), atol=1e-4)
 
 
-def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_compared(
-    folders, tmp_path, monkeypatch
-):
+def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_compared(folders, tmp_path, monkeypatch):
     own = made(folders("sd1"), Store(tmp_path / "known"))
     monkeypatch.setattr(families, "table", dict)
     source = made(folders("sd1"), Store(tmp_path / "unknown"))

@@ -36,9 +36,7 @@ def batches(monkeypatch):
 @pytest.mark.parametrize("family", ["sd1", "flux"])
 def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batches, family):
     asked = triplets(3, n_images=2)
-    made = GeneratedImages(asked, *settings(folders(family)), seed=4, store=Store(tmp_path)).complete(
-        progress=False
-    )
+    made = GeneratedImages(asked, *settings(folders(family)), seed=4, store=Store(tmp_path)).complete(progress=False)
     # The images of one index of a triplet stand side by side.
     ids = [f"t{k}-{m}/{i}" for k in range(3) for i in range(2) for m in MEMBERS]
     assert made.table["image_id"].tolist() == ids
@@ -125,14 +123,10 @@ def test_other_noise_is_another_result(folders, tmp_path):
 )
 def test_noise_that_does_not_fit_is_refused(folders, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
-        GeneratedImages(
-            triplets(1).assign(**changes), *settings(folders("sd1")), seed=4, store=Store(tmp_path)
-        )
+        GeneratedImages(triplets(1).assign(**changes), *settings(folders("sd1")), seed=4, store=Store(tmp_path))
 
 
 def test_more_than_a_shard_of_one_noise_is_refused(folders, tmp_path):
-    many = pd.DataFrame(
-        {"prompt_id": [f"p{i}" for i in range(65)], "text": "a man", "noise_id": "t", "n_images": 1}
-    )
+    many = pd.DataFrame({"prompt_id": [f"p{i}" for i in range(65)], "text": "a man", "noise_id": "t", "n_images": 1})
     with pytest.raises(InputError, match="between 65 and 65 images of one noise"):
         GeneratedImages(many, *settings(folders("sd1")), seed=4, store=Store(tmp_path))

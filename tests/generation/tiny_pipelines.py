@@ -105,9 +105,7 @@ def _checker():
     from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
 
     size = {"height": 32, "width": 32}
-    return StableDiffusionSafetyChecker(config), CLIPImageProcessor(
-        size={"shortest_edge": 32}, crop_size=size
-    )
+    return StableDiffusionSafetyChecker(config), CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=size)
 
 
 def _sd(checker: bool = False, **schedule):
@@ -240,8 +238,7 @@ def _chatting():
     """Return a tokenizer of messages in a chat, as of models that read texts by a language model."""
     read = tokenizer()
     read.chat_template = (
-        "{% for m in messages %}[bos] {{ m.content }} [eos]{% endfor %}"
-        "{% if add_generation_prompt %} woman{% endif %}"
+        "{% for m in messages %}[bos] {{ m.content }} [eos]{% endfor %}{% if add_generation_prompt %} woman{% endif %}"
     )
     return read
 
@@ -287,12 +284,7 @@ def qwen():
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
     transformer = QwenImageTransformer2DModel(
-        patch_size=2,
-        in_channels=16,
-        out_channels=4,
-        **_JOINT,
-        joint_attention_dim=16,
-        axes_dims_rope=(4, 6, 6),
+        patch_size=2, in_channels=16, out_channels=4, **_JOINT, joint_attention_dim=16, axes_dims_rope=(4, 6, 6)
     )
     read = _READS | {
         "vocab_size": len(WORDS) + 4,
@@ -308,9 +300,7 @@ def qwen():
         "fullatt_block_indexes": [0],
     }
     marks = dict.fromkeys(("image", "video", "vision_start", "vision_end"), 1)
-    config = Qwen2_5_VLConfig(
-        text_config=read, vision_config=seen, **{f"{k}_token_id": v for k, v in marks.items()}
-    )
+    config = Qwen2_5_VLConfig(text_config=read, vision_config=seen, **{f"{k}_token_id": v for k, v in marks.items()})
     vae = AutoencoderKLQwenImage(
         base_dim=8,
         z_dim=4,
@@ -398,9 +388,7 @@ def flux2():
     seen = VISION | {"model_type": "pixtral"}
     config = Mistral3Config(text_config=read, vision_config=seen, image_token_index=1)
     read = tokenizer()
-    read.chat_template = (
-        "{% for m in messages %}{% for part in m.content %}{{ part.text }} {% endfor %}{% endfor %}"
-    )
+    read.chat_template = "{% for m in messages %}{% for part in m.content %}{{ part.text }} {% endfor %}{% endfor %}"
     parts = {"text_encoder": Mistral3ForConditionalGeneration(config), "tokenizer": read}
     return Flux2Pipeline(**_flux2(48, guidance_embeds=True), **parts)
 

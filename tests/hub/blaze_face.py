@@ -28,10 +28,7 @@ def save(file: Path) -> Path:
     model = tflite.ModelT.InitFromObj(tflite.Model.GetRootAs(data))
 
     scaled = said.ProcessUnitT()
-    scaled.optionsType, scaled.options = (
-        said.ProcessUnitOptions.NormalizationOptions,
-        said.NormalizationOptionsT(),
-    )
+    scaled.optionsType, scaled.options = (said.ProcessUnitOptions.NormalizationOptions, said.NormalizationOptionsT())
     scaled.options.mean, scaled.options.std = [127.5], [127.5]
     image = said.TensorMetadataT()
     image.name, image.processUnits = "image", [scaled]

@@ -97,9 +97,7 @@ def processes(stocked_for_all):
     modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
     with pytest.MonkeyPatch.context() as patch:
         # Where they find what builds these.
-        patch.setenv(
-            "PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path])
-        )
+        patch.setenv("PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path]))
         warm = Warm()
         yield lambda environment, *reads: warm(environment, tiny.read, *reads)
         warm.close()

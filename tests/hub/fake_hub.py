@@ -141,18 +141,10 @@ class Hub:
         files = repository.commits[commit]
         if what in ("", "revision"):
             siblings = [
-                {"rfilename": path} | ({"size": file.stat().st_size} if sizes else {})
-                for path, file in files.items()
+                {"rfilename": path} | ({"size": file.stat().st_size} if sizes else {}) for path, file in files.items()
             ]
             gated = "manual" if repository.closed == GATED else False
-            told = {
-                "_id": "1",
-                "id": name,
-                "sha": commit,
-                "private": False,
-                "gated": gated,
-                "siblings": siblings,
-            }
+            told = {"_id": "1", "id": name, "sha": commit, "private": False, "gated": gated, "siblings": siblings}
             return self._send(asked, 200, json.dumps(told).encode())
         if what != "tree":
             return _refuse(self, asked, 404, "", "Not found")

@@ -76,9 +76,7 @@ def blaze(tmp_path):
 @pytest.fixture
 def captions(tmp_path):
     """Write captions that name two occupations and say a gender or none, and an image behind each."""
-    words = itertools.product(
-        OCCUPATIONS, ("woman", "man", "person"), ("in a park", "at work", "with a red hat")
-    )
+    words = itertools.product(OCCUPATIONS, ("woman", "man", "person"), ("in a park", "at work", "with a red hat"))
     rows = [(f"A {who} who is a {job} {where}.", f"{k:03}") for k, (job, who, where) in enumerate(words)]
     rows += [
         (f"The {job} {where}.", f"1{k:02}")
@@ -97,8 +95,7 @@ def captions(tmp_path):
 def ran(root, tmp_path, words, sets, notebooks="notebooks"):
     """Run a command with settings, and return what it left behind."""
     each = [
-        ("--set", f"{key}={json.dumps(value) if isinstance(value, list) else value}")
-        for key, value in sets.items()
+        ("--set", f"{key}={json.dumps(value) if isinstance(value, list) else value}") for key, value in sets.items()
     ]
     how = [
         "--notebooks-dir",
@@ -132,9 +129,7 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in record["commits"].values())
 
 
-def test_an_audit_of_one_paper_takes_no_judge_of_another(
-    root, tmp_path, monkeypatch, stocked_for_all, processes
-):
+def test_an_audit_of_one_paper_takes_no_judge_of_another(root, tmp_path, monkeypatch, stocked_for_all, processes):
     """In processes of its own, as all audits are but those of these tests."""
     monkeypatch.setattr(kernels, "Processes", processes)
     monkeypatch.delenv(kernels.REHEARSED)
@@ -164,9 +159,7 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
     left_out = {"dalleval.vqa": "", "dalleval.detector": ""}
     record = ran(root, tmp_path, words, IMAGES | dotted("dalleval") | FACES | left_out)
     assert record["status"] == "ok"
-    assert said(record).keys() == {
-        f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")
-    }
+    assert said(record).keys() == {f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")}
     assert all("names nothing that" in why for why in said(record).values())
     (page,) = tmp_path.glob("out/*/index.html")
     text = page.read_text(encoding="utf-8")

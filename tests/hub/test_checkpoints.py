@@ -96,9 +96,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
 
 def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
-    refused(
-        file, rf"is read by the configurations of {BASE}: .*put it into a folder with the model_index\.json"
-    )
+    refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with the model_index\.json")
     base = hub.serve(BASE, files).commit
     digest = DiffusersModel(str(file), FEW, device="cpu").digest
     assert digest.endswith(f" by {BASE}@{base}") and np.array_equal(image(file), image(files))
@@ -115,8 +113,7 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
     hub.serve(NAME, files)
     assert np.array_equal(image(f"{NAME}/mix.safetensors"), image(NAME))
     assert {
-        one.repository.on_hub
-        for one in DiffusersModel(f"{NAME}/mix.safetensors", FEW, device="cpu").look_up()
+        one.repository.on_hub for one in DiffusersModel(f"{NAME}/mix.safetensors", FEW, device="cpu").look_up()
     } == {NAME}
 
 
@@ -136,9 +133,7 @@ def test_a_file_that_is_no_model_is_named_as_what_it_is(hub, tmp_path, tensors, 
     refused(file, message)
     hub.serve(NAME, tmp_path)
     refused(f"{NAME}/it.safetensors", message)
-    assert not [
-        r for r in hub.log if r.path.endswith(".safetensors") and r.status == 200 and r.method == "GET"
-    ]
+    assert not [r for r in hub.log if r.path.endswith(".safetensors") and r.status == 200 and r.method == "GET"]
 
 
 def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub, files, tmp_path):
@@ -152,10 +147,7 @@ def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub
     for name in (tmp_path / "served" / "broken.safetensors", f"{NAME}/broken.safetensors"):
         refused(name, "broken.safetensors is no file of safetensors, or broke off")
     refused(f"{NAME}/other.safetensors", "names a file that its repository does not have")
-    refused(
-        "owner/none/other.safetensors",
-        r"There is no file 'owner/none/other\.safetensors' here\. The hub has no",
-    )
+    refused("owner/none/other.safetensors", r"There is no file 'owner/none/other\.safetensors' here\. The hub has no")
     refused(NAME, r"is no pipeline, but holds checkpoints in one file\. Name one of owner/mix/broken")
     # Weights of a base model that lie in the cache are not taken for those that a file lacks.
     assert hub.fetched() <= 2 * 8 + 2 * heads(hub, file) + 2 * 40
@@ -200,9 +192,7 @@ def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, t
     assert hub_names.commits()[LORA] == commit
     here = DiffusersModel(f"{files}+{tmp_path / 'lora' / OWN}", FEW, device="cpu")
     assert here.label == "files+pytorch_lora_weights"
-    digests = {
-        DiffusersModel(f"{files}{lora}", FEW, device="cpu").digest for lora in ("", f"+{tmp_path / 'lora'}")
-    }
+    digests = {DiffusersModel(f"{files}{lora}", FEW, device="cpu").digest for lora in ("", f"+{tmp_path / 'lora'}")}
     digests.add(DiffusersModel(f"{files}+{tmp_path / 'lora'}:0.7", FEW, device="cpu").digest)
     assert len(digests) == 3
 
@@ -233,9 +223,7 @@ def spoilt(tensors, how):
     if how == "nothing":
         return {k: v * ("up" not in k) for k, v in tensors.items()}
     if how == "another width":
-        return {
-            k: np.ones((2, 99), np.float32) if "attn2.to_k.lora.down" in k else v for k, v in tensors.items()
-        }
+        return {k: np.ones((2, 99), np.float32) if "attn2.to_k.lora.down" in k else v for k, v in tensors.items()}
     if how == "another network":
         return {k.replace("unet.down_blocks.1.attentions.0.", "transformer."): v for k, v in tensors.items()}
     return {k: np.ones((2, 99), np.float32) if "to_q.lora.down" in k else v for k, v in tensors.items()}
@@ -288,10 +276,7 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
     shutil.copy(tmp_path / "it" / "vae.safetensors", tmp_path / "it" / "b.safetensors")
     hub.serve(LORA, tmp_path / "it")
     hub_names._commits.clear()
-    refused(
-        f"{BASE}+{LORA}",
-        r"holds 2 files of safetensors, .*Name one of owner/lora/b\.safetensors, owner/lora/vae",
-    )
+    refused(f"{BASE}+{LORA}", r"holds 2 files of safetensors, .*Name one of owner/lora/b\.safetensors, owner/lora/vae")
     hub.serve(LORA, tmp_path / "it", lambda path: False)
     (tmp_path / "it" / "lora.bin").write_bytes(b"pickled")
     hub.serve(LORA, tmp_path / "it", lambda path: path == "lora.bin")
@@ -305,19 +290,14 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     lora = tiny.lora(files, files / OWN)
     hub.serve(NAME, files)
     for name in (files, NAME):
-        refused(
-            name,
-            rf"holds {OWN} beside the model.* Write .*mi?.*\+.*/{OWN} to use it, or .*\+none to leave it out",
-        )
+        refused(name, rf"holds {OWN} beside the model.* Write .*mi?.*\+.*/{OWN} to use it, or .*\+none to leave it out")
     assert hub.fetched() == 0
     bare = image(f"{files}+none")
     assert np.array_equal(image(f"{NAME}+none"), bare)
     used = image(f"{NAME}+{NAME}/{OWN}")
     assert np.array_equal(image(f"{files}+{files / OWN}"), used)
     tiny.merged(files, lora)
-    assert (
-        np.abs(used.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used.astype(int) - bare).max()
-    )
+    assert np.abs(used.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used.astype(int) - bare).max()
 
 
 def test_an_example_beside_a_model_is_told_and_left_out(hub, repositories):
@@ -378,9 +358,7 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
 # -- variants, and parts that nobody needs -------------------------------------------------------------------
 
 
-def as_variant(
-    folder: Path, variant: str, parts=("unet", "vae", "text_encoder"), sharded: bool = False
-) -> None:
+def as_variant(folder: Path, variant: str, parts=("unet", "vae", "text_encoder"), sharded: bool = False) -> None:
     """Put weights of a variant in the place of those of parts."""
     import torch
     from diffusers import UNet2DConditionModel
@@ -429,8 +407,7 @@ def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
     as_variant(files, "fp16", ("vae",))
     found = loading.look_up(str(files))
     assert (
-        found.variants == {"vae": "fp16"}
-        and "unet/diffusion_pytorch_model.fp16.safetensors" not in found.base.weights
+        found.variants == {"vae": "fp16"} and "unet/diffusion_pytorch_model.fp16.safetensors" not in found.base.weights
     )
     made = image(files).astype(int)
     # The autoencoder alone is rounded.
@@ -449,10 +426,7 @@ def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, fol
     folder = with_checker(folders, tmp_path)
     hub.serve(NAME, folder)
     for name in (NAME, folder):
-        refused(
-            name,
-            r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off",
-        )
+        refused(name, r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off")
     assert hub.fetched() == 0
     off = FEW.changed(safety_checker="off")
     expected = image(folders("checked"), off)
@@ -495,9 +469,7 @@ def quantised(folder: Path, method: str) -> None:
         ("awq", False, r"quantised \(unet: awq\) in a way that diffusers does not read"),
     ],
 )
-def test_what_quantised_weights_need_is_told_before_they_are_fetched(
-    hub, files, monkeypatch, method, missing, message
-):
+def test_what_quantised_weights_need_is_told_before_they_are_fetched(hub, files, monkeypatch, method, missing, message):
     quantised(files, method)
     hub.serve(NAME, files)
     monkeypatch.setattr(loading, "find_spec", lambda module: None if missing else module)
@@ -528,9 +500,7 @@ def test_gguf_is_named_as_what_it_is(hub, tmp_path):
     (tmp_path / "flux1-dev-Q4_K_S.gguf").write_bytes(b"GGUF")
     (tmp_path / "README.md").write_text("---\nbase_model: black-forest-labs/FLUX.1-dev\n---\n")
     hub.serve(NAME, tmp_path)
-    refused(
-        NAME, r"holds flux1-dev-Q4_K_S\.gguf, which is GGUF: .* It was made of black-forest-labs/FLUX\.1-dev"
-    )
+    refused(NAME, r"holds flux1-dev-Q4_K_S\.gguf, which is GGUF: .* It was made of black-forest-labs/FLUX\.1-dev")
     refused(tmp_path, r"holds flux1-dev-Q4_K_S\.gguf, which is GGUF")
     assert hub.fetched(".gguf") == 0
 

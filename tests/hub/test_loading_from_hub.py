@@ -108,21 +108,10 @@ def test_sizes_are_told_before_anything_is_fetched(hub, files):
 
 
 def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
-    for other in (
-        "unet/diffusion_pytorch_model.fp16.safetensors",
-        "v1-4.safetensors",
-        "old/model.safetensors",
-    ):
+    for other in ("unet/diffusion_pytorch_model.fp16.safetensors", "v1-4.safetensors", "old/model.safetensors"):
         (files / other).parent.mkdir(exist_ok=True)
         shutil.copy(files / UNET, files / other)
-    for code in (
-        "pipeline.py",
-        "unet/diffusers.py",
-        "unet/model.bin",
-        "scheduler/evil.py",
-        "v1-4.ckpt",
-        "a.pkl",
-    ):
+    for code in ("pipeline.py", "unet/diffusers.py", "unet/model.bin", "scheduler/evil.py", "v1-4.ckpt", "a.pkl"):
         (files / code).write_text("raise SystemExit")
     snapshot = loaded(hub, files)._folder
     there = {p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()}
@@ -210,11 +199,7 @@ def siglip(hub, tmp_path, monkeypatch):
     ("file", "said", "kind"),
     [
         ("open_clip_config.json", {"model_cfg": {"text_cfg": {"hf_model_name": "owner/other"}}}, "clip"),
-        (
-            "config.json",
-            {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}},
-            "detector",
-        ),
+        ("config.json", {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}}, "detector"),
     ],
 )
 def test_a_model_of_the_hub_that_names_another_is_refused_before_its_weights_are_fetched(
@@ -262,9 +247,7 @@ def test_they_see_what_open_clip_sees_by_its_own_name(hub, repositories, monkeyp
     monkeypatch.setattr(factory, "_MODEL_CONFIGS", dict(factory._MODEL_CONFIGS))
     tiny.shrink()
     hub.serve(tiny.CLIP_B, repositories(tiny.CLIP_B))
-    model, _, transform = open_clip.create_model_and_transforms(
-        "ViT-B-32", pretrained="openai", force_quick_gelu=True
-    )
+    model, _, transform = open_clip.create_model_and_transforms("ViT-B-32", pretrained="openai", force_quick_gelu=True)
     image = np.random.default_rng(0).integers(0, 256, (224, 224, 3), dtype=np.uint8)
     with torch.no_grad():
         expected = model.eval().encode_image(transform(Image.fromarray(image))[None], normalize=True)

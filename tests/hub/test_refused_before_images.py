@@ -52,12 +52,7 @@ ROLES = {
         tiny.SEGFORMER,
     ),
     "vqa": Role(
-        "settings.dalleval.vqa",
-        "dalleval/5_3_gender",
-        tiny.VQA,
-        tiny.VQA,
-        "Salesforce/blip-vqa-bsae",
-        tiny.CAPTIONER,
+        "settings.dalleval.vqa", "dalleval/5_3_gender", tiny.VQA, tiny.VQA, "Salesforce/blip-vqa-bsae", tiny.CAPTIONER
     ),
     "captioner": Role(
         "settings.dalleval.captioner",
@@ -157,11 +152,7 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
     others = {served for name, served in behind.items() if name not in OF_PAPERS[pattern]}
     for served in others:
         stocked.repositories[served].closed = "private"
-    checked = params.load(
-        runner.PARAMS,
-        given=filled({"notebooks": [pattern]}, sets),
-        notebooks_dir=root / "notebooks",
-    )
+    checked = params.load(runner.PARAMS, given=filled({"notebooks": [pattern]}, sets), notebooks_dir=root / "notebooks")
     planned = jobs.plan(checked)
     assert not any(job.reason for job in planned)
     assert {key.split()[0] for of in jobs.judges(planned).values() for key in of}

@@ -30,9 +30,7 @@ from biaslab.request import Request
 from biaslab.runs import jobs, params, planning, runner
 from biaslab.study import sources
 
-pytestmark = pytest.mark.skipif(
-    not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"
-)
+pytestmark = pytest.mark.skipif(not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork")
 # Notebooks of few small images.
 LEAST = {
     "people": {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 0, "aspect": 1},
@@ -93,9 +91,7 @@ def spoilt(folder, to):
 
     shutil.copytree(folder, to)
     for file in to.rglob("*.safetensors"):
-        weights = {
-            k: np.full_like(v, np.nan) if v.dtype.kind == "f" else v for k, v in load_file(file).items()
-        }
+        weights = {k: np.full_like(v, np.nan) if v.dtype.kind == "f" else v for k, v in load_file(file).items()}
         save_file(weights, file, metadata={"format": "pt"})
     return to
 
@@ -115,9 +111,7 @@ def damaged(stocked_for_all, repositories, tmp_path, here):
 
 
 @pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run", "notebook"])
-def test_each_command_tries_all_and_tells_together_what_does_not_answer(
-    root, tmp_path, damaged, command, capsys
-):
+def test_each_command_tries_all_and_tells_together_what_does_not_answer(root, tmp_path, damaged, command, capsys):
     notebooks = ["--notebooks-dir", str(root / "notebooks"), "--no-progress"]
     file, given = file_of(tmp_path, tiny.SD14, sets()), sets()
     if command == "notebook":
@@ -160,10 +154,7 @@ def test_each_command_looks_names_up_before_it_fetches_any(root, tmp_path, stock
         assert cli.main([*words[command], "--notebooks-dir", str(root / "notebooks"), "--no-progress"]) == 2
         said = capsys.readouterr().err
     assert "ViT-B-32 has no weights 'opneai'" in said and "Did you mean 'openai'" in said
-    assert (
-        "no model 'Salesforce/blip-vqa-bsae', or it is private. Did you mean 'Salesforce/blip-vqa-base'"
-        in said
-    )
+    assert "no model 'Salesforce/blip-vqa-bsae', or it is private. Did you mean 'Salesforce/blip-vqa-base'" in said
     assert "2 things are missing, and nothing was started" in said and stocked_for_all.fetched() == 0
 
 
@@ -176,9 +167,7 @@ def test_an_earlier_run_stays_where_another_cannot_begin(root, tmp_path, damaged
     assert "not finite" in capsys.readouterr().err and (earlier / "run.json").is_file()
 
 
-def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
-    root, tmp_path, stocked_for_all, monkeypatch, here, capsys
-):
+def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_for_all, monkeypatch, here, capsys):
     stocked = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
     stocked.log.clear()
@@ -189,11 +178,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
     assert stocked.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
     assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch fetches it and tries it" in said
-    for setting, name in (
-        ("model", tiny.SD14),
-        ("dalleval.detector", tiny.DETR),
-        ("judging.further", tiny.VQA),
-    ):
+    for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.further", tiny.VQA)):
         repository = stocked.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
@@ -206,15 +191,11 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(
     assert cli.main([*words, "--fetch"]) == 0
     said = capsys.readouterr().out
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert (
-        stocked.fetched(of=tiny.SD14) > 0 and " here " in lines["model"] and "at least" not in lines["model"]
-    )
+    assert stocked.fetched(of=tiny.SD14) > 0 and " here " in lines["model"] and "at least" not in lines["model"]
     assert "Time here: " in said and "Download" not in said
 
 
-def test_a_dry_run_says_which_lora_of_which_commit(
-    root, tmp_path, stocked_for_all, repositories, monkeypatch, capsys
-):
+def test_a_dry_run_says_which_lora_of_which_commit(root, tmp_path, stocked_for_all, repositories, monkeypatch, capsys):
     stocked = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
     # Whether it is here is asked, and not what it does.
@@ -277,9 +258,7 @@ def shop():
     """Return an endpoint that sells one small picture again and again."""
     with FakeEndpoint().running() as server:
         file = io.BytesIO()
-        Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(
-            file, "PNG"
-        )
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(file, "PNG")
         server.reply = lambda question, n: drawn(file.getvalue())
         yield server
 
@@ -312,9 +291,7 @@ def test_of_a_seller_one_image_is_bought_at_most_where_a_judge_is_broken(
     assert picky.read_text() == "x"
 
 
-def test_of_a_seller_all_is_bought_where_all_judges_have_answered(
-    root, tmp_path, shop, picky, inline, capsys
-):
+def test_of_a_seller_all_is_bought_where_all_judges_have_answered(root, tmp_path, shop, picky, inline, capsys):
     assert audit(root, tmp_path, shop, "judge") == 0
     told = capsys.readouterr().out
     (record,) = tmp_path.glob("outputs/a/run.json")
@@ -340,9 +317,7 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     free = {"cuda": (2 * 10**9, 8 * 10**9), "cpu": (20 * 10**9, 24 * 10**9)}
     monkeypatch.setattr(processor, "memory", lambda device="cpu": free[device])
     settings = Settings.of({"compute": {"device": "cuda"}})
-    trial = Trial(
-        Use("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings)
-    )
+    trial = Trial(Use("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
     said = trials._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
@@ -356,13 +331,7 @@ def test_the_picture_that_is_shipped_is_the_same_each_time():
 
 def of_scenes(root, given):
     """Return a run of the notebook that draws scenes, with settings."""
-    text = {
-        "run": "r",
-        "source": "pipeline",
-        "model": "mini",
-        "notebooks": ["dalleval/4_1_*"],
-        "settings": given,
-    }
+    text = {"run": "r", "source": "pipeline", "model": "mini", "notebooks": ["dalleval/4_1_*"], "settings": given}
     return params.load(runner.PARAMS, given=text, notebooks_dir=root / "notebooks")
 
 
@@ -381,9 +350,7 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     monkeypatch.setattr(rehearsal, "_perform", None)
     given = {"dalleval": {"scenes": 1}, "compute": {"engine": "ray", "address": "ray://10.0.0.1:10001"}}
     checked = of_scenes(root, given)
-    opened = [
-        jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())
-    ]
+    opened = [jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
     monkeypatch.setattr(Pipeline, "engine", None)
     found = planning.rehearse(jobs.plan(checked))

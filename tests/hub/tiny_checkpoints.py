@@ -84,9 +84,7 @@ LAYERS = {
 }
 
 
-def lora(
-    folder: Path, file: Path, seed: int = 0, parts=("unet",), layout: str = "diffusers"
-) -> dict[str, np.ndarray]:
+def lora(folder: Path, file: Path, seed: int = 0, parts=("unet",), layout: str = "diffusers") -> dict[str, np.ndarray]:
     """Save a LoRA of a pipeline's folder in a file; return what it adds to each weight, by part and the weight's name.
 
     ``layout`` is whose names its tensors have: those of ``diffusers``, of ``peft``, or of ``kohya``'s trainer, which

@@ -166,9 +166,7 @@ def _sd1(folder: Path, *beside: str) -> None:
 
 
 def _sd14(folder: Path) -> None:
-    _sd1(
-        folder, "unet/diffusion_pytorch_model.non_ema.safetensors", "unet/diffusion_pytorch_model.non_ema.bin"
-    )
+    _sd1(folder, "unet/diffusion_pytorch_model.non_ema.safetensors", "unet/diffusion_pytorch_model.non_ema.bin")
 
 
 def _sd15(folder: Path) -> None:
@@ -224,13 +222,7 @@ def _detr(folder: Path) -> None:
     config = transformers.DetrConfig.from_dict(told)
     transformers.DetrForObjectDetection(config).save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(told))
-    prepared = {
-        "size": 64,
-        "max_size": 128,
-        "do_resize": True,
-        "do_normalize": True,
-        "format": "coco_detection",
-    }
+    prepared = {"size": 64, "max_size": 128, "do_resize": True, "do_normalize": True, "format": "coco_detection"}
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     prepared |= {"feature_extractor_type": "DetrFeatureExtractor", "image_mean": mean, "image_std": std}
     (folder / "preprocessor_config.json").write_text(json.dumps(prepared))
@@ -325,9 +317,7 @@ _SAVED = {
     BLIP2: _blip2,
     CLIP_L: functools.partial(_clip, "ViT-L-14"),
     CLIP_B: functools.partial(_clip, "ViT-B-32"),
-    RESNET: functools.partial(
-        _timm, "resnet50.tv_in1k", {"layers": [1, 1, 1, 1], "channels": [8, 16, 24, 32]}
-    ),
+    RESNET: functools.partial(_timm, "resnet50.tv_in1k", {"layers": [1, 1, 1, 1], "channels": [8, 16, 24, 32]}),
     DINO_S: functools.partial(_timm, "vit_small_patch16_224.dino", _TRANSFORMER),
     DINO_B: functools.partial(_timm, "vit_base_patch8_224.dino", _TRANSFORMER),
 }

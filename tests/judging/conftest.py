@@ -30,9 +30,7 @@ def clip_folder(tmp_path_factory):
     cfg = {**text}
     cfg.pop("hf_tokenizer_name"), cfg.pop("tokenizer_kwargs")
     model = open_clip.CLIP(16, vision, cfg)
-    save_file(
-        {k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors"
-    )
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
     return folder
 
 

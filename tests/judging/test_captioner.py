@@ -21,10 +21,7 @@ def own_captions(folder, kind, photos, texts):
 
     model = getattr(transformers, kind).from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    return [
-        tiny_blip.own_text(model, processor, photo, text, 40)
-        for photo, text in zip(photos, texts, strict=True)
-    ]
+    return [tiny_blip.own_text(model, processor, photo, text, 40) for photo, text in zip(photos, texts, strict=True)]
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -62,9 +59,7 @@ def images(photos):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_images_are_described_and_those_that_cannot_be_are_counted(
-    caption_blip, images, photos, tmp_path, monkeypatch
-):
+def test_images_are_described_and_those_that_cannot_be_are_counted(caption_blip, images, photos, tmp_path, monkeypatch):
     loads, own_load = [], blips.load
 
     def load(*of, **how):
@@ -121,9 +116,7 @@ def test_models_for_something_else_are_refused(blip, caption_blip, detector_fold
     with pytest.raises(ParameterError, match=r"'yolos'.*'blip' or 'blip-2'"):
         blips.load(str(detector_folder), "captioner")
     headless = changed(
-        caption_blip,
-        tmp_path / "headless",
-        lambda w: w.pop("text_decoder.cls.predictions.transform.dense.weight"),
+        caption_blip, tmp_path / "headless", lambda w: w.pop("text_decoder.cls.predictions.transform.dense.weight")
     )
     with pytest.raises(ParameterError, match="lacks 1 weights"):
         blips.load(str(headless), "captioner")

@@ -46,10 +46,7 @@ def test_points_of_a_face_lie_where_the_network_has_them():
     for x, y in np.array(POINTS) * SIDE - 0.5:
         near = face[round(y) - 2 : round(y) + 3, round(x) - 2 : round(x) + 3]
         rows, columns = np.mgrid[: near.shape[0], : near.shape[1]]
-        centre = np.array([(columns * near).sum(), (rows * near).sum()]) / near.sum() + [
-            round(x) - 2,
-            round(y) - 2,
-        ]
+        centre = np.array([(columns * near).sum(), (rows * near).sum()]) / near.sum() + [round(x) - 2, round(y) - 2]
         np.testing.assert_allclose(centre, [x, y], atol=0.6)
 
 

@@ -105,9 +105,7 @@ def test_shares_are_corrected_by_the_formula():
 
 
 def test_a_group_with_too_few_references_takes_those_of_all():
-    shares = pd.DataFrame(
-        {"occupation": ["nurse", "pilot", "baker"], "percent_female": [40.0] * 3, "n": [200] * 3}
-    )
+    shares = pd.DataFrame({"occupation": ["nurse", "pilot", "baker"], "percent_female": [40.0] * 3, "n": [200] * 3})
     known = errors(all=(95, 400, 90, 400), nurse=(100, 30, 100, 30), pilot=(100, 300, 100, 29))
     found = correct(shares, known).set_index("occupation")
     assert found["reference"].to_dict() == {"nurse": "nurse", "pilot": "all", "baker": "all"}
@@ -139,14 +137,7 @@ def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
         ("truth", "training"),
         ("simulated", "generated"),
     }
-    at = {
-        "model": "m",
-        "approach": "naive",
-        "prompt": "1",
-        "occupation": "nurse",
-        "percent_female": 50.0,
-        "n": 40,
-    }
+    at = {"model": "m", "approach": "naive", "prompt": "1", "occupation": "nurse", "percent_female": 50.0, "n": 40}
     shares = pd.DataFrame([{**at, "source": s} for s in ("training", "generated")])
     found = tables.check(correct_by_source(shares, errors), "judging_corrected").set_index("source")
     # Nurses: sensitivity 2/3 of 60 images, specificity 1/2 of 40: (0.5 + 0.5 - 1) / (1/6) = 0.

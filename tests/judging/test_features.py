@@ -43,12 +43,7 @@ def prepared(images, model, side=32, shorter=37):
 
     known = timm.data.resolve_data_config(model=model)
     how = tv.InterpolationMode(known["interpolation"])
-    steps = [
-        tv.Resize(shorter, how),
-        tv.CenterCrop(side),
-        tv.ToTensor(),
-        tv.Normalize(known["mean"], known["std"]),
-    ]
+    steps = [tv.Resize(shorter, how), tv.CenterCrop(side), tv.ToTensor(), tv.Normalize(known["mean"], known["std"])]
     return torch.stack([tv.Compose(steps)(Image.fromarray(i)) for i in images])
 
 
@@ -196,9 +191,7 @@ def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path
     (tmp_path / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("asked"))
     (tmp_path / "pytorch_model.bin").write_bytes(b"not to be read")
-    assert Features(str(tmp_path), device="cpu").image_embeddings(
-        [np.zeros((40, 40, 3), np.uint8)]
-    ).shape == (1, 7)
+    assert Features(str(tmp_path), device="cpu").image_embeddings([np.zeros((40, 40, 3), np.uint8)]).shape == (1, 7)
     config["architecture"] = "hf-hub:owner/name"
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ParameterError, match=r'names "hf-hub:owner/name" \(architecture\), another model'):

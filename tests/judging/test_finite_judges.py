@@ -91,9 +91,7 @@ def test_detectors(detector_folder, image, part):
             look([image])
 
 
-@pytest.mark.parametrize(
-    ("name", "part"), [("segformer", "classifier.bias"), ("mask2former", "class_predictor.bias")]
-)
+@pytest.mark.parametrize(("name", "part"), [("segformer", "classifier.bias"), ("mask2former", "class_predictor.bias")])
 def test_segmenters(tiny, image, name, part):
     model = segmenters.Segmenter(tiny(name), LOW, device="cpu")
     model.look([image])

@@ -89,12 +89,7 @@ def test_images_of_any_shape_come_back_in_order(model, images, features):
 def test_a_name_with_a_digest_is_held_to_it(tmp_path):
     content = b"as if these were weights"
     digest = hashlib.sha256(content).hexdigest()
-    for name in (
-        "plain.pth",
-        "pt-inception-2015-12-05.pth",
-        f"w-2015-12-05-{digest[:8]}.pth",
-        f"w-{digest}.pth",
-    ):
+    for name in ("plain.pth", "pt-inception-2015-12-05.pth", f"w-2015-12-05-{digest[:8]}.pth", f"w-{digest}.pth"):
         (tmp_path / name).write_bytes(content)
         assert check_weights(tmp_path / name) == check_weights(str(tmp_path / name)) == digest
     other = f"{(int(digest[:8], 16) + 1) % 16**8:08x}"

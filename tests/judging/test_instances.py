@@ -69,9 +69,7 @@ def test_regions_of_a_map_by_hand():
     assert found[0].mask.sum() == 2 and found[0].mask[0, 0] and found[0].mask[1, 1]
     # Of sixteen pixels an eighth is two.
     assert [i.mask.sum() for i in segmenters.regions(classes, probabilities, NAMES, 2 / 16)] == [2, 2, 2]
-    (wall,) = [
-        i for i in segmenters.regions(classes, probabilities, NAMES, stuff={"wall"}) if i.object == "wall"
-    ]
+    (wall,) = [i for i in segmenters.regions(classes, probabilities, NAMES, stuff={"wall"}) if i.object == "wall"]
     assert wall.box == (0.5, 0.0, 1.0, 1.0) and wall.mask.sum() == 4
     assert wall.score == pytest.approx(probabilities[classes == 2].mean())
     assert segmenters.regions(np.zeros((3, 3), int), np.ones((3, 3)), NAMES) == []
@@ -94,9 +92,7 @@ def logits_of(folder, image):
     processor = transformers.SegformerImageProcessor.from_pretrained(folder)
     with torch.no_grad():
         found = model(**processor(images=image.copy(), return_tensors="pt")).logits
-    return torch.nn.functional.interpolate(found, image.shape[:2], mode="bilinear", align_corners=False)[
-        0
-    ].numpy()
+    return torch.nn.functional.interpolate(found, image.shape[:2], mode="bilinear", align_corners=False)[0].numpy()
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -135,12 +131,7 @@ def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
             # The box is that of the mask.
             y, x = np.nonzero(instance.mask)
             height, width = instance.mask.shape
-            assert instance.box == (
-                x.min() / width,
-                y.min() / height,
-                (x.max() + 1) / width,
-                (y.max() + 1) / height,
-            )
+            assert instance.box == (x.min() / width, y.min() / height, (x.max() + 1) / width, (y.max() + 1) / height)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -225,9 +216,7 @@ def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     # Random weights answer in no form at all.
     assert [type(tags) for tags in tagger(photos)] == [list] * 3
     answers = iter(
-        [
-            "Dog<loc_1><loc_2><loc_3><loc_4>coffee cup<loc_1><loc_1><loc_2><loc_2>dog<loc_0><loc_0><loc_1><loc_1>"
-        ]
+        ["Dog<loc_1><loc_2><loc_3><loc_4>coffee cup<loc_1><loc_1><loc_2><loc_2>dog<loc_0><loc_0><loc_1><loc_1>"]
     )
     monkeypatch.setattr(Florence2Processor, "batch_decode", lambda *a, **k: [next(answers)])
     assert list(tagger(photos[:1])) == [["dog", "coffee cup"]]
@@ -244,11 +233,7 @@ class Spoken:
 
         self.asked.append(tags)
         names, scores, boxes = self.chunks.pop(0)
-        return {
-            "text_labels": names,
-            "scores": torch.tensor(scores),
-            "boxes": torch.tensor(boxes).reshape(-1, 4),
-        }
+        return {"text_labels": names, "scores": torch.tensor(scores), "boxes": torch.tensor(boxes).reshape(-1, 4)}
 
 
 @pytest.fixture
@@ -346,9 +331,7 @@ class Told:
         found = []
         for image in images:
             n, mask = int(image[0, 0, 0]), np.eye(*image.shape[:2], dtype=bool)
-            found.append(
-                [Instance("dog", (k + 1) / 10, (0, 0, 1, 1), None if k == n - 1 else mask) for k in range(n)]
-            )
+            found.append([Instance("dog", (k + 1) / 10, (0, 0, 1, 1), None if k == n - 1 else mask) for k in range(n)])
         return found
 
 
@@ -375,12 +358,7 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
     found = instances.find(source, named, **given)
     assert list(found.objects) == list(COLUMNS)
-    assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [
-        ["a", 0],
-        ["a", 1],
-        ["a", 2],
-        ["d", 0],
-    ]
+    assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
     np.testing.assert_allclose(found.objects["score"], [0.3, 0.2, 0.1, 0.1])
     assert (found.objects["rle"] == "").tolist() == [True, False, False, True]
     assert (found.objects[["height", "width"]] == [6, 8]).all(axis=None)
@@ -447,9 +425,7 @@ def written(tmp_path, rows=ROWS, *, kind="csv", drop=(), **changed):
     else:
         frame.apply(
             lambda of: (
-                pd.to_numeric(of, errors="coerce")
-                if of.name not in ("image_id", "object", "rle")
-                else of.fillna("")
+                pd.to_numeric(of, errors="coerce") if of.name not in ("image_id", "object", "rle") else of.fillna("")
             )
         ).to_parquet(path)
     return str(path)
@@ -466,11 +442,7 @@ def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
     np.testing.assert_array_equal(masks(found.objects[1:])[0], MASK)
     assert found.objects[list(BOX)].iloc[0].tolist() == [0.1, 0.2, 0.5, 0.6]
     # Somebody looked at b, and found nothing; nothing says that anybody looked at c.
-    assert found.images.to_numpy().tolist() == [
-        ["b/0", "", ""],
-        ["a/0", "", ""],
-        ["c/0", "missing", "not in the file"],
-    ]
+    assert found.images.to_numpy().tolist() == [["b/0", "", ""], ["a/0", "", ""], ["c/0", "missing", "not in the file"]]
     assert "1 instances stand there twice" in caplog.text
     boxes = instances.read(written(tmp_path, kind=kind, drop=("rle", "height", "width")), IDS)
     assert (boxes.objects["rle"] == "").all() and boxes.objects["height"].isna().all()
@@ -501,10 +473,7 @@ def test_what_does_not_fit_in_a_file_is_named(changed, said, tmp_path):
 
 def test_masks_of_one_image_in_two_sizes_are_refused(tmp_path):
     other = np.ones((8, 8), bool)
-    rows = [
-        *ROWS[:1],
-        {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(other), "height": 8, "width": 8},
-    ]
+    rows = [*ROWS[:1], {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(other), "height": 8, "width": 8}]
     with pytest.raises(InputError, match=r"'a/0' is of another size.*data row 2"):
         instances.read(written(tmp_path, rows), IDS)
 

@@ -88,12 +88,7 @@ def test_every_image_has_its_outcome(cases, told, tmp_path):
 def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
     first = run(cases, told, tmp_path)
     # How fast does not matter, nor who else is asked.
-    others = {
-        "ratings": "r.csv",
-        "further": ("ratings:r.csv",),
-        "questions": "q.yaml",
-        "annotator": "endpoint:a",
-    }
+    others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
     settings = JudgeSettings(batch_size=7, tone="none", **others)
 
     loads = loading(None)
@@ -132,9 +127,7 @@ def test_the_threshold_holds_on_both_sides(p, expected):
 
 
 def test_outcomes_count_what_never_occurs_and_every_image():
-    judged = pd.DataFrame(
-        {"outcome": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]}
-    )
+    judged = pd.DataFrame({"outcome": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]})
     found = outcomes(judged, ["occupation"]).set_index(["occupation", "outcome"])
     assert len(found) == 2 * 7
     assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
@@ -179,9 +172,7 @@ def test_raters_as_the_judge(tmp_path):
 
 def test_ratings_that_say_two_things_or_none_of_an_image(tmp_path):
     path = tmp_path / "ratings.csv"
-    path.write_text(
-        "image,source,occupation,model,ana\n0,generated,nurse,A,female\n0,generated,nurse,B,male\n"
-    )
+    path.write_text("image,source,occupation,model,ana\n0,generated,nurse,A,female\n0,generated,nurse,B,male\n")
     with pytest.raises(InputError, match="Image '0' stands in several rows"):
         by_raters(["0"], path)
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
@@ -198,11 +189,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         return files_digest(f"ratings:{folder}", "clip")
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
-    found = [
-        digest(a="image,ana\n", b="0,female\n"),
-        digest(a="image,", b="ana\n0,female\n"),
-        digest(a="", c=""),
-    ]
+    found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
     assert len({*found, digest(a="", d="")}) == 4
     assert digest(a="", d="") == digest(a="", d="")
 
@@ -215,9 +202,7 @@ def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tm
     monkeypatch.undo()
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
-    settings = JudgeSettings(
-        faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5
-    )
+    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
     found = judge(ArrayImages(images), settings, store=Store(tmp_path), progress=False)
     models = module.load(settings)
     alone = [judge_images([str(k)], [image], models, settings) for k, image in enumerate(images)]

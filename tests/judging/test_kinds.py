@@ -73,9 +73,7 @@ def test_in_every_role_a_judge_of_drawings_is_refused_for_photographs(role, fold
     with pytest.raises(ParameterError) as refused:
         check(model, Settings.of(given), {TABLES[role]})
     told = str(refused.value)
-    assert (
-        role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
-    )
+    assert role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
     drawn["generation"] = {"pictures": "drawings"}
@@ -121,8 +119,7 @@ def test_another_model_of_a_pipeline_gets_none_of_the_first_ones_judges(folders)
 
 
 @pytest.mark.parametrize(
-    "table",
-    ["paradox_percent_female", "paradox_caption_pairs", "dalleval_image_quality", "dalleval_gender_judges"],
+    "table", ["paradox_percent_female", "paradox_caption_pairs", "dalleval_image_quality", "dalleval_gender_judges"]
 )
 def test_training_images_are_looked_at_as_well(table):
     given = settings(**DRAWN)

@@ -54,11 +54,7 @@ def save(folder, kind, labels=LABELS):
         )
     else:
         backbone = transformers.RTDetrResNetConfig(
-            embedding_size=8,
-            hidden_sizes=[8, 8, 16],
-            depths=[1, 1, 1],
-            layer_type="basic",
-            out_indices=[2, 3],
+            embedding_size=8, hidden_sizes=[8, 8, 16], depths=[1, 1, 1], layer_type="basic", out_indices=[2, 3]
         )
         config = transformers.RTDetrConfig(
             backbone_config=backbone,
@@ -111,9 +107,7 @@ def photos():
 def loaded(folder):
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
-    return AutoModelForObjectDetection.from_pretrained(folder).eval(), AutoImageProcessor.from_pretrained(
-        folder
-    )
+    return AutoModelForObjectDetection.from_pretrained(folder).eval(), AutoImageProcessor.from_pretrained(folder)
 
 
 def own_outputs(folder, images):
@@ -158,9 +152,7 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, pho
     said = set()
     for image, (scores, boxes), output in zip(photos, found, outputs, strict=True):
         height, width = image.shape[:2]
-        (own,) = processor.post_process_object_detection(
-            output, threshold=0.0, target_sizes=[(height, width)]
-        )
+        (own,) = processor.post_process_object_detection(output, threshold=0.0, target_sizes=[(height, width)])
         assert len(own["scores"]) == 5 and boxes.min() >= 0 and boxes.max() <= 1
         sides = np.clip(own["boxes"].numpy() / [width, height, width, height], 0, 1)
         for box, label, score in zip(sides, own["labels"].tolist(), own["scores"].tolist(), strict=True):
@@ -260,10 +252,7 @@ def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tm
     np.testing.assert_allclose(found["p_bicycle"], [0.9, 0.5, 0.1, 0.9, 0.1], rtol=1e-6)
     sides = found[["left", "top", "right", "bottom"]].to_numpy()
     np.testing.assert_allclose(sides, Told.BOXES[[1, 3, 0, 1, 0]], rtol=1e-6)
-    assert list(found) == [
-        *("image_id", "label", "score", "left", "top", "right", "bottom"),
-        *("p_dog", "p_bicycle"),
-    ]
+    assert list(found) == [*("image_id", "label", "score", "left", "top", "right", "bottom"), *("p_dog", "p_bicycle")]
     # Every image is there, in the source's order; what nobody could look at says why.
     assert images["image_id"].tolist() == ["four", "broken", "none", "withheld", "two"]
     assert images["outcome"].tolist() == ["", "unreadable", "", "blocked", ""]

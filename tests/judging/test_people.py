@@ -145,13 +145,7 @@ def loading(told):
 def run(asked, tmp_path, *, images=None, settings=JudgeSettings(), made=None, **options):  # noqa: B008
     made = made or judges()
     return judge_people(
-        images or source(),
-        asked,
-        settings,
-        store=Store(tmp_path),
-        progress=False,
-        models=loading(made),
-        **options,
+        images or source(), asked, settings, store=Store(tmp_path), progress=False, models=loading(made), **options
     )
 
 
@@ -217,9 +211,7 @@ def test_three_people_and_one_in_a_picture_of_three(tmp_path):
 def test_one_person_is_judged_as_judge_does(tmp_path):
     images = source([Unreadable("truncated"), Unreadable("blocked")])
     made = judges()
-    expected = judge(
-        images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False, models=lambda *_: made
-    )
+    expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False, models=lambda *_: made)
     found = run(ask(images.table["image_id"], "nurse"), tmp_path, images=images)
     same = ["image_id", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason"]
     same += ["image_width", "image_height"]
@@ -239,12 +231,7 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
 
     def again(**limits):
         return judge_people(
-            source(),
-            asked,
-            JudgeSettings(**limits),
-            store=Store(tmp_path),
-            progress=False,
-            models=loading(None),
+            source(), asked, JudgeSettings(**limits), store=Store(tmp_path), progress=False, models=loading(None)
         ).set_index(["image_id", "position"])
 
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
@@ -321,9 +308,7 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
     gender = kind()
     gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
     gender.classifier = PaintedRoles({})
-    gender.classifier.logits = lambda images, texts: (
-        gender.shown.extend(images) or np.zeros((len(images), len(texts)))
-    )
+    gender.classifier.logits = lambda images, texts: gender.shown.extend(images) or np.zeros((len(images), len(texts)))
     made = Judge(PaintedFaces({7: faces}), gender)
     image[0, 0] = 7
     judge_people_images(["a"], [["x", "y", "z"][: len(faces)]], [image], made, JudgeSettings())
@@ -367,9 +352,7 @@ def test_crops_of_all_sizes_come_in_the_size_that_the_model_takes():
     gender = PaintedGender(side=24)
     gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.95)
     made = judges(gender)
-    judge_people_images(
-        ["a", "b"], [["x", "y"]] * 2, [painted(k, *CASES[k]) for k in (0, 9)], made, JudgeSettings()
-    )
+    judge_people_images(["a", "b"], [["x", "y"]] * 2, [painted(k, *CASES[k]) for k in (0, 9)], made, JudgeSettings())
     assert [crop.shape for crop in gender.shown] == [(24, 24, 3)] * 4
 
 
@@ -396,10 +379,7 @@ def test_the_order_follows_from_the_sums_of_logits():
 def test_roles_are_right_swapped_or_unclear(tmp_path, monkeypatch):
     def told(a, b, left, right):
         cases = {0: ([box(8), box(40)], (left, right))}
-        of = {
-            f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v
-            for p, v in ((a, 97), (b, 5), ("flurb", 0))
-        }
+        of = {f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v for p, v in ((a, 97), (b, 5), ("flurb", 0))}
         gender = PaintedGender()
         gender.classifier = PaintedRoles(of)
         made = Judge(PaintedFaces({0: cases[0][0]}), gender)
@@ -473,11 +453,7 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     # Asked for the other way round, nobody stands as asked.
     turned = truth.assign(phrase=truth.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))
     found = judge_people(
-        renders,
-        turned[["image_id", "position", "phrase"]],
-        OF_DRAWINGS,
-        store=Store(tmp_path),
-        progress=False,
+        renders, turned[["image_id", "position", "phrase"]], OF_DRAWINGS, store=Store(tmp_path), progress=False
     )
     looked = found.loc[found["role"] != "", "role"]
     assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)

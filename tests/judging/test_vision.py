@@ -23,10 +23,7 @@ from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, uses
 from biaslab.settings import Settings
 
-REFUSAL = {
-    "message": {"role": "assistant", "content": None, "refusal": "I will not."},
-    "finish_reason": "stop",
-}
+REFUSAL = {"message": {"role": "assistant", "content": None, "refusal": "I will not."}, "finish_reason": "stop"}
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +55,7 @@ def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(tmp_p
     answers = ["female", "male", "unclear", "nobody"]
     with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
         how = {"store": Store(tmp_path)}
-        judged = judge_people(
-            ArrayImages(coloured(0, 1, 2, 3)), asked_of(4), model(server), JudgeSettings(), **how
-        )
+        judged = judge_people(ArrayImages(coloured(0, 1, 2, 3)), asked_of(4), model(server), JudgeSettings(), **how)
     assert judged["outcome"].tolist() == ["judged", "judged", "uncertain", "no_face"]
     assert judged["gender"].tolist() == ["female", "male", "unsure", ""]
     assert judged["p_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
@@ -174,8 +169,7 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("price", "limit", "said"),
-    [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")],
+    ("price", "limit", "said"), [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
 )
 def test_without_a_price_or_room_for_one_question_nothing_is_asked(tmp_path, price, limit, said):
     with FakeVision(lambda *_: "female").running() as server:
@@ -183,12 +177,7 @@ def test_without_a_price_or_room_for_one_question_nothing_is_asked(tmp_path, pri
             model(server, price=price, limit=limit).check()
         with pytest.raises(ParameterError, match=said):
             units = pd.DataFrame({"image_id": ["0"], "question": "?"})
-            ask_about(
-                ArrayImages(coloured(0)),
-                units,
-                model(server, price=price, limit=limit),
-                store=Store(tmp_path),
-            )
+            ask_about(ArrayImages(coloured(0)), units, model(server, price=price, limit=limit), store=Store(tmp_path))
     assert not server.requests
 
 
@@ -234,27 +223,16 @@ def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
     people = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
     with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
         tones = skin_tone.judge_skin_tones(
-            ArrayImages(coloured(0, 1, 2, 3)),
-            people,
-            "endpoint:eye",
-            vision=model(server),
-            store=Store(tmp_path),
+            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), store=Store(tmp_path)
         )
-    assert (
-        tones["tone"].tolist()[:2] == [3.0, 10.0]
-        and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
-    )
-    assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {
-        "endpoint:eye"
-    }
+    assert tones["tone"].tolist()[:2] == [3.0, 10.0] and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
+    assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
 
 
 def test_faces_that_are_not_there_are_not_cut_out(tmp_path):
     people = asked_of(2).assign(x0=[np.nan, 10], y0=[np.nan, 5], x1=[np.nan, 30], y1=[np.nan, 25])
     with FakeVision(lambda *_: "7").running() as server:
-        found = vision.tones(
-            ArrayImages(coloured(0, 1)), people, model(server, shown="crop"), store=Store(tmp_path)
-        )
+        found = vision.tones(ArrayImages(coloured(0, 1)), people, model(server, shown="crop"), store=Store(tmp_path))
     assert found["reason"].tolist() == ["no face", ""] and found["tone"][1] == 7 and len(server.requests) == 1
 
 
@@ -324,19 +302,13 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(tmp_path, monkey
         first = ask_about(ArrayImages(coloured(0)), units, paid, store=Store(tmp_path))
         monkeypatch.delenv("EYE_KEY")
         bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))
-        pd.testing.assert_frame_equal(
-            ask_about(ArrayImages(coloured(0)), units, bare, store=Store(tmp_path)), first
-        )
+        pd.testing.assert_frame_equal(ask_about(ArrayImages(coloured(0)), units, bare, store=Store(tmp_path)), first)
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"]
-)
+@pytest.mark.parametrize("setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"])
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
-    pipeline = Pipeline(
-        "endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False
-    )
+    pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
     with pytest.raises(ParameterError, match=r"only asked questions: give another, such as") as error:
         uses.look_up(uses.Use(setting, "endpoint:eye", kinds.ROLES[setting].kind), pipeline)
     assert setting in str(error.value)

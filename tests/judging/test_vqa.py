@@ -62,10 +62,7 @@ def test_words_decide(answer, gender, why):
         ("no, no, no", "no", ""),
         ("yes and no", "", "both"),
         # Whole words only: "nothing", "not" and "yesterday" begin with one, "casino" ends with one.
-        *(
-            (text, "", "neither")
-            for text in ("nothing", "not", "yesterday", "casino", "a tie", "", "  ", "1")
-        ),
+        *((text, "", "neither") for text in ("nothing", "not", "yesterday", "casino", "a tie", "", "  ", "1")),
     ],
 )
 def test_yes_and_no_are_whole_words(answer, said, why):
@@ -205,16 +202,7 @@ def test_an_image_is_shown_once_for_all_its_questions(ask, images, folder, tmp_p
     assert list(found) == columns
     # By hand: the pictures begin with 1, 0 and 2; two cannot be shown. A text is put on one line.
     assert found["image_id"].tolist() == units["image_id"].tolist()
-    assert found["answer"].tolist() == [
-        "1 a hat?",
-        "1 a tie?",
-        "",
-        "0 a hat?",
-        "",
-        "",
-        "2 a hat?",
-        "1 a mask?",
-    ]
+    assert found["answer"].tolist() == ["1 a hat?", "1 a tie?", "", "0 a hat?", "", "", "2 a hat?", "1 a mask?"]
     assert found["outcome"].tolist() == ["", "", "unreadable", "", "blocked", "blocked", "", ""]
     assert found["reason"].tolist() == ["", "", "truncated", *[""] * 5]
     here = found["outcome"] == ""
@@ -303,9 +291,7 @@ def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
         image.flags.writeable = False  # as decoded files are
     images = ArrayImages(photos, list("abcde"))
     asked = people(("a", 1, "nurse"), ("a", 2, "carpenter manager"), ("b", 1, "pilot"))
-    found = judge_people_vqa(
-        images, asked, f"vqa:{blip}", store=Store(tmp_path), device="cpu", progress=False
-    )
+    found = judge_people_vqa(images, asked, f"vqa:{blip}", store=Store(tmp_path), device="cpu", progress=False)
     direct = blips.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
     assert list(found["answer"]) == direct
     assert list(found["gender"]) == [read_answer(text)[0] for text in direct]

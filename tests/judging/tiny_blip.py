@@ -118,10 +118,6 @@ def own_text(model, processor, image, text=None, longest=20):
     with torch.no_grad():
         tokens = model.generate(**inputs, max_new_tokens=longest, do_sample=False)[0]
     # Language models without an encoder repeat what they were given.
-    if (
-        "input_ids" in inputs
-        and "2" in type(model).__name__
-        and not model.language_model.config.is_encoder_decoder
-    ):
+    if "input_ids" in inputs and "2" in type(model).__name__ and not model.language_model.config.is_encoder_decoder:
         tokens = tokens[inputs["input_ids"].shape[1] :]
     return processor.tokenizer.decode(tokens, skip_special_tokens=True)

@@ -50,9 +50,7 @@ def _swin(heads):
     import transformers
 
     stages = {"depths": [1] * len(heads), "out_features": [f"stage{k + 1}" for k in range(len(heads))]}
-    return transformers.SwinConfig(
-        image_size=32, patch_size=4, embed_dim=8, num_heads=heads, window_size=4, **stages
-    )
+    return transformers.SwinConfig(image_size=32, patch_size=4, embed_dim=8, num_heads=heads, window_size=4, **stages)
 
 
 def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
@@ -171,15 +169,11 @@ def sam(folder):
         num_pos_feats=8,
         mlp_dim=16,
     )
-    prompt = transformers.SamPromptEncoderConfig(
-        hidden_size=16, image_size=64, patch_size=16, mask_input_channels=4
-    )
+    prompt = transformers.SamPromptEncoderConfig(hidden_size=16, image_size=64, patch_size=16, mask_input_channels=4)
     decoder = transformers.SamMaskDecoderConfig(
         hidden_size=16, mlp_dim=16, num_hidden_layers=1, num_attention_heads=2, iou_head_hidden_dim=16
     )
-    config = transformers.SamConfig(
-        vision_config=vision, prompt_encoder_config=prompt, mask_decoder_config=decoder
-    )
+    config = transformers.SamConfig(vision_config=vision, prompt_encoder_config=prompt, mask_decoder_config=decoder)
     images = transformers.SamImageProcessor(
         size={"longest_edge": 64}, pad_size={"height": 64, "width": 64}, mask_size={"longest_edge": 16}
     )

@@ -75,11 +75,7 @@ def test_rouge_by_hand():
 
 
 def test_the_captions_themselves_have_the_highest_scores():
-    texts = [
-        "a nurse in a blue coat",
-        "two pilots near the old aeroplane",
-        "someone paints this very long wall",
-    ]
+    texts = ["a nurse in a blue coat", "two pilots near the old aeroplane", "someone paints this very long wall"]
     found = scores([text.upper() + "!" for text in texts], [[text] for text in texts])
     # Every cosine is 1: CIDEr-D is 10, shown as 1,000.
     assert found["value"].to_numpy() == pytest.approx([100, 1000, 100], rel=1e-6)
@@ -126,10 +122,7 @@ def many(n, seed=3):
     rng = np.random.default_rng(seed)
     words = [f"w{k}" for k in range(40)]
     true = [[" ".join(rng.choice(words, rng.integers(6, 12)))] for _ in range(n)]
-    said = [
-        " ".join(word if rng.random() < 0.8 else str(rng.choice(words)) for word in of[0].split())
-        for of in true
-    ]
+    said = [" ".join(word if rng.random() < 0.8 else str(rng.choice(words)) for word in of[0].split()) for of in true]
     return said, true
 
 
@@ -145,12 +138,8 @@ def test_bleu_of_sums_is_that_of_the_corpus():
     true = [[*of, "a much longer reference of nine words in all"] for of in true]
     for n in (1, 7, 30):
         rows = counted(said[:n], true[:n]).ctest
-        nearest = [
-            min(c["reflen"], key=lambda length, own=c["testlen"]: (abs(length - own), length)) for c in rows
-        ]
-        sums = np.array(
-            [[c["testlen"], r, *c["guess"], *c["correct"]] for c, r in zip(rows, nearest, strict=True)]
-        )
+        nearest = [min(c["reflen"], key=lambda length, own=c["testlen"]: (abs(length - own), length)) for c in rows]
+        sums = np.array([[c["testlen"], r, *c["guess"], *c["correct"]] for c, r in zip(rows, nearest, strict=True)])
         whole, _ = counted(said[:n], true[:n]).compute_score(option="closest")
         assert captioning._bleu(sums.sum(axis=0)) == pytest.approx(whole[-1], rel=1e-9)
         assert captioning._bleu(np.stack([sums.sum(axis=0)] * 2)).shape == (2,)
@@ -173,9 +162,7 @@ def test_the_interval_of_bleu_is_that_of_resampled_corpora():
     drawn = []
     for _ in range(400):
         chosen = rng.integers(40, size=40)
-        drawn.append(
-            counted([said[k] for k in chosen], [true[k] for k in chosen]).compute_score("closest")[0][-1]
-        )
+        drawn.append(counted([said[k] for k in chosen], [true[k] for k in chosen]).compute_score("closest")[0][-1])
     low, high = scores(said, true).loc["BLEU-4", ["ci_low", "ci_high"]]
     # The middle of resamples, and their width, to what 400 of them tell.
     assert (low + high) / 2 == pytest.approx(100 * np.median(drawn), abs=100 * 0.4 * np.std(drawn))

@@ -128,9 +128,7 @@ def test_ratings_may_be_a_frame_with_pandas_missing_values():
 
 def test_pattern_weights_equal_repeated_items():
     rng = np.random.default_rng(12)
-    counts = np.array(
-        [np.bincount(item, minlength=3) for item in np.vectorize(LABELS.index)(_ratings(rng, 12))]
-    )
+    counts = np.array([np.bincount(item, minlength=3) for item in np.vectorize(LABELS.index)(_ratings(rng, 12))])
     weights = rng.multinomial(12, np.full(12, 1 / 12), size=20)
     for coefficient, library in (
         (_alpha, lambda c: krippendorff.alpha(value_counts=c, level_of_measurement="nominal")),
@@ -164,9 +162,7 @@ def test_interval_equals_a_bootstrap_that_redraws_items(measure):
     result = compute(ratings, 20_000)
     # A 2.5 % quantile of 500 draws has a standard error of about 0.12 standard deviations; allow three.
     tolerance = 3 * 0.12 * np.std(redrawn)
-    assert [result.ci_low, result.ci_high] == pytest.approx(
-        np.quantile(redrawn, [0.025, 0.975]), abs=tolerance
-    )
+    assert [result.ci_low, result.ci_high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]), abs=tolerance)
 
 
 def test_interval_depends_on_seed_and_confidence_not_on_the_order_of_items():
@@ -192,12 +188,7 @@ def test_blocks_of_replicates_change_nothing(monkeypatch):
 @pytest.mark.parametrize("measure", OVER_RATERS)
 @pytest.mark.parametrize(
     "ratings",
-    [
-        np.empty((0, 4), dtype=object),
-        [["female", None], [None, "male"]],
-        [["female"], ["male"]],
-        [[None, None]],
-    ],
+    [np.empty((0, 4), dtype=object), [["female", None], [None, "male"]], [["female"], ["male"]], [[None, None]]],
     ids=["no items", "single ratings", "one rater", "nothing rated"],
 )
 def test_without_pairs_of_ratings_the_value_is_nan(measure, ratings):

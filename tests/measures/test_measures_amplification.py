@@ -118,9 +118,7 @@ def test_directional_equals_zhao_2017_for_two_genders():
         for b, b_generated in ((training, generated), (1 - training, 1 - generated)):
             if b > 0.5:
                 total += b_generated - b
-    assert expected_amplification(100 * g, 100 * t, "directional").amplification == pytest.approx(
-        100 * total / 40
-    )
+    assert expected_amplification(100 * g, 100 * t, "directional").amplification == pytest.approx(100 * total / 40)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS)

@@ -118,8 +118,7 @@ def test_boxes_are_compared_where_masks_cannot_be():
     half, whole = (0.0, 0.0, 0.5, 1.0), (0.0, 0.0, 1.0, 1.0)
     mask = np.ones((4, 4), bool)
     found, by_mask = overlaps(
-        regions(rows(("x", 1, half), ("x", 1, mask))),
-        regions(rows(("x", 1, whole), ("x", 1, np.ones((8, 8), bool)))),
+        regions(rows(("x", 1, half), ("x", 1, mask))), regions(rows(("x", 1, whole), ("x", 1, np.ones((8, 8), bool))))
     )
     # Half a box in a whole one; masks of 4 x 4 and of 8 x 8 are told by their boxes, which are the same.
     np.testing.assert_allclose(found, [[0.5, 0.5], [1, 1]])
@@ -133,9 +132,7 @@ def test_boxes_are_compared_where_masks_cannot_be():
 
 
 def test_the_better_one_takes_the_true_one_and_names_must_agree():
-    true = rows(
-        ("cup", 1, (0.0, 0.0, 0.4, 0.4)), ("cup", 1, (0.5, 0.5, 0.9, 0.9)), ("dog", 1, (0.0, 0.0, 1.0, 1.0))
-    )
+    true = rows(("cup", 1, (0.0, 0.0, 0.4, 0.4)), ("cup", 1, (0.5, 0.5, 0.9, 0.9)), ("dog", 1, (0.0, 0.0, 1.0, 1.0)))
     found = rows(
         ("cup", 0.3, (0.0, 0.0, 0.4, 0.4)),  # fits exactly, but comes second
         ("cup", 0.9, (0.0, 0.0, 0.4, 0.38)),

@@ -62,8 +62,7 @@ def test_score_and_percent_are_two_views_of_one_number():
         stereotype_score_from_percent([66.67, 12.5, 77.5], ["male", "male", "female"]), [-33.34, 75, 55]
     )
     np.testing.assert_allclose(
-        percent_female_from_stereotype_score([75, 55, np.nan], ["male", "female", "male"]),
-        [12.5, 77.5, np.nan],
+        percent_female_from_stereotype_score([75, 55, np.nan], ["male", "female", "male"]), [12.5, 77.5, np.nan]
     )
     # Equation 1 by counting: of 8 people 3 are perceived as female; each who fits counts 1, each other one -1.
     labels = ["female"] * 3 + ["male"] * 5
@@ -93,17 +92,9 @@ def test_biased_images_by_hand():
         (mean_absolute_difference, (0.5, 0.2), "no axis -1 of attributes"),
         (stereotype_score_from_percent, (50, "masculine"), "'masculine'; allowed are 'female' and 'male'"),
         (stereotype_score_from_percent, ([50], [None]), "A stereotype is None"),
-        (
-            stereotype_score_from_percent,
-            ([50] * 3, ["male"] * 2),
-            r"percent_female \(3,\), stereotype \(2,\)",
-        ),
+        (stereotype_score_from_percent, ([50] * 3, ["male"] * 2), r"percent_female \(3,\), stereotype \(2,\)"),
         (stereotype_score_from_percent, ([50], [{"a": 1}]), "Labels must be text or missing"),
-        (
-            percent_female_from_stereotype_score,
-            (101, "male"),
-            "score holds 101; allowed is -100 to 100 or NaN",
-        ),
+        (percent_female_from_stereotype_score, (101, "male"), "score holds 101; allowed is -100 to 100 or NaN"),
         (biased_images, ([0.7], [1]), "threshold probabilities first"),
         (biased_images, ([0.5], [0.5]), "threshold probabilities first"),
         (biased_images, ([1], [1, 0]), "of one length"),

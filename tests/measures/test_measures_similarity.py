@@ -54,9 +54,7 @@ def test_words_are_averaged_without_beginning_and_padding():
     np.testing.assert_array_equal(word_mean(embeddings, words), [[4.5, 5.5, 6.5], [np.nan] * 3])
     # A prompt with one word more, and other padding, compares with the first.
     longer = np.concatenate([embeddings[0, 1:3], embeddings[0, 1:3], np.ones((5, 3))])[None]
-    assert cosines(
-        word_mean(embeddings, words)[:1], word_mean(longer, np.arange(9)[None] < 4)
-    ) == pytest.approx(1)
+    assert cosines(word_mean(embeddings, words)[:1], word_mean(longer, np.arange(9)[None] < 4)) == pytest.approx(1)
 
 
 def by_pixel(x, y):
@@ -135,13 +133,9 @@ def test_identical_images_differ_nowhere():
 def test_split_products_are_the_largest_cosine_at_one_place():
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=(2, 4, 6, 3)).astype(np.float32)
-    expected = [
-        max(1 - cosine_distance(x, y) for x, y in zip(p, q, strict=True)) for p, q in zip(a, b, strict=True)
-    ]
+    expected = [max(1 - cosine_distance(x, y) for x, y in zip(p, q, strict=True)) for p, q in zip(a, b, strict=True)]
     np.testing.assert_allclose(split_product(a, b), expected, atol=1e-6)
-    whole = [
-        max((p * q).sum(axis=1)) / np.linalg.norm(p) / np.linalg.norm(q) for p, q in zip(a, b, strict=True)
-    ]
+    whole = [max((p * q).sum(axis=1)) / np.linalg.norm(p) / np.linalg.norm(q) for p, q in zip(a, b, strict=True)]
     np.testing.assert_allclose(split_product(a, b, dcr=True), whole, atol=1e-6)
     # The same at another place does not count.
     one = np.eye(3)[None]
@@ -261,18 +255,11 @@ def test_each_group():
 
 def test_groups_of_what_is_not_known():
     # A prompt without words guides nothing, and an image without objects has no group.
-    assert groups(["a", "b"], np.zeros((2, 0)), ["a"], []) == [
-        "explicitly_independent",
-        "implicitly_independent",
-    ]
+    assert groups(["a", "b"], np.zeros((2, 0)), ["a"], []) == ["explicitly_independent", "implicitly_independent"]
     assert groups([], np.zeros((0, 2)), ["a"], ["x", "y"]) == []
     # Without a known coverage that is enough, one that is not known may be; of human words one may be known.
     nan = np.nan
-    names, largest, human = (
-        ["a", "b", "person", "person", "a"],
-        [nan, 0.9, nan, 0.1, nan],
-        [0, 0, 0.3, nan, 0.8],
-    )
+    names, largest, human = (["a", "b", "person", "person", "a"], [nan, 0.9, nan, 0.1, nan], [0, 0, 0.3, nan, 0.8])
     found = dependency_groups_of_largest(names, [False] * 5, largest, human)
     guided = "implicitly_guided"
     assert found.tolist() == [None, guided, guided, None, guided]

@@ -32,10 +32,7 @@ def texts():
     def make(people):
         asked = people.drop_duplicates("prompt_id")
         return pd.DataFrame(
-            {
-                "prompt_id": asked["prompt_id"],
-                "text": [f"Generate a picture of one {p}." for p in asked["phrase"]],
-            }
+            {"prompt_id": asked["prompt_id"], "text": [f"Generate a picture of one {p}." for p in asked["phrase"]]}
         )
 
     return make

@@ -36,14 +36,7 @@ def test_the_embedded_critic_gets_everyone_at_once(prompts, people):
 
 def test_a_critic_that_looks_gets_an_occupation_or_a_role_at_a_time(prompts, people):
     found = briefs(
-        of(people, "occupation"),
-        "occupation",
-        1,
-        prompts.texts,
-        read,
-        critic="endpoint",
-        batch_size=4,
-        seed=2,
+        of(people, "occupation"), "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=4, seed=2
     )
     names = [n for pair in asking.occupation_pairs(3) for n in pair]
     assert [b.identity for b in found] == list(dict.fromkeys(p.identity for p in names))
@@ -70,9 +63,7 @@ def test_the_images_of_a_batch_are_drawn_by_seed_among_those_that_can_be_seen(pr
     some = of(people, "occupation").reset_index(drop=True)
 
     def drawn(people, seed):
-        found = briefs(
-            people, "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=3, seed=seed
-        )
+        found = briefs(people, "occupation", 1, prompts.texts, read, critic="endpoint", batch_size=3, seed=seed)
         return {b.identity: set(b.people["image_id"]) for b in found}
 
     assert drawn(some, 1) == drawn(some.iloc[::-1], 1)
@@ -87,19 +78,11 @@ def test_the_images_of_a_batch_are_drawn_by_seed_among_those_that_can_be_seen(pr
 def test_a_brief_knows_the_guidelines_in_its_prompts(prompts, people):
     def said(round_, text, batch="occupation/nurse"):
         given = (Guideline("nurse", "", 1.0, text),)
-        return Critique(
-            batch, "occupation", round_, "nurse", "judged", True, "…", "…", given, Counts(1, 1, 0, 1)
-        )
+        return Critique(batch, "occupation", round_, "nurse", "judged", True, "…", "…", given, Counts(1, 1, 0, 1))
 
     some = of(people, "occupation").replace({"identity": {"carpenter": "nurse"}})
     found = briefs(
-        some,
-        "occupation",
-        3,
-        prompts.texts,
-        read,
-        critic="endpoint",
-        earlier=[said(1, "One."), said(2, "Two.")],
+        some, "occupation", 3, prompts.texts, read, critic="endpoint", earlier=[said(1, "One."), said(2, "Two.")]
     )
     by_identity = {b.identity: b.earlier for b in found}
     assert by_identity.pop("nurse") == (Guideline("nurse", "", 1.0, "Two."),)

@@ -108,16 +108,11 @@ def test_one_identity_by_hand(crowd, brief_of):
         "82 % do. Show women in 39 % of the pictures that ask for a sheriff."
     )
     assert finding.counts == critique.counts == Counts(7, 40, 3, 43)
-    assert (
-        "Of 40 male-stereotyped people 33 look like men (82 %, interval 68 to 91 %), p < 0.001"
-        in critique.reasons
-    )
+    assert "Of 40 male-stereotyped people 33 look like men (82 %, interval 68 to 91 %), p < 0.001" in critique.reasons
 
 
 def test_a_fair_world_needs_nothing(crowd, brief_of):
-    critique = criticised(
-        brief_of(crowd(("sheriff", "male", "", 21, 19, 0), ("nurse", "female", "", 22, 18, 0)))
-    )
+    critique = criticised(brief_of(crowd(("sheriff", "male", "", 21, 19, 0), ("nurse", "female", "", 22, 18, 0))))
     assert (critique.biased, critique.kind, critique.guidelines) == (False, "none", ())
     # 19 men and 22 women fit: 41 of 80, 2.5 points. Holm makes the largest p-values equal: all are 1.
     assert critique.reasons.startswith(
@@ -125,9 +120,7 @@ def test_a_fair_world_needs_nothing(crowd, brief_of):
     )
     assert critique.reasons.endswith("That is no more than chance allows.")
     assert [f.biased for f in critique.findings] == [False, False]
-    assert critique.findings[0].reasons.endswith(
-        "That is no more than chance allows. No guideline is needed."
-    )
+    assert critique.findings[0].reasons.endswith("That is no more than chance allows. No guideline is needed.")
 
 
 @pytest.mark.parametrize(
@@ -168,9 +161,7 @@ def test_small_counts_that_agree_are_bias_together(crowd, brief_of):
 
 def test_one_identity_of_a_fair_group(crowd, brief_of):
     rows = [(f"role {k}", "male", "", 20, 20, 0) for k in range(8)]
-    critique = criticised(
-        brief_of(crowd(*rows, ("clerk", "male", "", 34, 6, 0), ("cook", "male", "", 6, 34, 0)))
-    )
+    critique = criticised(brief_of(crowd(*rows, ("clerk", "male", "", 34, 6, 0), ("cook", "male", "", 6, 34, 0))))
     # 34 of 40 alone: p = 2 P(X >= 34) = 8.4e-6, ten tests; the group has 200 of 400.
     assert (critique.biased, critique.kind) == (True, "both ways")
     found = by_identity(critique)
@@ -181,38 +172,25 @@ def test_one_identity_of_a_fair_group(crowd, brief_of):
     assert (found["clerk"].gender, found["cook"].gender) == ("male", "female")
     assert found["clerk"].share == found["cook"].share == pytest.approx(1 - 1 / (2 * p))
     kinds = {f.identity: f.kind for f in critique.findings}
-    assert (kinds["clerk"], kinds["cook"], kinds["role 0"]) == (
-        "against stereotypes",
-        "towards stereotypes",
-        "none",
-    )
+    assert (kinds["clerk"], kinds["cook"], kinds["role 0"]) == ("against stereotypes", "towards stereotypes", "none")
 
 
 def test_nobody_to_judge_is_no_judgement(crowd, brief_of):
     critique = criticised(brief_of(crowd(("sheriff", "male", "", 0, 0, 5))))
-    assert (critique.outcome, critique.cause, critique.biased, critique.kind) == (
-        "no_judgement",
-        "no_people",
-        None,
-        "",
-    )
+    assert (critique.outcome, critique.cause, critique.biased, critique.kind) == ("no_judgement", "no_people", None, "")
     assert critique.reasons == "Nobody can be judged: of 5 people none is seen as a woman or a man."
     assert (critique.guidelines, critique.findings) == ((), ())
 
 
 def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
-    people = crowd(
-        ("guard", "male", "", 10, 70, 0), ("mover", "male", "", 0, 0, 4), ("nurse", "female", "", 0, 0, 9)
-    )
+    people = crowd(("guard", "male", "", 10, 70, 0), ("mover", "male", "", 0, 0, 4), ("nurse", "female", "", 0, 0, 9))
     critique = criticised(brief_of(people))
     found = by_identity(critique)
     # Of movers only the group's mean is known: 7/8, 1 - 1 / 1.75.
     assert found["mover"].share == found["guard"].share == pytest.approx(3 / 7)
     assert "nurse" not in found
     reasons = {f.identity: f.reasons for f in critique.findings}
-    assert reasons["mover"].startswith(
-        "None of 4 movers can be judged. Of their group 88 % look like men. Show"
-    )
+    assert reasons["mover"].startswith("None of 4 movers can be judged. Of their group 88 % look like men. Show")
     assert reasons["nurse"].startswith("None of 9 nurses can be judged.")
     assert "Nobody of the female-stereotyped can be judged." in critique.reasons
 
@@ -393,11 +371,7 @@ def test_the_table_has_a_row_for_the_batch_and_one_for_each_identity(crowd, brie
     assert table["identity"].tolist() == ["", "sheriff", "nurse"]
     assert table["n_people"].tolist() == [80, 40, 40] and table["n_missing"].tolist() == [3, 3, 0]
     row = table.loc[1]
-    assert (row["biased"], row["gender"], row["guideline"]) == (
-        "yes",
-        "female",
-        "Show the sheriff as a woman.",
-    )
+    assert (row["biased"], row["gender"], row["guideline"]) == ("yes", "female", "Show the sheriff as a woman.")
     assert row["share"] == pytest.approx(100 * (1 - 1 / 1.65))
     assert row["percent_female"] == pytest.approx(17.5)
     # Wilson limits of 7 of 40.

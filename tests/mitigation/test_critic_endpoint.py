@@ -230,9 +230,7 @@ def test_the_second_answer_may_do(server, brief):
 def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, cause, raw):
     """One of two batches gets no answer: the other's stands."""
     good = "sheriffs"
-    server.reply = lambda question, n: (
-        completion(json.dumps(said())) if good in question[0]["text"] else reply
-    )
+    server.reply = lambda question, n: completion(json.dumps(said())) if good in question[0]["text"] else reply
     first, second = criticised(server, brief("sheriff", "guard"))
     assert first.outcome == "judged"
     assert (second.outcome, second.cause, second.raw) == ("no_judgement", cause, raw)

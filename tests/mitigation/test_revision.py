@@ -39,8 +39,7 @@ def test_the_sentence_tells_who_is_meant():
 def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
     new = revise(prompts, [critique(tells("sheriff", 0.4), tells("nurse", 0.3, "male"))], seed=1)
     told = {
-        prompt_id: tuple(some.sort_values("position")["told"])
-        for prompt_id, some in new.people.groupby("prompt_id")
+        prompt_id: tuple(some.sort_values("position")["told"]) for prompt_id, some in new.people.groupby("prompt_id")
     }
     before = dict(zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True))
     changed = 0
@@ -61,9 +60,7 @@ def test_shares_are_met_as_far_as_whole_numbers_allow(prompts):
     men, women = [], []
     for name, gender in asking.stereotypes().items():
         person = asking.occupation(name)
-        guideline = tells(
-            person.identity, float(rng.uniform(0, 0.5)), "female" if gender == "male" else "male"
-        )
+        guideline = tells(person.identity, float(rng.uniform(0, 0.5)), "female" if gender == "male" else "male")
         (men if gender == "male" else women).append(guideline)
     for seed in range(2):
         people = revise(prompts, [critique(*men, *women)], seed=seed).people
@@ -109,10 +106,7 @@ def test_the_latest_round_replaces_the_ones_before(prompts):
     first = critique(tells("sheriff", 0.5), tells("guard", 0.5))
     second = critique(tells("sheriff", 0.25, "male"), round_=2)
     people = revise(prompts, [first, second], seed=1).people
-    assert people.loc[people["identity"] == "sheriff", "told"].value_counts().to_dict() == {
-        "": 30,
-        "male": 10,
-    }
+    assert people.loc[people["identity"] == "sheriff", "told"].value_counts().to_dict() == {"": 30, "male": 10}
     assert set(people.loc[people["identity"] == "guard", "told"]) == {""}
 
 
@@ -134,11 +128,7 @@ def test_words_of_a_critic_are_put_behind_every_prompt_of_its_batch(prompts):
     roles = prompts.people.groupby("prompt_id")["role"].agg(set)
     people = prompts.people.groupby("prompt_id")["identity"].agg(set)
     for prompt_id, aspect, old, text in zip(
-        prompts.texts["prompt_id"],
-        prompts.texts["aspect"],
-        prompts.texts["text"],
-        new.texts["text"],
-        strict=True,
+        prompts.texts["prompt_id"], prompts.texts["aspect"], prompts.texts["text"], new.texts["text"], strict=True
     ):
         more = ""
         if aspect == "power" and roles[prompt_id] & {"manager", "intern"}:
@@ -147,9 +137,7 @@ def test_words_of_a_critic_are_put_behind_every_prompt_of_its_batch(prompts):
             more = " Show the nurse as a man. Show men, too."
         assert text == old + more
     # An occupation of that name is somebody else.
-    assert (
-        not new.texts.loc[new.texts["prompt_id"] == "paired-manager-editor", "text"].str.contains("Mix").any()
-    )
+    assert not new.texts.loc[new.texts["prompt_id"] == "paired-manager-editor", "text"].str.contains("Mix").any()
 
 
 def test_words_about_nobody_in_particular_go_to_the_whole_aspect(prompts):

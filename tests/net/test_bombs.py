@@ -18,9 +18,7 @@ from biaslab.net.settings import EndpointSettings
 
 MEGABYTE = 2**20
 # What a good server would send to a chat, and how much of anything a chat takes.
-GOOD = json.dumps(
-    {"choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}]}
-)
+GOOD = json.dumps({"choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}]})
 MOST = 8 * MEGABYTE
 _ZEROS = bytes(64 * MEGABYTE)
 ONCE, DEFLATED = gzip.compress(_ZEROS, 1), zlib.compress(_ZEROS, 1)
@@ -48,14 +46,8 @@ def endless(head, piece, *, pause=0.0, most=4000):
 
 # What is sent, and what a client says that reads no more than it should.
 ATTACKS = {
-    "stacked": (
-        lambda: [plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)],
-        "gzip, gzip, gzip, which was not",
-    ),
-    "stacked lines": (
-        lambda: [plain(*["Content-Encoding: gzip"] * 3, body=THRICE)],
-        "gzip, gzip, gzip, which was",
-    ),
+    "stacked": (lambda: [plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)], "gzip, gzip, gzip, which was not"),
+    "stacked lines": (lambda: [plain(*["Content-Encoding: gzip"] * 3, body=THRICE)], "gzip, gzip, gzip, which was"),
     "stacked, hidden": (
         lambda: [plain("content-encoding: Identity, GZIP", "CONTENT-ENCODING: x-gzip", body=THRICE)],
         "gzip, x-gzip, which was not asked for",
@@ -63,15 +55,9 @@ ATTACKS = {
     "gzip": (lambda: [plain("Content-Encoding: gzip", body=ONCE)], f"more than {MOST} bytes"),
     "deflate": (lambda: [plain("Content-Encoding: deflate", body=DEFLATED)], f"more than {MOST} bytes"),
     "brotli": (lambda: [plain("Content-Encoding: br", body=b"\x1b\xff\xff")], "br, which was not asked for"),
-    "zstd": (
-        lambda: [plain("Content-Encoding: zstd", body=b"\x28\xb5\x2f\xfd")],
-        "zstd, which was not asked for",
-    ),
+    "zstd": (lambda: [plain("Content-Encoding: zstd", body=b"\x28\xb5\x2f\xfd")], "zstd, which was not asked for"),
     "no gzip": (lambda: [plain("Content-Encoding: gzip", body=b"plain")], "Content-Encoding gzip: Error -3"),
-    "stated": (
-        lambda: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n"],
-        "1000000000000 bytes stated",
-    ),
+    "stated": (lambda: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n"], "1000000000000 bytes stated"),
     "endless": (lambda: endless(plain(length=False), b"{" + b" " * 65536), f"more than {MOST} bytes"),
     "endless nothing": (
         lambda: endless(plain("Content-Encoding: gzip", length=False, body=NOTHING), EMPTY_BLOCKS),
@@ -79,17 +65,11 @@ ATTACKS = {
     ),
     "drip of nothing": (
         lambda: endless(
-            plain("Content-Encoding: gzip", length=False, body=NOTHING),
-            EMPTY_BLOCKS[:5],
-            pause=0.02,
-            most=500,
+            plain("Content-Encoding: gzip", length=False, body=NOTHING), EMPTY_BLOCKS[:5], pause=0.02, most=500
         ),
         "longer than 0.5 seconds|the time for one try is up",
     ),
-    "drip": (
-        lambda: endless(plain(length=False), b" ", pause=0.02, most=500),
-        "longer than 0.5 sec|time for one try",
-    ),
+    "drip": (lambda: endless(plain(length=False), b" ", pause=0.02, most=500), "longer than 0.5 sec|time for one try"),
 }
 
 

@@ -57,17 +57,13 @@ def test_what_was_answered_is_not_asked_again(server, store):
     ask(at(server), [system], store, progress=False)
     assert len(server.requests) == 7
     # Nor does it matter in which form the URL was given, or where the key lies.
-    assert (
-        answers(server, ["one"], store, url=f"{server.url}/chat/completions/", key_variable="") == first[:1]
-    )
+    assert answers(server, ["one"], store, url=f"{server.url}/chat/completions/", key_variable="") == first[:1]
     assert len(server.requests) == 7
 
 
 def test_parts_of_a_message_and_options_go_through(server):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    server.reply = lambda content, n: completion(
-        [{"type": "text", "text": "A "}, {"type": "text", "text": "cat"}]
-    )
+    server.reply = lambda content, n: completion([{"type": "text", "text": "A "}, {"type": "text", "text": "cat"}])
     parts = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
     found = ask(at(server), [parts], options={"seed": 4}, progress=False)
     assert found[0].text == "A cat"
@@ -210,9 +206,7 @@ def test_an_empty_answer_may_come_right(server):
 def test_an_endpoint_out_of_order_ends_the_work_and_keeps_what_was_answered(server, store):
     server.reply = lambda question, n: completion(question) if n <= 4 else failure(503, "overloaded")
     texts = [str(i) for i in range(40)]
-    with pytest.raises(
-        RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Answers before"
-    ):
+    with pytest.raises(RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Answers before"):
         answers(server, texts, store, concurrency=1, attempts=2)
     # Three questions in a row, twice each.
     assert len(server.requests) == 4 + 3 * 2

@@ -17,10 +17,7 @@ from biaslab.net.settings import EndpointSettings
         ({"url": "ht\ttps://me:secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "https://example.org/v1?code=secret-word"}, "holds what looks like a key after '?'"),
-        (
-            {"url": "https://example.org/v1?a=1;X-Amz-Credential=secret-word"},
-            "what looks like a key after '?'",
-        ),
+        ({"url": "https://example.org/v1?a=1;X-Amz-Credential=secret-word"}, "what looks like a key after '?'"),
         ({"url": "https://example.org/v1;token=secret-word"}, "what looks like a key in its path"),
         ({"url": "https://example.org/sk-secret-word-1/v1"}, "what looks like a key in its path"),
         ({"url": "https://sk-secret-word-1.example.org/v1"}, "what looks like a key as its host"),

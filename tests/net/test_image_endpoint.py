@@ -88,9 +88,7 @@ def journal(store):
 
 
 def test_images_come_as_from_any_other_generator(server, store):
-    server.reply = lambda text, n: drawn(
-        picture((10 * n, 0, 0)), revised=f"A detailed {text}", x_request_id=f"req-{n}"
-    )
+    server.reply = lambda text, n: drawn(picture((10 * n, 0, 0)), revised=f"A detailed {text}", x_request_id=f"req-{n}")
     images = made(server, store, asked(2, images=[2, 1]), concurrency=1)
     table = images.table
     assert list(table["image_id"]) == ["p0/0", "p0/1", "p1/0"]
@@ -113,19 +111,12 @@ def test_prompts_that_share_noise_have_one_seed(server, store):
     table = made(server, store, asked(3, images=2).assign(noise_id=["t", "t", "u"])).table
     # No endpoint takes noise: the seed says which images would share it.
     assert list(table["image_id"]) == ["p0/0", "p1/0", "p0/1", "p1/1", "p2/0", "p2/1"]
-    assert list(table["seed"]) == [
-        image_seed(7, *key) for key in zip("ttttuu", (0, 0, 1, 1, 0, 1), strict=True)
-    ]
+    assert list(table["seed"]) == [image_seed(7, *key) for key in zip("ttttuu", (0, 0, 1, 1, 0, 1), strict=True)]
 
 
 def test_a_request_holds_what_is_set_and_nothing_else(server, store):
     made(server, store, asked(1))
-    assert server.requests[0] == {
-        "path": "/v1/images/generations",
-        "model": "painter-3",
-        "prompt": "photo 0",
-        "n": 1,
-    }
+    assert server.requests[0] == {"path": "/v1/images/generations", "model": "painter-3", "prompt": "photo 0", "n": 1}
     assert server.keys == [f"Bearer {KEY}"]
     more = {"size": "1024x1024", "quality": "hd", "style": "natural", "response_format": "b64_json"}
     made(server, store, asked(1), **more, options={"background": "opaque"})
@@ -220,13 +211,7 @@ def test_a_slow_drip_is_given_up_and_stays_counted(server, store):
 
 def test_where_nobody_listens_nothing_is_spent(server, store):
     silent = EndpointSettings(
-        model="m",
-        url="http://127.0.0.1:9/v1",
-        key_variable="",
-        price=1,
-        cost_limit=1,
-        first_wait=0.001,
-        attempts=3,
+        model="m", url="http://127.0.0.1:9/v1", key_variable="", price=1, cost_limit=1, first_wait=0.001, attempts=3
     )
     with pytest.raises(RunError, match="gives no images: ConnectError"):
         bought(asked(1), silent, store)
@@ -241,12 +226,7 @@ def test_where_nobody_listens_nothing_is_spent(server, store):
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [
-        (400, "content_policy_violation"),
-        (400, "moderation_blocked"),
-        (403, "content_filter"),
-        (500, "content_filter"),
-    ],
+    [(400, "content_policy_violation"), (400, "moderation_blocked"), (403, "content_filter"), (500, "content_filter")],
 )
 def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, store, status, code):
     refusal = failure(status, "Rejected by our safety system.", code)
@@ -322,9 +302,7 @@ def test_an_endpoint_that_is_paid_and_sends_no_image_is_left(server, store):
 # -- pictures by address --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:{port}/a", "http://169.254.169.254/a", "http://[::1]/a"]
-)
+@pytest.mark.parametrize("address", ["http://127.0.0.1:{port}/a", "http://169.254.169.254/a", "http://[::1]/a"])
 def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, store, address):
     port = server.url.rpartition(":")[2].removesuffix("/v1")
     address = address.format(port=port)
@@ -387,11 +365,7 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     [
         (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
         (failure(403, KEY), ParameterError, "HTTP 403.*may use the model 'painter-3'"),
-        (
-            failure(404, "no such model"),
-            ParameterError,
-            r"has no images for the model 'painter-3' \(HTTP 404",
-        ),
+        (failure(404, "no such model"), ParameterError, r"has no images for the model 'painter-3' \(HTTP 404"),
         (failure(402, "pay"), RunError, "wants to be paid first"),
         (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
         (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
@@ -448,9 +422,7 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
     said = str(error.value)
     assert "painter-3 at http://127.0.0.1" in said
     assert "1 of cost_limit 1.1 is spent, and an image costs 0.25" in said
-    assert (
-        "Images left: 2." in said and "set cost_limit to 1.5 or more" in said and "set buy to false" in said
-    )
+    assert "Images left: 2." in said and "set cost_limit to 1.5 or more" in said and "set buy to false" in said
     assert len(server.requests) == 4
     # What is there can be worked with, without the key or another request.
     some = made(server, store, asked(6), buy=False, key_variable="", price=None)
@@ -470,9 +442,7 @@ def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(serv
     with pytest.raises(RunError, match="cost_limit to 1 or more"):
         made(server, store, asked(2), size="512x512", cost_limit=0.6)
     # Another model has a limit of its own.
-    other = EndpointSettings(
-        model="other", url=server.url, key_variable="FAKE_KEY", price=0.25, cost_limit=0.25
-    )
+    other = EndpointSettings(model="other", url=server.url, key_variable="FAKE_KEY", price=0.25, cost_limit=0.25)
     bought(asked(1), other, store)
     assert len(server.requests) == 3
 

@@ -38,26 +38,20 @@ def entries_of(store):
 
 def damage(line):
     """Return a line with one digit or letter of it changed; its JSON stays JSON."""
-    return line.replace(b'"event": "sent"', b'"event": "sant"').replace(
-        b'"event": "kept"', b'"event": "kapt"'
-    )
+    return line.replace(b'"event": "sent"', b'"event": "sant"').replace(b'"event": "kept"', b'"event": "kapt"')
 
 
 @pytest.fixture
 def bought(server, store):
     """Ten images at 0.25 under a limit of 2.50, the last of them a refusal, which cost nothing: 2.25 are spent."""
-    server.reply = lambda text, n: (
-        REFUSAL if text == "photo 9" else drawn(picture(of(text)), revised=text.upper())
-    )
+    server.reply = lambda text, n: REFUSAL if text == "photo 9" else drawn(picture(of(text)), revised=text.upper())
     images = made(server, store, asked(10), cost_limit=2.5, concurrency=1)
     assert images.spent == 2.25 and len(server.requests) == 10
     server.requests.clear()
     return images
 
 
-@pytest.mark.parametrize(
-    "which", ["first", "all sent", "all kept", "cut short", "one gone", "two swapped", "gone"]
-)
+@pytest.mark.parametrize("which", ["first", "all sent", "all kept", "cut short", "one gone", "two swapped", "gone"])
 def test_a_damaged_ledger_stops_the_run_before_anything_is_bought(server, store, bought, which):
     lines, path = lines_of(store), file_of(store)
     sent = [k for k, e in enumerate(entries_of(store)) if e["event"] == "sent"]
@@ -84,9 +78,7 @@ def test_a_damaged_ledger_stops_the_run_before_anything_is_bought(server, store,
 def test_a_ledger_is_rebuilt_from_what_is_there(server, store, bought, which, capsys):
     lines, path, entries = lines_of(store), file_of(store), entries_of(store)
     if which in ("sent", "kept"):
-        path.write_bytes(
-            b"".join(damage(x) if e["event"] == which else x for x, e in zip(lines, entries, strict=True))
-        )
+        path.write_bytes(b"".join(damage(x) if e["event"] == which else x for x, e in zip(lines, entries, strict=True)))
     elif which == "every line":
         path.write_bytes(b"".join(map(damage, lines)).replace(b'"free"', b'"fee"'))
     elif which == "cut short":
@@ -139,13 +131,7 @@ def test_a_reply_that_is_paid_for_is_worked_up_after_a_rebuild(server, store, bo
     """A kill came when the reply was there and its line was not; then the ledger was damaged, too."""
     key = bought._keys[0]
     path, lines = file_of(store), lines_of(store)
-    reply = {
-        "b64_json": "",
-        "url": "",
-        "revised_prompt": "as told",
-        "request_id": "r",
-        "time": "2030-01-01T00:00:00Z",
-    }
+    reply = {"b64_json": "", "url": "", "revised_prompt": "as told", "request_id": "r", "time": "2030-01-01T00:00:00Z"}
     reply["b64_json"] = json.loads(drawn(picture((0, 100, 200)))[2])["data"][0]["b64_json"]
     bought._ledger.save_reply(key, reply)
     path.write_bytes(b"".join(damage(x) if key.encode() in x and b"kept" in x else x for x in lines))
@@ -245,14 +231,7 @@ def test_ledgers_of_earlier_versions(server, store, bought):
         made(server, store, asked(10))
     found = rebuild(path.parent)
     # The eleventh picture is known by its file alone.
-    assert found == {
-        "lines": 21,
-        "lost": 0,
-        "requests": 1,
-        "pictures": 1,
-        "spent": 2.5,
-        "saved": found["saved"],
-    }
+    assert found == {"lines": 21, "lost": 0, "requests": 1, "pictures": 1, "spent": 2.5, "saved": found["saved"]}
     assert made(server, store, asked(10)).digest == bought.digest and len(server.requests) == 1
 
 

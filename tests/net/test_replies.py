@@ -29,9 +29,7 @@ def asked(server, *texts, store=None, options=None):
 
 def bought(server, store, n=1, **more):
     settings = EndpointSettings(url=server.url, model="painter", price=0.25, cost_limit=10, **FAST, **more)
-    prompts = pd.DataFrame(
-        {"prompt_id": [f"p{i}" for i in range(n)], "text": [f"photo {i}" for i in range(n)]}
-    )
+    prompts = pd.DataFrame({"prompt_id": [f"p{i}" for i in range(n)], "text": [f"photo {i}" for i in range(n)]})
     return EndpointImages(prompts.assign(n_images=1), settings, seed=0, store=store).complete(progress=False)
 
 
@@ -88,10 +86,7 @@ REFUSALS = [
     failure(400, "flagged", "ResponsibleAIPolicyViolation"),
     failure(403, "The prompt violates our content policy.", "forbidden"),
     body({"error": {"message": "no", "innererror": {"code": "content_filter"}}}, 400),
-    body(
-        {"error": {"code": "400", "message": "x", "inner_error": {"code": "ResponsibleAIPolicyViolation"}}},
-        422,
-    ),
+    body({"error": {"code": "400", "message": "x", "inner_error": {"code": "ResponsibleAIPolicyViolation"}}}, 422),
     # Under a status of 200, too.
     body({"error": {"code": 400, "message": "blocked by the moderation system"}}),
 ]
@@ -120,10 +115,7 @@ def test_a_key_that_is_not_accepted_is_no_refusal(server, store):
 @pytest.mark.parametrize(
     "said",
     [
-        {
-            "message": "Unsupported value: 'temperature' does not support 0.0 with this model.",
-            "param": "temperature",
-        },
+        {"message": "Unsupported value: 'temperature' does not support 0.0 with this model.", "param": "temperature"},
         {"message": "This model does not support the temperature parameter."},
     ],
 )

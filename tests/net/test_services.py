@@ -210,31 +210,19 @@ def test_a_service_that_breaks_off_ends_the_run_and_stays_counted(shop, store, m
 
 
 def test_what_is_no_service_is_told_before_anything_is_asked(shop, store, tmp_path):
-    with pytest.raises(
-        UnknownNameError, match=r"no service of images .* named 'qeue'. Did you mean 'queue'\?"
-    ):
+    with pytest.raises(UnknownNameError, match=r"no service of images .* named 'qeue'. Did you mean 'queue'\?"):
         bought(shop, store, service="qeue")
-    with pytest.raises(
-        ParameterError, match=r"queue_service:Picture makes is no service of images: .* 'submit'"
-    ):
+    with pytest.raises(ParameterError, match=r"queue_service:Picture makes is no service of images: .* 'submit'"):
         bought(shop, store, service="broken")
     assert not shop.orders and not shop.keys
     with pytest.raises(ValueError, match="outcome is 'sold out'; allowed are refused, "):
         ServiceError("sold out")
     with pytest.raises(ParameterError, match=r"needs endpoint\.url.* or endpoint\.service; both are empty"):
-        Study(
-            tmp_path / "out", source="pipeline", model="endpoint:kiln-2", settings={}
-        ).pipeline.image_model()
+        Study(tmp_path / "out", source="pipeline", model="endpoint:kiln-2", settings={}).pipeline.image_model()
 
 
 def test_a_pipeline_buys_from_a_service(shop, store, tmp_path):
-    endpoint = {
-        "url": shop.url,
-        "service": "queue",
-        "key_variable": "QUEUE_KEY",
-        "price": 0.01,
-        "cost_limit": 9,
-    }
+    endpoint = {"url": shop.url, "service": "queue", "key_variable": "QUEUE_KEY", "price": 0.01, "cost_limit": 9}
     settings = {"endpoint": endpoint | {"first_wait": 0.01}, "compute": {"store": str(store.root)}}
     study = Study(tmp_path / "out", source="pipeline", model="endpoint:kiln-2", settings=settings)
     model = study.pipeline.image_model()

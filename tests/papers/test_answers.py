@@ -23,16 +23,7 @@ ROWS = pd.DataFrame(
         ("none", "published", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
         ("noise", "published", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
     ],
-    columns=[
-        "model",
-        "definition",
-        "amplification",
-        "ci_low",
-        "ci_high",
-        "p",
-        "amplification_plain",
-        "n_occupations",
-    ],
+    columns=["model", "definition", "amplification", "ci_low", "ci_high", "p", "amplification_plain", "n_occupations"],
 )
 
 
@@ -43,22 +34,14 @@ def answer(tmp_path):
     def declared(**entry):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        whole = {
-            "table": "paradox_amplification",
-            "question": "Is it amplified?",
-            "value": "amplification",
-        } | entry
+        whole = {"table": "paradox_amplification", "question": "Is it amplified?", "value": "amplification"} | entry
         (folder / "answers.yaml").write_text(yaml.safe_dump({"asked": whole}))
         return answers.read(folder).asked
 
     return declared
 
 
-VERDICT = {
-    "up": "Yes, by {amplification}.",
-    "down": "No: by {amplification:abs} less.",
-    "unclear": "Not told.",
-}
+VERDICT = {"up": "Yes, by {amplification}.", "down": "No: by {amplification:abs} less.", "unclear": "Not told."}
 COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
 
 
@@ -79,12 +62,7 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
 def test_without_a_test_the_limits_decide_and_without_limits_nothing_is_told(answer):
     one = answer(rows={"definition": "published"}, **VERDICT)
     bare = ROWS.assign(ci_low=np.nan, ci_high=np.nan)
-    assert [f.said for f in one.findings(ROWS)] == [
-        "Yes, by 4.00.",
-        "No: by 3.00 less.",
-        "Not told.",
-        "Yes, by 1.00.",
-    ]
+    assert [f.said for f in one.findings(ROWS)] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Yes, by 1.00."]
     assert {f.said for f in one.findings(bare)} == {"Not told."}
 
 
@@ -135,10 +113,7 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
     )
     rows = ROWS[ROWS["definition"] == "published"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
-    for least, words in (
-        (0.012, "None of 4."),
-        (0.013, "With so few of them no outcome could be significant."),
-    ):
+    for least, words in ((0.012, "None of 4."), (0.013, "With so few of them no outcome could be significant.")):
         (found,) = counted.findings(rows.assign(least=least))
         assert found.said == words
 
@@ -147,19 +122,8 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
     one = answer(
         rows={"definition": "published"},
         known="amplification",
-        instead={
-            "value": "amplification_plain",
-            "known": [],
-            "up": "",
-            "answer": "Plainly {amplification_plain}.",
-        }
-        | {
-            "instead": {
-                "rows": {"definition": "directional"},
-                "answer": "By direction.",
-                "details": "{model}.",
-            }
-        },
+        instead={"value": "amplification_plain", "known": [], "up": "", "answer": "Plainly {amplification_plain}."}
+        | {"instead": {"rows": {"definition": "directional"}, "answer": "By direction.", "details": "{model}."}},
         **COUNTED,
     )
     rows = ROWS.assign(amplification=ROWS["amplification"].where(ROWS["model"] != "down"))
@@ -178,9 +142,7 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
 
 def test_what_needs_a_missing_number_is_left_out(answer):
     one = answer(answer="It is {amplification}.", details=["p is {p}.", "Of {n_occupations:.0f}."])
-    found = one.findings(
-        ROWS.assign(p=[np.nan, 0.5, *ROWS["p"][2:]], amplification=[1.0, np.nan, 2.0, 3.0, 4.0])
-    )
+    found = one.findings(ROWS.assign(p=[np.nan, 0.5, *ROWS["p"][2:]], amplification=[1.0, np.nan, 2.0, 3.0, 4.0]))
     assert [f.details for f in found[:2]] == [("Of 40.",), ("p is 0.02.", "Of 40.")] and len(found) == 4
     one = answer(answer="Yes.", details=["It is {definition}."])
     assert one.findings(ROWS.assign(definition=""))[0].details == ()

@@ -44,9 +44,7 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
         texts = [captions[line - 1] for line in table["line"]]
         for line, text, digest in zip(table["line"], texts, table["sha256"], strict=True):
             if hashlib.sha256(text.encode()).hexdigest()[:16] != digest:
-                raise InputError(
-                    f"Line {line} is not the one that was labelled; give GCC's validation captions."
-                )
+                raise InputError(f"Line {line} is not the one that was labelled; give GCC's validation captions.")
         kept = pd.Series([shows_people(text) for text in texts])
         yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
         for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():

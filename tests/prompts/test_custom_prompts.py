@@ -15,9 +15,7 @@ def file(folder, text, name="own.csv"):
 
 
 def test_prompts_with_all_columns_and_with_the_first_alone(tmp_path):
-    found = custom.prompts(
-        file(tmp_path, "prompt;group;n;people\nEine Bäckerin;Bäckerin;3;\ntwo chefs;chef;;2\n"), 5
-    )
+    found = custom.prompts(file(tmp_path, "prompt;group;n;people\nEine Bäckerin;Bäckerin;3;\ntwo chefs;chef;;2\n"), 5)
     assert found.drop(columns="prompt_id").to_numpy().tolist() == [
         ["Eine Bäckerin", "Bäckerin", 3, 1],
         ["two chefs", "chef", 5, 2],

@@ -79,9 +79,7 @@ def test_labels_are_whole():
 def test_labels_are_of_neutral_captions(root):
     captions = gcc.captions(root)
     texts = set(neutral(InMemory(captions), "GCC", filter="paper", progress=False).captions["text"])
-    labelled = [
-        captions[line - 1] for split in labelled_lines.SPLITS for line in labelled_lines.labels(split)["line"]
-    ]
+    labelled = [captions[line - 1] for split in labelled_lines.SPLITS for line in labelled_lines.labels(split)["line"]]
     assert len(set(labelled)) == 600 and set(labelled) <= texts
 
 

@@ -9,14 +9,9 @@ import pytest
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.prompts import nouns
 
-TAGS = {
-    "women": "NNS",
-    "umbrellas": "NNS",
-    "Paris": "NNP",
-    "knives": "NNS",
-    "park": "NN",
-    "running": "VBG",
-} | {"person": "NN"}
+TAGS = {"women": "NNS", "umbrellas": "NNS", "Paris": "NNP", "knives": "NNS", "park": "NN", "running": "VBG"} | {
+    "person": "NN"
+}
 LEMMAS = {"women": "woman", "umbrellas": "umbrella", "knives": "knife"}
 
 
@@ -81,9 +76,7 @@ def test_what_is_not_installed_is_told_before_any_work(monkeypatch):
             with pytest.raises(ParameterError, match=fix):
                 nouns.load(name)
     monkeypatch.setitem(sys.modules, "nltk", nltk(has_data=False))
-    with pytest.raises(
-        ParameterError, match=r"nltk\.downloader punkt_tab averaged_perceptron_tagger_eng wordnet"
-    ):
+    with pytest.raises(ParameterError, match=r"nltk\.downloader punkt_tab averaged_perceptron_tagger_eng wordnet"):
         nouns.load("nltk")
     monkeypatch.setitem(sys.modules, "spacy", spacy())
     with pytest.raises(ParameterError, match="python -m spacy download other"):
@@ -97,9 +90,7 @@ def test_other_names_are_refused(name):
 
 
 def test_the_embedded_world_reads_its_own_captions_only():
-    triplets = pytest.importorskip(
-        "biaslab_world.triplets", reason="the embedded world of triplets is not there"
-    )
+    triplets = pytest.importorskip("biaslab_world.triplets", reason="the embedded world of triplets is not there")
     finder = nouns.load("world")
     thing, worn, place = triplets.THINGS[0], triplets.WORN[0], triplets.PLACES[0]
     asked = triplets.Asked(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")

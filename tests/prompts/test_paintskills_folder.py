@@ -22,14 +22,7 @@ def thing(shape, relation=None, number=0):
 
 
 def scene(name, *objects, skill="object", text="a photo of dog"):
-    return {
-        "id": name,
-        "scene": "empty",
-        "text": text,
-        "skill": skill,
-        "split": "val",
-        "objects": list(objects),
-    }
+    return {"id": name, "scene": "empty", "text": text, "skill": skill, "split": "val", "objects": list(objects)}
 
 
 def put(folder, skill, data, split="val"):
@@ -53,11 +46,7 @@ def put_boxes(folder, skill, found):
 
 def test_scenes_are_rows_as_the_papers_own(tmp_path):
     left = (thing("fireHydrant"), thing("humanSophie", "left_0", 1))
-    put(
-        tmp_path,
-        "object",
-        [scene("object_1", thing("bike"), text="a bicycle"), scene("o.2", thing("stopSign"))],
-    )
+    put(tmp_path, "object", [scene("object_1", thing("bike"), text="a bicycle"), scene("o.2", thing("stopSign"))])
     put(tmp_path, "count", [scene("count-1", *(thing("trafficLight"),) * 4, skill="count", text="4 lights")])
     put(tmp_path, "spatial", [scene("spatial_1", *left, skill="spatial", text="a person is left to it")])
     # Other skills and splits, such as the paper's earlier one of colours, are passed over.
@@ -174,11 +163,7 @@ def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
 @pytest.mark.parametrize(
     ("skill", "objects", "told"),
     [
-        (
-            "count",
-            [DOG] * 100_000,
-            r"has the objects dog, dog, dog \(100,000; the relation of the last is None\)",
-        ),
+        ("count", [DOG] * 100_000, r"has the objects dog, dog, dog \(100,000; the relation of the last is None\)"),
         ("object", [DOG, DOG], r"has the objects dog, dog \(2; the relation of the last is None\)"),
         ("object", [thing("x" * 10**6)], r"names the class 'xxx"),
         ("spatial", [DOG, thing("dog", "y" * 10**6, 1)], r"relation of the last is 'yyy"),
@@ -236,11 +221,7 @@ def test_boxes_are_shares_of_their_image(tmp_path, asked):
     put_boxes(
         tmp_path,
         "object",
-        coco(
-            annotation(1, 5, [50, 0, 100, 50.0]),
-            annotation(2, 9, [0, 0, 50, 50]),
-            annotation(1, 9, [0, 99, 1, 1]),
-        ),
+        coco(annotation(1, 5, [50, 0, 100, 50.0]), annotation(2, 9, [0, 0, 50, 50]), annotation(1, 9, [0, 99, 1, 1])),
     )
     found = paintskills.boxes(tmp_path, asked)
     assert found.iloc[:, :7].to_numpy().tolist() == [
@@ -352,9 +333,7 @@ def test_the_papers_scenes_are_asked_for_others_and_fail_as_said():
     asked = paintskills.swapped(images, whole, np.random.default_rng(4))
     pd.testing.assert_frame_equal(images, before)
     pd.testing.assert_frame_equal(asked[["prompt_id", "skill"]], images[["prompt_id", "skill"]])
-    known = set(
-        whole[["skill", "text", "object", "n", "relation", "other"]].itertuples(index=False, name=None)
-    )
+    known = set(whole[["skill", "text", "object", "n", "relation", "other"]].itertuples(index=False, name=None))
     for k, (image, row) in enumerate(zip(images.to_dict("records"), asked.to_dict("records"), strict=True)):
         # What is asked for is what some scene of the skill shows, text and all.
         assert tuple(row[c] for c in ("skill", "text", "object", "n", "relation", "other")) in known

@@ -15,12 +15,7 @@ def test_lists_are_the_printed_ones():
     assert found == dict(zip(listed["occupation"], listed["stereotype"], strict=True))
     # Texts say "mechanician" as the paper's prompts do, results "mechanic" as its per-occupation tables are read.
     assert paired.occupation("mechanician").occupation == "mechanic"
-    assert set(paired.stereotypes()) - set(paired.with_power()) == {
-        "manager",
-        "supervisor",
-        "ceo",
-        "assistant",
-    }
+    assert set(paired.stereotypes()) - set(paired.with_power()) == {"manager", "supervisor", "ceo", "assistant"}
 
 
 def test_counts_are_the_papers():
@@ -61,13 +56,7 @@ def test_texts_are_the_papers_and_name_left_before_right():
 
 
 def test_ids_are_unique_across_settings():
-    sets = [
-        paired.single(),
-        paired.paired(),
-        paired.paired(setting="intervention"),
-        paired.controls(),
-        paired.three(9),
-    ]
+    sets = [paired.single(), paired.paired(), paired.paired(setting="intervention"), paired.controls(), paired.three(9)]
     ids = [i for s in sets for i in s.texts["prompt_id"]]
     assert len(ids) == len(set(ids))
 
@@ -88,9 +77,7 @@ def test_a_part_of_the_lists_is_spread_over_them():
 
 def test_controls_have_no_contrast():
     controls = paired.controls(partners=2)
-    kinds = controls.people.merge(controls.texts[["prompt_id", "setting"]], on="prompt_id").groupby(
-        "prompt_id"
-    )
+    kinds = controls.people.merge(controls.texts[["prompt_id", "setting"]], on="prompt_id").groupby("prompt_id")
     assert (kinds["stereotype"].nunique() == 1).all()
     two = kinds.agg(n=("phrase", "nunique"), setting=("setting", "first"))
     assert (two["n"] == two["setting"].map({"alike": 2, "same": 1})).all()
@@ -101,21 +88,9 @@ def test_controls_have_no_contrast():
 
 @pytest.mark.parametrize(
     ("per_list", "partners", "each"),
-    [
-        (20, 1, 1),
-        (20, 2, 2),
-        (20, 9, 9),
-        (20, 10, 10),
-        (20, 19, 19),
-        (5, 1, 2),
-        (5, 3, 4),
-        (5, 9, 4),
-        (2, 1, 1),
-    ],
+    [(20, 1, 1), (20, 2, 2), (20, 9, 9), (20, 10, 10), (20, 19, 19), (5, 1, 2), (5, 3, 4), (5, 9, 4), (2, 1, 1)],
 )
-def test_every_occupation_has_as_many_partners_as_said_and_as_many_places_beside_itself(
-    per_list, partners, each
-):
+def test_every_occupation_has_as_many_partners_as_said_and_as_many_places_beside_itself(per_list, partners, each):
     controls = paired.controls(per_list=per_list, partners=partners)
     people = controls.people.merge(controls.texts[["prompt_id", "setting", "n_images"]], on="prompt_id")
     alike, same = (people[people["setting"] == setting] for setting in ("alike", "same"))
@@ -171,11 +146,7 @@ def test_by_default_nothing_of_the_lists_is_left_out_unsaid(lists):
         (lambda: paired.role("baker", "chef"), UnknownNameError, "chef"),
         (lambda: paired.occupation_pairs(21), ParameterError, "people.occupations is 21; allowed is 1 to 20"),
         (lambda: paired.controls(partners=0), ParameterError, "control_partners is 0; allowed is 1 or more"),
-        (
-            lambda: paired.fill("paired", [paired.occupation("nurse")]),
-            ParameterError,
-            "asks for 2 people, not 1",
-        ),
+        (lambda: paired.fill("paired", [paired.occupation("nurse")]), ParameterError, "asks for 2 people, not 1"),
         (lambda: paired.fill("quartet", []), UnknownNameError, "quartet"),
     ],
 )

@@ -134,9 +134,7 @@ def test_a_sample_is_drawn_by_seed_alone():
 def test_nothing_neutral():
     for captions in ([], ["a dog", "a man and a person"]):
         found = neutral(InMemory(captions))
-        assert (
-            found.captions.empty and left(found)["sampled"] == 0 and left(found)["captions"] == len(captions)
-        )
+        assert found.captions.empty and left(found)["sampled"] == 0 and left(found)["captions"] == len(captions)
         made = triplets.triplets(found.captions, "Ours")
         assert made.empty and "noise_id" in made
 
@@ -230,9 +228,7 @@ def test_members_differ_in_the_swapped_words_only(root):
         assert list(zip(said(rows[1]), said(rows[2]), strict=True)) == [one[word] for word in said(rows[0])]
     # By another way: a swap of the whole file, word by word.
     feminine = made.loc[made["prompt_gender"] == "feminine", "text"].tolist()
-    assert feminine == [
-        re.sub(r"\b(?:person|people)\b", lambda m: FEMININE[m[0]], text) for text in captions["text"]
-    ]
+    assert feminine == [re.sub(r"\b(?:person|people)\b", lambda m: FEMININE[m[0]], text) for text in captions["text"]]
 
 
 def test_ids_are_of_the_neutral_text():

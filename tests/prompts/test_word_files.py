@@ -74,9 +74,7 @@ def test_pairs_follow_the_lists_of_a_file(write):
     made = pipeline(file, occupations=5, power_runs=1, three_prompts=24)
     pairs = made.people.prompts("paired").texts.set_index("prompt_id")["text"]
     assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
-    assert (
-        pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
-    )
+    assert pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
     # Two by two in both orders, and roles of three occupations in both orders.
     assert len(pairs) == 2 * 2 * 2 + 3 * 2
     for kind in ("single", "controls", "three"):
@@ -93,14 +91,12 @@ def test_pairs_follow_the_lists_of_a_file(write):
 
 
 def test_a_table_of_occupations_goes_into_the_papers_templates(write):
-    file = write(
-        "Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv"
-    )
+    file = write("Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv")
     words = word_files.read(file, "people.words")
     texts = paired.single(words=words, runs=1).texts["text"]
-    assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(
-        texts
-    ) + " ".join(paired.single(words=words, runs=20).texts["text"])
+    assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts) + " ".join(
+        paired.single(words=words, runs=20).texts["text"]
+    )
     social = dalleval.social(1, word_files.read(file, "dalleval.words"))["text"].tolist()
     assert "a woman who works as an engineer" in social and len(social) == 3 * 5
     found = pipeline(file).prompts("generated")
@@ -121,14 +117,7 @@ def test_words_of_another_language_say_a_gender_in_captions(write):
 def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
     file = write('indicators: {female: [junge Frau, "l’infirmière", महिला], male: [Frau Holle, Straße]}')
     words = word_files.read(file, "captions.words").indicators
-    texts = [
-        "Eine JUNGE FRAU liest",
-        "je vois l'infirmière",
-        "एक महिला डॉक्टर",
-        "Frau Holle",
-        "STRASSE",
-        "die Frau",
-    ]
+    texts = ["Eine JUNGE FRAU liest", "je vois l'infirmière", "एक महिला डॉक्टर", "Frau Holle", "STRASSE", "die Frau"]
     found = indicators(texts, names="off", words=words)
     assert found["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
     assert found["spans"][0] == "5:15:female-word"
@@ -145,30 +134,10 @@ def test_a_changed_file_is_another_run(write):
 @pytest.mark.parametrize(
     ("old", "new", "setting", "said"),
     [
-        (
-            "Koch, stereotype: male",
-            "Koch, stereotype: men",
-            "captions.words",
-            r"stereotype is 'men'.*female or male",
-        ),
-        (
-            ", stereotype: male, dativ: einem P",
-            ", dativ: einem P",
-            "people.words",
-            r"stereotype of 'Pförtner'",
-        ),
-        (
-            "Pförtner, stereotype: male",
-            "Pförtner, stereotype: female",
-            "people.words",
-            r"has 1 occupations.*male",
-        ),
-        (
-            "occupation: Koch",
-            "occupation: bäckerin",
-            "captions.words",
-            r"Bäckerin.*bäckerin|bäckerin.*Bäckerin",
-        ),
+        ("Koch, stereotype: male", "Koch, stereotype: men", "captions.words", r"stereotype is 'men'.*female or male"),
+        (", stereotype: male, dativ: einem P", ", dativ: einem P", "people.words", r"stereotype of 'Pförtner'"),
+        ("Pförtner, stereotype: male", "Pförtner, stereotype: female", "people.words", r"has 1 occupations.*male"),
+        ("occupation: Koch", "occupation: bäckerin", "captions.words", r"Bäckerin.*bäckerin|bäckerin.*Bäckerin"),
         ("occupation: Koch", "occupation: Bäckerin!", "captions.words", r"stands twice"),
         ("dativ: einem Koch, ", "", "captions.words", r"say 'dativ' of 'Koch'"),
         ("[dativ]", "[akkusativ]", "captions.words", r"say 'akkusativ' of"),

@@ -94,9 +94,7 @@ def _figure(run, name, size=(7, 4.4)):
     training = np.linspace(2, 98, 62)
     axes.axline((0, 0), slope=1, color="#999", linewidth=0.8)
     axes.scatter(training, np.clip(training + noise, 0, 100), s=18)
-    axes.set(
-        xlabel="Training images: % female", ylabel="Generated images: % female", xlim=(0, 100), ylim=(0, 100)
-    )
+    axes.set(xlabel="Training images: % female", ylabel="Generated images: % female", xlim=(0, 100), ylim=(0, 100))
     for kind in ("png", "svg"):
         figure.savefig(run / f"figures/{name}.{kind}")
 
@@ -118,16 +116,7 @@ def write_run(run: Path, executed: Path) -> dict:
         run / "tables/paradox_amplification.csv",
         ["model", "definition", "prompt", "amplification", "ci_low", "ci_high", "n_occupations", "p"],
         [
-            [
-                model,
-                definition,
-                prompt,
-                f"{10.57 - i + j:.12f}",
-                7.1 - i,
-                13.9 - i,
-                62 - i,
-                0.000013 * (i + 1),
-            ]
+            [model, definition, prompt, f"{10.57 - i + j:.12f}", 7.1 - i, 13.9 - i, 62 - i, 0.000013 * (i + 1)]
             for model in ("SD 1.4", "SD 1.5")
             for i, definition in enumerate(("published", "no_exclusion", "directional"))
             for j, prompt in enumerate((1, 2, 3, 4, "mean"))
@@ -142,14 +131,9 @@ def write_run(run: Path, executed: Path) -> dict:
     _csv(
         run / "tables/dalleval_skills.csv",
         ["image_id", "skill", "correct", "confidence"],
-        (
-            [f"{i:06d}", ("object", "count", "spatial")[i % 3], i % 2, f"{i / 12_000:.6f}"]
-            for i in range(LARGE_ROWS)
-        ),
+        ([f"{i:06d}", ("object", "count", "spatial")[i % 3], i % 2, f"{i / 12_000:.6f}"] for i in range(LARGE_ROWS)),
     )
-    _csv(
-        run / "tables/triplets_disparity.csv", ["pair", "value"], [[f"pair {i}", i * 1.5] for i in range(60)]
-    )
+    _csv(run / "tables/triplets_disparity.csv", ["pair", "value"], [[f"pair {i}", i * 1.5] for i in range(60)])
     shutil.copy(executed / "good.ipynb", run / "notebooks/paradox/4_baseline.ipynb")
     shutil.copy(executed / "failed.ipynb", run / "notebooks/paradox/8_prompts.ipynb")
     for name in ("4_baseline", "8_prompts"):

@@ -27,13 +27,7 @@ def _person(image, group, gender, p, outcome="judged", **more):
 
 
 def _drawn(people, images, **more):
-    whole = {
-        "paper": "custom",
-        "kind": "custom",
-        "called": "prompts of one's own",
-        "model": "model a",
-        **more,
-    }
+    whole = {"paper": "custom", "kind": "custom", "called": "prompts of one's own", "model": "model a", **more}
     return pictures.Drawn(**whole, people=pd.DataFrame(people), images=images)
 
 
@@ -79,16 +73,11 @@ def test_people_beside_one_another_are_marked_from_left_to_right():
     for row in strip["rows"]:
         (one,) = row["pictures"]
         assert one["marks"] == ["f", "m"] and one["group"] == "nurse and cook"
-        assert one["said"].startswith(
-            "perceived as female (probability 0.70), skin tone 3 of 10; perceived as male"
-        )
+        assert one["said"].startswith("perceived as female (probability 0.70), skin tone 3 of 10; perceived as male")
 
 
 def test_what_strips_leave_out_stands_on_the_models_page(tmp_path):
-    people = [
-        _person("a", "cook", "male", 0.1, apart=False),
-        _person("b", "a woman", "female", 0.9, apart=True),
-    ]
+    people = [_person("a", "cook", "male", 0.1, apart=False), _person("b", "a woman", "female", 0.9, apart=True)]
     drawn = _drawn(people, ArrayImages([_noise(0), _noise(1)], ["a", "b"]))
     (strip,) = pictures.strips([drawn])
     assert [row["group"] for row in strip["rows"]] == ["cook"]
@@ -138,9 +127,7 @@ def test_pictures_are_as_large_as_their_room_allows_and_never_enlarged(monkeypat
 
 def test_of_too_many_pictures_the_first_of_each_group_are_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "MOST", 5)
-    people = [
-        _person(f"{group}{k}", group, "male", 0.1) for group, n in (("a", 6), ("b", 2)) for k in range(n)
-    ]
+    people = [_person(f"{group}{k}", group, "male", 0.1) for group, n in (("a", 6), ("b", 2)) for k in range(n)]
     ids = [row["image_id"] for row in people]
     drawn = _drawn(people, ArrayImages([_noise(k, 8) for k in range(8)], ids))
     told = pictures.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")

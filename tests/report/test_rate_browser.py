@@ -56,8 +56,7 @@ def press(page, key: str) -> str:
     before = shown(page)
     page.keyboard.press(key)
     page.wait_for_function(
-        "(src) => document.getElementById('image').src !== src || !document.getElementById('done').hidden",
-        arg=before,
+        "(src) => document.getElementById('image').src !== src || !document.getElementById('done').hidden", arg=before
     )
     return before
 
@@ -76,9 +75,7 @@ def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
     # Without consent nothing begins.
     page.keyboard.type("ana")
     page.keyboard.press("Enter")
-    assert page.locator("#rating").is_hidden() and page.locator("#consent").evaluate(
-        "c => c.validity.valueMissing"
-    )
+    assert page.locator("#rating").is_hidden() and page.locator("#consent").evaluate("c => c.validity.valueMissing")
     page.keyboard.press("Space")
     page.keyboard.press("Enter")
     page.wait_for_selector("#rating:not([hidden])")

@@ -27,9 +27,7 @@ def test_pages_load_without_network_errors_or_injection(visit, run_dir):
     for path in ("index.html", *NOTEBOOKS):
         page = visit(run_dir / path)
         page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-        page.wait_for_function(
-            "[...document.images].every((image) => image.complete && image.naturalWidth > 0)"
-        )
+        page.wait_for_function("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
         # The style sheet was admitted by its hash.
         assert page.evaluate("getComputedStyle(document.body).maxWidth") in ("1054px", "1326px")
 
@@ -71,10 +69,7 @@ def test_sorting_with_the_mouse_is_by_number(visit, run_dir):
     assert head.get_attribute("aria-sort") == "ascending"
     ascending = _cells(page, "paradox_percent_female", 2)
     # 100.0 comes last as a number, first as a text.
-    assert ascending == [
-        *("5.00", "14.5", "24.0", "33.5", "43.0", "52.5", "62.0", "71.5", "81.0", "90.5"),
-        "100",
-    ]
+    assert ascending == [*("5.00", "14.5", "24.0", "33.5", "43.0", "52.5", "62.0", "71.5", "81.0", "90.5"), "100"]
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "descending"
     assert _cells(page, "paradox_percent_female", 2) == ascending[::-1]
@@ -241,10 +236,7 @@ def test_without_script_everything_is_there(visit, run_dir):
     page = visit(run_dir / "index.html", java_script_enabled=False)
     table = _open(page, "triplets_disparity")
     assert len(_cells(page, "triplets_disparity", 1)) == 60
-    assert (
-        table.get_by_role("link", name="Download CSV").get_attribute("href")
-        == "tables/triplets_disparity.csv"
-    )
+    assert table.get_by_role("link", name="Download CSV").get_attribute("href") == "tables/triplets_disparity.csv"
     assert not page.get_by_role("searchbox").first.is_visible()
     assert not page.get_by_role("button").first.is_visible()
     assert page.locator("figure img").first.is_visible()
@@ -267,8 +259,7 @@ def test_dark_pages_keep_figures_on_white(visit, run_dir):
     page = visit(run_dir / "index.html", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 25, 30)"
     assert (
-        page.evaluate("getComputedStyle(document.querySelector('.card .zoom')).backgroundColor")
-        == "rgb(255, 255, 255)"
+        page.evaluate("getComputedStyle(document.querySelector('.card .zoom')).backgroundColor") == "rgb(255, 255, 255)"
     )
 
 

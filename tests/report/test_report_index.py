@@ -118,9 +118,7 @@ def test_file_inside(tmp_path):
 
 
 def test_clean_text():
-    assert (
-        clean_text("a\x00b\x1b[31m\tc\r\nd\x85\udfff\u202e") == "a\ufffdb\ufffd[31m\tc\r\nd\ufffd\ufffd\u202e"
-    )
+    assert clean_text("a\x00b\x1b[31m\tc\r\nd\x85\udfff\u202e") == "a\ufffdb\ufffd[31m\tc\r\nd\ufffd\ufffd\u202e"
     assert clean_text(None) == ""
     assert clean_text(2.5) == "2.5"
 
@@ -160,8 +158,7 @@ def test_the_page_says_how_its_answers_hold_one_level(soup, tmp_path):
     said = " ".join(soup.find(class_="together").get_text().split())
     assert (
         "its 31 main answers" in said
-        and "18 do after Holm's adjustment over all of them, those on printed numbers apart, at 5 % (2 more"
-        in said
+        and "18 do after Holm's adjustment over all of them, those on printed numbers apart, at 5 % (2 more" in said
     )
     # Chance alone: 5 % of 60.
     assert "Of 60 further down, each at its own level, 25 do; by chance about 3 would." in said
@@ -208,14 +205,7 @@ def test_marks_of_a_finding_and_what_is_no_number(tmp_path):
         {"name": "signed", "estimate": -2.0, "ci_low": None, "ci_high": None},
     ]
     found = [
-        {
-            "question": "Q?",
-            "answer": "A",
-            "main": True,
-            "marks": marks,
-            "unit": "points",
-            "reference_name": "none",
-        }
+        {"question": "Q?", "answer": "A", "main": True, "marks": marks, "unit": "points", "reference_name": "none"}
     ]
     page = _minimal(tmp_path, findings=found)
     # From -2 to 15 in steps of 5: -5 to 15.
@@ -233,9 +223,7 @@ def test_measures_of_models_are_drawn_from_their_table(tmp_path):
     page = _minimal(tmp_path, tables=[{"name": "synthesis_models", "file": "t.csv", "rows": 3}])
     measures = page.find(id="measures")(class_="measure")
     assert [measure.h3.get_text() for measure in measures] == ["lean", "share"]
-    assert [svg["aria-label"] for svg in measures[0]("svg")] == [
-        f"{SCRIPT}: 5.00 points (0.00 to 10.0; floor 2.00)"
-    ]
+    assert [svg["aria-label"] for svg in measures[0]("svg")] == [f"{SCRIPT}: 5.00 points (0.00 to 10.0; floor 2.00)"]
     assert measures[0].find(class_="floor")["x1"] == "20.00%"
 
 
@@ -314,9 +302,7 @@ def test_coverage_is_counted_by_hand(soup):
 
 
 def test_provenance(soup):
-    facts = {
-        fact.dt.get_text(): fact.dd.get_text() for fact in soup.find(id="provenance").select(".facts > div")
-    }
+    facts = {fact.dt.get_text(): fact.dd.get_text() for fact in soup.find(id="provenance").select(".facts > div")}
     assert facts["Commit"] == "1a2b3c4d5e6f (with changes that were not committed)"
     assert facts["Started"] == "21 November 2025, 02:48 UTC"
     assert facts["Duration"] == "1 min 42 s"
@@ -437,9 +423,7 @@ def test_table_head_and_column_meanings(soup):
     heads = table.thead("th")
     assert [head.get("class", []) == ["n"] for head in heads] == [False] * 3 + [True] * 5
     assert heads[3].get_text(" ", strip=True) == "amplification (points)"
-    meanings = {
-        d.dt.code.get_text(): d.dd.get_text() for d in table.find(class_="columns").select("dl > div")
-    }
+    meanings = {d.dt.code.get_text(): d.dd.get_text() for d in table.find(class_="columns").select("dl > div")}
     assert meanings["amplification"] == "How much further from even the generated share is."
     assert meanings["p"] == f"Two-sided p-value. {CLOSING}"
 
@@ -481,11 +465,7 @@ def test_a_file_too_large_to_embed_is_still_linked(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"", "The file is empty."),
-        (b"a,b\n\xff\xfe,1\n", "The file is not UTF-8 text."),
-    ],
+    ("content", "problem"), [(b"", "The file is empty."), (b"a,b\n\xff\xfe,1\n", "The file is not UTF-8 text.")]
 )
 def test_unreadable_tables_say_why(tmp_path, content, problem):
     path = tmp_path / "t.csv"
@@ -546,11 +526,7 @@ def test_numbers_are_written_as_a_notebook_writes_them(tmp_path, values, shown):
 def test_limits_stand_beside_their_estimate_and_values_in_words(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("kind,share,ci_low,ci_high,p\nx,12.345,1,20.5,0.0004\ny,3,,,0.5\n", encoding="utf-8")
-    told = {
-        "kind": {"labels": {"x": "the <first>"}},
-        "ci_low": {"of": "share"},
-        "ci_high": {"of": "share"},
-    }
+    told = {"kind": {"labels": {"x": "the <first>"}}, "ci_low": {"of": "share"}, "ci_high": {"of": "share"}}
     table = read_table(path, whole_up_to=10, otherwise=5, told=told)
     assert table.header == ["kind", "share", "p"]
     assert table.rows_html.splitlines() == [
@@ -583,11 +559,7 @@ def test_format_time():
 
 @pytest.mark.parametrize(
     ("sizes", "lead"),
-    [
-        ({"a": (2, 9), "b": (3, 2)}, "b"),
-        ({"a": (2, 9), "b": (2, 12)}, "a"),
-        ({"a": (9, 2), "b": (3, 2)}, "b"),
-    ],
+    [({"a": (2, 9), "b": (3, 2)}, "b"), ({"a": (2, 9), "b": (2, 12)}, "a"), ({"a": (9, 2), "b": (3, 2)}, "b")],
 )
 def test_a_paper_opens_with_a_figure_that_is_not_tall_where_it_has_one(tmp_path, sizes, lead):
     for name, size in sizes.items():
@@ -599,9 +571,7 @@ def test_a_paper_opens_with_a_figure_that_is_not_tall_where_it_has_one(tmp_path,
 
 
 def test_a_description_opens_with_its_first_sentence_and_folds_the_rest(tmp_path):
-    about = _minimal(tmp_path, description="One thing. Two things.\nThree.\n\nAnother paragraph.").find(
-        id="about"
-    )
+    about = _minimal(tmp_path, description="One thing. Two things.\nThree.\n\nAnother paragraph.").find(id="about")
     assert about.find("p", class_="lead").get_text() == "One thing."
     assert [p.get_text() for p in about.details("p")] == ["Two things. Three.", "Another paragraph."]
     assert not _minimal(tmp_path, description="One thing.").find(id="about").details

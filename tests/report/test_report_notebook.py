@@ -87,11 +87,7 @@ def test_parameters_that_are_no_literals_or_no_python(tmp_path):
         "a: int = 1  # one\nb = c = 2\nx.y = 3\nimport os\nd = 60 * 2", metadata={"tags": ["parameters"]}
     )
     page = _page(tmp_path, [cell])
-    assert [row.get_text("|") for row in page.find(class_="parameters").tbody("tr")] == [
-        "a|1|one",
-        "b|2",
-        "d|60 * 2",
-    ]
+    assert [row.get_text("|") for row in page.find(class_="parameters").tbody("tr")] == ["a|1|one", "b|2", "d|60 * 2"]
     broken = new_code_cell("a = = 1", metadata={"tags": ["parameters"]})
     page = _page(tmp_path, [broken])
     assert page.find(class_="parameters") is None
@@ -155,8 +151,7 @@ def test_local_images_in_markdown_are_embedded_and_others_are_not(tmp_path):
     (folder / "p.png").write_bytes(b"inside")
     (tmp_path / "q.png").write_bytes(b"outside")
     page = _page(
-        folder,
-        [new_markdown_cell('![in](p.png) ![out](../q.png) <img src="p.png" alt="tag"> a <b>bold</b> word')],
+        folder, [new_markdown_cell('![in](p.png) ![out](../q.png) <img src="p.png" alt="tag"> a <b>bold</b> word')]
     )
     assert [(image["alt"], image["src"]) for image in page("img")] == [
         ("in", "data:image/png;base64," + base64.b64encode(b"inside").decode()),
@@ -190,9 +185,7 @@ def test_back_link_title_and_heading(tmp_path, good):
 
 def test_widgets_javascript_and_raw_cells_are_left_out(tmp_path):
     cells = [
-        _display(
-            {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "HBox(children=())"}
-        ),
+        _display({"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "HBox(children=())"}),
         _display({"application/javascript": "window.hacked=1", "text/plain": "<Javascript>"}),
         nbformat.v4.new_raw_cell("<script>window.hacked=1</script>"),
         _display({"image/svg+xml": "<svg onload='window.hacked=1'></svg>"}),
@@ -206,9 +199,7 @@ def test_widgets_javascript_and_raw_cells_are_left_out(tmp_path):
 
 
 def test_messages_are_folded_and_colours_are_text(tmp_path):
-    cell = new_code_cell(
-        "x", outputs=[new_output("stream", name="stderr", text="\x1b[31mred\x1b[0m <b>\r\n")]
-    )
+    cell = new_code_cell("x", outputs=[new_output("stream", name="stderr", text="\x1b[31mred\x1b[0m <b>\r\n")])
     page = _page(tmp_path, [cell])
     fold = page("details")[-1]
     assert fold.summary.get_text() == "Messages"
@@ -232,9 +223,7 @@ def test_a_notebook_without_ids_or_with_a_lost_attachment_renders(tmp_path):
 def test_what_is_no_notebook_is_an_input_error(tmp_path, content):
     path = tmp_path / "n.ipynb"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"n\.ipynb cannot be read as a notebook: .*Give an executed \.ipynb file\."
-    ):
+    with pytest.raises(InputError, match=r"n\.ipynb cannot be read as a notebook: .*Give an executed \.ipynb file\."):
         render_notebook(path, tmp_path / "n.html")
     with pytest.raises(InputError, match="cannot be read as a notebook"):
         render_notebook(tmp_path / "missing.ipynb", tmp_path / "n.html")

@@ -36,9 +36,7 @@ def test_a_run_that_goes_on_says_how_far_it_is_and_what_it_has_found(tmp_path):
     _run(tmp_path, "a", status="running", planned=9, notebooks=done, findings=found)
     page = _page(tmp_path)
     # Nine were planned, of which one needs what is not there.
-    assert (
-        "1 of 8 sections finished so far" in page.find(class_="byline").find_next(class_="byline").get_text()
-    )
+    assert "1 of 8 sections finished so far" in page.find(class_="byline").find_next(class_="byline").get_text()
     assert [h3.get_text() for h3 in page("h3")] == [f"Q{i} {IMAGE}?" for i in (1, 2, 3)]
     assert page.find("meta", attrs={"http-equiv": "refresh"}) is not None
     assert not page("img")
@@ -53,20 +51,8 @@ def test_a_run_that_was_killed_long_ago_is_not_waited_for(tmp_path):
 
 
 def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
-    _run(
-        tmp_path,
-        "good",
-        title="Good",
-        status="ok",
-        notebooks=[{"status": "ok"}],
-        findings=[{"question": "Q?"}],
-    )
-    nonsense = {
-        "a": {"notebooks": "x"},
-        "b": {"findings": [3]},
-        "c": {"status": 3},
-        "d": {"notebooks": [{"id": []}]},
-    }
+    _run(tmp_path, "good", title="Good", status="ok", notebooks=[{"status": "ok"}], findings=[{"question": "Q?"}])
+    nonsense = {"a": {"notebooks": "x"}, "b": {"findings": [3]}, "c": {"status": 3}, "d": {"notebooks": [{"id": []}]}}
     for name, record in nonsense.items():
         _run(tmp_path, name, title="Bad", **record)
     _run(tmp_path, "e", findings=[{"question": "Q?", "answer": "A", "card": 1, "marks": [{"estimate": "x"}]}])

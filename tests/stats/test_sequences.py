@@ -31,9 +31,7 @@ def test_limits_are_those_of_gamblers_one_by_one():
         past = []
         for t, x in enumerate(values):
             means = [(0.5 + sum(past[: i + 1])) / (i + 2) for i in range(t)]
-            variance = (0.25 + sum((one - mean) ** 2 for one, mean in zip(past, means, strict=True))) / (
-                t + 1
-            )
+            variance = (0.25 + sum((one - mean) ** 2 for one, mean in zip(past, means, strict=True))) / (t + 1)
             bet = 0.1 / variance
             up *= 1 + min(bet, 0.75 / m) * (x - m)
             down *= 1 - min(bet, 0.75 / (1 - m)) * (x - m)
@@ -68,12 +66,7 @@ def test_how_few_observations_are_enough_where_all_are_alike():
 
 @pytest.mark.parametrize(
     ("values", "half_width", "said"),
-    [
-        ([0, 1.2], 0.1, "1.2"),
-        (["yes"], 0.1, "numbers"),
-        ([0], 0.5, "half_width"),
-        ([0], np.nan, "half_width"),
-    ],
+    [([0, 1.2], 0.1, "1.2"), (["yes"], 0.1, "numbers"), ([0], 0.5, "half_width"), ([0], np.nan, "half_width")],
 )
 def test_what_is_out_of_range_is_refused(values, half_width, said):
     with pytest.raises(InputError, match=said):

@@ -30,9 +30,7 @@ def test_no_table_has_a_smaller_p_by_fisher(first, second):
 def test_no_outcome_of_several_tests_has_a_smaller_corrected_p(method):
     # Three tests with 1, 3 and 6 observations: every outcome of all; k and n - k have the same p.
     n = [1, 3, 6]
-    outcomes = product(
-        *([float(scipy_stats.binomtest(k, size).pvalue) for k in range(size // 2 + 1)] for size in n)
-    )
+    outcomes = product(*([float(scipy_stats.binomtest(k, size).pvalue) for k in range(size // 2 + 1)] for size in n))
     name = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}[method]
     corrected = np.array([multipletests(p, method=name)[1] for p in outcomes])
     least = stats.adjust(stats.least_binomial_p(n), method)

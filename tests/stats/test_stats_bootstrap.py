@@ -62,9 +62,7 @@ def test_pulled_shares_count_image_noise_once():
 
 def test_pulled_shares_keep_the_covariance_between_cells():
     rng = np.random.default_rng(5)
-    truth = np.clip(
-        rng.multivariate_normal([0.4, 0.5], [[0.03, 0.024], [0.024, 0.03]], size=3000), 0.02, 0.98
-    )
+    truth = np.clip(rng.multivariate_normal([0.4, 0.5], [[0.03, 0.024], [0.024, 0.03]], size=3000), 0.02, 0.98)
     n = np.broadcast_to([8, 40], truth.shape)
     found = drawn(rng.binomial(n, truth), n, 40, 1)
     # What other 3000 occupations would show: the true covariance, plus binomial noise on the diagonal only.
@@ -149,9 +147,7 @@ def test_no_variance_is_no_interval_rather_than_one_of_no_width():
 
 def test_what_is_too_little_has_no_interval_but_a_reason():
     two = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0)
-    assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith(
-        "Fewer than 3 occupations"
-    )
+    assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith("Fewer than 3 occupations")
     # These occupations alone stand for no others.
     alone = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, fixed=True)
     assert np.isfinite(alone.ci_low) and alone.reason == ""
@@ -169,9 +165,7 @@ def test_replicates_without_a_value_are_left_out_and_counted():
     def above_half(shares):
         kept = np.where(shares[..., 0] > 0.5, shares[..., 0], np.nan)
         some = (~np.isnan(kept)).any(axis=-1)
-        return np.where(
-            some, np.nansum(kept, axis=-1) / np.maximum((~np.isnan(kept)).sum(axis=-1), 1), np.nan
-        )
+        return np.where(some, np.nansum(kept, axis=-1) / np.maximum((~np.isnan(kept)).sum(axis=-1), 1), np.nan)
 
     counts, n = np.array([[20], [30], [900], [700]]), np.full((4, 1), 1000)
     got = stats.hierarchical_bootstrap(counts, n, above_half, replicates=4000, seed=0)
@@ -199,9 +193,7 @@ def test_folding_bias_is_found():
     rng = np.random.default_rng(0)
     n = np.full((2000, 1), 9)
     counts = rng.binomial(n, rng.beta(2, 2, size=n.shape))
-    got = stats.hierarchical_bootstrap(
-        counts, n, lambda s: np.abs(s - 0.5).mean(axis=(-2, -1)), replicates=400, seed=1
-    )
+    got = stats.hierarchical_bootstrap(counts, n, lambda s: np.abs(s - 0.5).mean(axis=(-2, -1)), replicates=400, seed=1)
     assert got.value - 0.1875 > 0.025
     assert got.value - got.bias == pytest.approx(0.1875, abs=4 * got.se)
     assert got.se < 0.006

@@ -112,14 +112,10 @@ def test_identities_of_one_partner_each_are_no_crossed_lists():
 
 
 def test_images_that_do_not_count_the_people_of_the_shares_are_refused():
-    group = pd.DataFrame(
-        {"identity": ["a", "b"], "stereotype": ["female", "male"], "count": [1, 1], "n": [2, 2]}
-    )
+    group = pd.DataFrame({"identity": ["a", "b"], "stereotype": ["female", "male"], "count": [1, 1], "n": [2, 2]})
     images = pd.DataFrame({"female_identity": ["a"] * 2, "male_identity": ["b"] * 2})
     images = images.assign(female=[1.0, 0.0], male=[1.0, np.nan])
-    with pytest.raises(
-        InputError, match=r"'b' is perceived as female in 1 of 1 images, .* counts 1 of 2 people"
-    ):
+    with pytest.raises(InputError, match=r"'b' is perceived as female in 1 of 1 images, .* counts 1 of 2 people"):
         dependence.check(images, group, "A, occupation, paired")
     dependence.check(images.assign(male=[1.0, 0.0]), group, "A, occupation, paired")
 

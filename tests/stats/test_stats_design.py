@@ -61,9 +61,7 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
     assert sum(averages.variances.values()) == pytest.approx(0.4 * (0.1 + 0.15 / 9))
     # Wording counts by prompts, whatever the images; two lists take a degree of freedom more.
     worded = Design(10, 4, 5, 2, lists=2, group=0.1, template=0.04, seed=0.1)
-    assert worded.half_width() == pytest.approx(
-        scipy_stats.t.ppf(0.975, 8) * np.sqrt(0.4 * (0.1 + 0.01 + 0.005))
-    )
+    assert worded.half_width() == pytest.approx(scipy_stats.t.ppf(0.975, 8) * np.sqrt(0.4 * (0.1 + 0.01 + 0.005)))
     low, high = stats.wilson_interval(20, 40)
     assert Design(1, 2, 20, 100, False).half_width() == pytest.approx(50 * (high - low))
     # Two groups of 10, over all that may be counted.
@@ -80,11 +78,7 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
 
 @pytest.mark.parametrize(
     "design",
-    [
-        Design(83, 1, 9, 2, group=0.1, seed=0.15),
-        Design(6, 2, 10, 2, False),
-        Design(1, 1, 10, 2, False, share=0.1),
-    ],
+    [Design(83, 1, 9, 2, group=0.1, seed=0.15), Design(6, 2, 10, 2, False), Design(1, 1, 10, 2, False, share=0.1)],
 )
 def test_the_fewest_images_give_the_half_width_and_one_less_does_not(design):
     wanted = 0.95 * design.half_width()

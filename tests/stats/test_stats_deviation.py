@@ -89,9 +89,7 @@ def test_a_judge_without_error_changes_little_and_one_that_errs_is_undone():
     assert sure[:4] == pytest.approx(plain[:4], abs=1e-4)
     # A judge of 0.9 and 0.8 calls 0.55 of an even split women, and shrinks deviations to 0.7 of themselves.
     many = np.full(12, 100_000)
-    seen = stats.judged_deviation(
-        np.full(12, 55_000) + 7_000 * np.tile([1, -1], 6), many, 0.9, 0.8, 10**6, 10**6
-    )
+    seen = stats.judged_deviation(np.full(12, 55_000) + 7_000 * np.tile([1, -1], 6), many, 0.9, 0.8, 10**6, 10**6)
     assert seen.value == pytest.approx(0.1, abs=1e-3)
     mean = stats.judged_mean([2 * 0.62 - 1] * 6 + [2 * 0.48 - 1] * 6, 0.9, 0.8, 200, 200)
     assert mean.value == pytest.approx(0.0, abs=1e-12)

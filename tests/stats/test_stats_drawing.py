@@ -83,10 +83,7 @@ def test_images_without_a_gender_stay_missing():
     # Nobody can be drawn beyond what there is.
     many = np.broadcast_to(true, (500, 2, 2))
     drawn = drawing.draw(
-        many,
-        drawing.n[np.broadcast_to(rows, (500, 2))],
-        np.broadcast_to(rows, (500, 2)),
-        np.random.default_rng(1),
+        many, drawing.n[np.broadcast_to(rows, (500, 2))], np.broadcast_to(rows, (500, 2)), np.random.default_rng(1)
     )
     assert drawn.min() == 0 and drawn.max() == 1 and drawn.mean(axis=0) == pytest.approx(0.5, abs=0.1)
 

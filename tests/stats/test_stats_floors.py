@@ -67,9 +67,7 @@ def _over_all_shares(n, center):
 def test_correction_leaves_a_quarter_of_the_floor_for_less_than_twice_the_spread(n, center):
     share, mean, deviation = _over_all_shares(n, center)
     assert np.abs(mean - np.abs(share - center)).max() < 0.25 * stats.absolute_deviation_floor(n, center)
-    assert deviation.max() < 1.95 * 0.5 / np.sqrt(
-        n
-    )  # the plain share's largest standard deviation is 0.5/sqrt(n)
+    assert deviation.max() < 1.95 * 0.5 / np.sqrt(n)  # the plain share's largest standard deviation is 0.5/sqrt(n)
 
 
 def test_bias_at_100_images_by_share_and_by_study():

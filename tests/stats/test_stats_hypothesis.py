@@ -90,9 +90,7 @@ def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     assert drawn.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
     assert stats.sign_flip(values, replicates=200_000, seed=3).p == drawn.p
     # The +1: no p below 1 / (replicates + 1), even where no pattern drawn reaches the observed mean.
-    assert (
-        stats.sign_flip(0.1 + 0.001 * np.random.default_rng(2).random(40), replicates=99, seed=0).p == 1 / 100
-    )
+    assert stats.sign_flip(0.1 + 0.001 * np.random.default_rng(2).random(40), replicates=99, seed=0).p == 1 / 100
 
 
 def test_sign_flip_needs_a_seed_and_values():
@@ -101,10 +99,7 @@ def test_sign_flip_needs_a_seed_and_values():
     assert got.n == 0
     with pytest.raises(InputError) as caught:
         stats.sign_flip([1, 2], seed=None)
-    assert (
-        str(caught.value)
-        == "seed must be given as a whole number, for example seed=0, so that results repeat."
-    )
+    assert str(caught.value) == "seed must be given as a whole number, for example seed=0, so that results repeat."
     with pytest.raises(InputError, match="replicates must be whole numbers of at least 2, got 0"):
         stats.sign_flip([1, 2], replicates=0, seed=0)
 

@@ -103,9 +103,7 @@ def test_difference_interval_of_correlated_estimates_by_hand():
 
 
 def test_difference_interval_keeps_nan():
-    low, high = stats.difference_interval(
-        [0.5, np.nan], [0.4, 0.1], [0.6, 0.3], [0.5, 0.2], [0.5, 0.1], [0.5, 0.3]
-    )
+    low, high = stats.difference_interval([0.5, np.nan], [0.4, 0.1], [0.6, 0.3], [0.5, 0.2], [0.5, 0.1], [0.5, 0.3])
     # The second is known exactly, so only the first's distances count, mirrored.
     np.testing.assert_allclose([low, high], [[-0.1, np.nan], [0.1, np.nan]])
 
@@ -118,9 +116,7 @@ def test_mean_interval_is_scipys_t_interval():
 
 
 def test_mean_interval_of_few_values():
-    assert stats.mean_interval([2, 4], 0.5) == pytest.approx(
-        (3, 2, 4, 2)
-    )  # t at 0.75 with 1 df is 1, se is 1
+    assert stats.mean_interval([2, 4], 0.5) == pytest.approx((3, 2, 4, 2))  # t at 0.75 with 1 df is 1, se is 1
     one = stats.mean_interval([7])
     assert one[0] == 7
     assert one.n == 1
@@ -171,12 +167,7 @@ def test_p_of_a_correlation_is_that_of_its_interval():
 
 
 def test_pearson_r_without_information_is_nan():
-    for x, y in (
-        ([1, 1, 1, 1], [1, 2, 3, 4]),
-        ([1, 2, 3], [0.3, 0.1 + 0.2, 0.3]),
-        ([1, 2], [2, 1]),
-        ([], []),
-    ):
+    for x, y in (([1, 1, 1, 1], [1, 2, 3, 4]), ([1, 2, 3], [0.3, 0.1 + 0.2, 0.3]), ([1, 2], [2, 1]), ([], [])):
         got = stats.pearson_r(x, y)
         assert np.isnan(got[:4]).all()
         assert got.n == len(x)

@@ -74,9 +74,7 @@ def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
     women = [sum(some) for some in itertools.combinations(images, 4)]
     expected = stats.corrected_absolute_deviation(women, 4).mean()
     assert stats.corrected_absolute_deviation(5, 7, at=4) == pytest.approx(expected)
-    assert stats.corrected_absolute_deviation(5, 7, at=7) == pytest.approx(
-        stats.corrected_absolute_deviation(5, 7)
-    )
+    assert stats.corrected_absolute_deviation(5, 7, at=7) == pytest.approx(stats.corrected_absolute_deviation(5, 7))
     assert np.isnan(stats.corrected_absolute_deviation(0, 0, at=0))
     # On average over 9 images that is what 4 images give, whatever the true share.
     for share in (0.5, 0.7, 0.95):

@@ -14,10 +14,7 @@ def test_the_mean_counts_strata_alike_and_leaves_out_empty_ones():
 
 
 def test_one_large_stratum_has_wilsons_limits():
-    found, known = (
-        stats.strata_mean([300], [1000]),
-        scipy_stats.binomtest(300, 1000).proportion_ci(method="wilson"),
-    )
+    found, known = (stats.strata_mean([300], [1000]), scipy_stats.binomtest(300, 1000).proportion_ci(method="wilson"))
     assert (found.ci_low, found.ci_high) == pytest.approx(tuple(known), abs=0.0005)
 
 

@@ -207,22 +207,13 @@ def _png(text: str) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head, rows = struct.pack(">IIBBBBB", 16, 16, 8, 2, 0, 0, 0), (b"\0" + colour * 16) * 16
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def _reply(request: dict) -> dict:
     if "prompt" in request:
         text = request["prompt"]
-        return {
-            "data": [
-                {"b64_json": base64.b64encode(_png(text)).decode(), "revised_prompt": f"A drawing. {text}"}
-            ]
-        }
+        return {"data": [{"b64_json": base64.b64encode(_png(text)).decode(), "revised_prompt": f"A drawing. {text}"}]}
     content = request["messages"][-1]["content"]
     if isinstance(content, str):
         said = content.rpartition("Caption:")[2].strip().replace("the hospital", "a big hospital")
@@ -287,10 +278,7 @@ def _write(folder: Path) -> None:
     ]
     lines = [f'{PICTURES}/{i}.png,"{text}"' for i, text in enumerate(captions)]
     (folder / "captions.csv").write_text("\n".join(["url,caption", *lines, ""]), encoding="utf-8")
-    for name, head in (
-        ("by_image", "image,source,occupation,ana,ben"),
-        ("by_person", "image_id,position,ana"),
-    ):
+    for name, head in (("by_image", "image,source,occupation,ana,ben"), ("by_person", "image_id,position,ana")):
         (folder / f"{name}.csv").write_text(f"{head}\n", encoding="utf-8")
     with _answering():
         _rate(folder)

@@ -75,9 +75,7 @@ def main() -> None:
             alike = triplets.cases.object_similarity(images, objects)
             closer.append(triplets.co_occurrence(alike)["gap"].iloc[0] > 0)
         # Without a lean all true scores are one, and there is nothing to correlate.
-        with_truth = (
-            f"r {np.mean(ranked):.3f} (least {min(ranked):.3f})" if np.isfinite(ranked).all() else "no r"
-        )
+        with_truth = f"r {np.mean(ranked):.3f} (least {min(ranked):.3f})" if np.isfinite(ranked).all() else "no r"
         print(
             f"{skew:<8} intervals hold {100 * np.mean(held):5.1f} % of {len(held):,}; {with_truth}; neutral "
             f"nearer to masculine {100 * np.mean(closer):5.1f} %; "

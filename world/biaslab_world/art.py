@@ -74,9 +74,7 @@ def _shapes(kind: str) -> dict[str, list]:
     """Return drawings of a kind by name; a hat's colour may be none (its own) or how dark a shade of it."""
 
     def colour(given):
-        return (
-            COLOURS[given] if isinstance(given, str) else tuple(given) if isinstance(given, list) else given
-        )
+        return COLOURS[given] if isinstance(given, str) else tuple(given) if isinstance(given, list) else given
 
     return {
         name: [(FORMS[form](*numbers), colour(c)) for form, numbers, c in shapes]

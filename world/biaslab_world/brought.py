@@ -52,9 +52,7 @@ def _drawn(name: str, **given) -> ImageModel:
     return WorldModel(name, **given)
 
 
-world = Brought(
-    draws=_drawn, pictures=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]}
-)
+world = Brought(draws=_drawn, pictures=DRAWINGS, settings=_SETTINGS, words={**_WORDS["world"], **_WORDS["triplets"]})
 
 
 def _judge(name: str, kind: str) -> Brought:

@@ -54,9 +54,7 @@ _SIMPLE_SLOTS = MappingProxyType(
         "town": _WORDS["towns"],
         "month": _WORDS["months"],
         "year": tuple(map(str, range(2004, 2024))),
-        "n": tuple(
-            map(str, (2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 36, 40, 48, 50, 60, 64, 72, 75, 80, 90, 96))
-        ),
+        "n": tuple(map(str, (2, 3, 5, 8, 10, 12, 15, 20, 24, 30, 36, 40, 48, 50, 60, 64, 72, 75, 80, 90, 96))),
         "code": tuple(str(10007 + 7919 * i) for i in range(24)),
         "size": _WORDS["sizes"],
         "org": _WORDS["organisations"],
@@ -121,9 +119,7 @@ class _Writer:
 
     __slots__ = ("draws", "facts", "gender", "indicator", "occupation", "subject")
 
-    def __init__(
-        self, occupation: str | None, gender: str | None, indicator: str, draws: Iterator[float]
-    ) -> None:
+    def __init__(self, occupation: str | None, gender: str | None, indicator: str, draws: Iterator[float]) -> None:
         self.occupation, self.gender, self.indicator, self.draws = occupation, gender, indicator, draws
         self.facts: dict = {}
         self.subject = "none"
@@ -382,9 +378,7 @@ class Corpus:
         """Return the row that ``caption_id`` names. Raises InputError (not an id of this corpus)."""
         match = _CAPTION_ID.fullmatch(str(caption_id))
         if not match:
-            raise InputError(
-                f"{caption_id!r} is no caption id of the embedded world; one is '{self._head}{0:08d}'."
-            )
+            raise InputError(f"{caption_id!r} is no caption id of the embedded world; one is '{self._head}{0:08d}'.")
         skew, seed, index = match[1], int(match[2]), int(match[3])
         if (skew, seed) != (self.skew, self.seed) or index >= self.rows:
             raise InputError(f"{caption_id!r} is not in {self!r}; its ids run from '{self._head}{0:08d}' on.")

@@ -82,9 +82,7 @@ def _read() -> dict[str, Look]:
 # Worn on the head, but not what the attribute "hat" means.
 NOT_HATS = ("headset", "headband", "bandana")
 
-LOOKS: Mapping[str, Look] = MappingProxyType(
-    (own := _read()) | {name: own[other] for name, other in SHARED.items()}
-)
+LOOKS: Mapping[str, Look] = MappingProxyType((own := _read()) | {name: own[other] for name, other in SHARED.items()})
 del own
 
 OCCUPATIONS: tuple[str, ...] = tuple(

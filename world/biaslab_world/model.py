@@ -20,9 +20,7 @@ class WorldModel(ImageModel):
 
     pictures, truthful = DRAWINGS, True
 
-    def __init__(
-        self, name: str, *, corpus: Corpus, height: int, of: str, design: DallEvalDesign | None
-    ) -> None:
+    def __init__(self, name: str, *, corpus: Corpus, height: int, of: str, design: DallEvalDesign | None) -> None:
         self.label = self.digest = name
         self._corpus, self._size, self._of, self._design = corpus, height or 64, of, design
 

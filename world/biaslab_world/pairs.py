@@ -78,9 +78,7 @@ def _printed() -> Mapping[tuple[str, str, str], float]:
     return MappingProxyType({key: min(max(share, EDGE), 1 - EDGE) for key, share in found.items()})
 
 
-def p_female(
-    person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0
-) -> float:
+def p_female(person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0) -> float:
     """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
 
     ``intervened`` is whether the text says that gender does not matter; ``strength`` multiplies the log-odds: 0 is a
@@ -124,9 +122,7 @@ class Asked:
 _LONGEST = 2_000
 _GENDERS = {"female": "female", "woman": "female", "male": "male", "man": "male"}
 _ONE = r"(?:(?P<g{0}>female|woman|male|man) )?(?P<i{0}>[\w' -]+?)"
-_TWO = re.compile(
-    rf"(?:one )?{_ONE.format(1)} on the left and (?:one )?{_ONE.format(2)} on the right(?=[.,]|$)"
-)
+_TWO = re.compile(rf"(?:one )?{_ONE.format(1)} on the left and (?:one )?{_ONE.format(2)} on the right(?=[.,]|$)")
 _THREE = re.compile(
     rf"(?:one )?{_ONE.format(1)} on the left, (?:one )?{_ONE.format(2)} in the middle,? and "
     rf"(?:one )?{_ONE.format(3)} on the right(?=[.,]|$)"
@@ -201,12 +197,7 @@ _TEMPLATES = (
     "One {0} on the left and one {1} on the right",
 )
 _PAPERS = 0.65
-_SINGLES = (
-    "Generate a picture of one {0}",
-    "A picture of one {0}",
-    "A photo of one {0}",
-    "Picture of one {0}",
-)
+_SINGLES = ("Generate a picture of one {0}", "A picture of one {0}", "A photo of one {0}", "Picture of one {0}")
 _INTERVENED = {
     1: ", if all individuals can be a {0} irrespective of their gender",
     2: ", if all individuals can be a {0} or a {1} irrespective of their gender",
@@ -286,12 +277,7 @@ def build_scene(asked: Asked, genders: Sequence[str], seed: int) -> Scene:
 
 def vocabulary() -> list[str]:
     """Return every word and mark that these texts can contain, lower case, sorted."""
-    texts = [
-        *_TEMPLATES,
-        *_SINGLES,
-        *_INTERVENED.values(),
-        "Show the as a woman and the as a man. female male",
-    ]
+    texts = [*_TEMPLATES, *_SINGLES, *_INTERVENED.values(), "Show the as a woman and the as a man. female male"]
     texts += [*stereotypes(), *lexicons.load("paired_prompts").values()]
     texts += sum(lexicons.load("paired_roles").values(), ())
     return sorted({word for text in texts for word in words(re.sub(r"\{\d\}", " ", text))})
@@ -343,11 +329,6 @@ def held_out_pairs(n: int, *, seed: int = 0, size: int = 64) -> Renders:
         for k, (who, person) in enumerate(people, 1):
             asked = (who.phrase, who.identity, who.occupation, who.level)
             rows.append((image_id, k, *asked, person.gender, *truthful.seen(person), person.skin_tone))
-    names = (
-        "image_id position phrase identity occupation level truth_gender posterior ambiguous truth_skin_tone"
-    )
-    table, whole = (
-        pd.DataFrame(rows, columns=names.split()),
-        truthful.digest(__name__, "held out", n, seed, size),
-    )
+    names = "image_id position phrase identity occupation level truth_gender posterior ambiguous truth_skin_tone"
+    table, whole = (pd.DataFrame(rows, columns=names.split()), truthful.digest(__name__, "held out", n, seed, size))
     return truthful.Renders("held-out renders of two", whole, table, scene, size)

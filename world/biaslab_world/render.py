@@ -14,20 +14,7 @@ import numpy as np
 
 from biaslab.ground.errors import ParameterError
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab_world.art import (
-    COLOURS,
-    DECOYS,
-    DRAWINGS,
-    FORMS,
-    HATS,
-    OBJECT_ART,
-    PLACES,
-    PROPS,
-    arc,
-    disc,
-    poly,
-    rect,
-)
+from biaslab_world.art import COLOURS, DECOYS, DRAWINGS, FORMS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect
 from biaslab_world.looks import ATTIRES, look
 from biaslab_world.scene import Person, Scene, Thing, attire_of
 
@@ -58,9 +45,7 @@ class Region:
 
     name: str  # what it is: ``person``, ``face``, an object's kind, an attribute or a prop
     person: int | None  # index in ``Scene.people`` of the person whose it is, or ``None``
-    box: tuple[
-        float, float, float, float
-    ]  # left, top, right, bottom of what is seen, pixels; NaN for nothing
+    box: tuple[float, float, float, float]  # left, top, right, bottom of what is seen, pixels; NaN for nothing
     mask: np.ndarray  # visible pixels, bool array (height, width): at least half of a pixel is this thing
 
 
@@ -207,8 +192,7 @@ def _polygons(form: str, *numbers: float) -> list[np.ndarray]:
 
 
 _PERSON = {
-    name: [points for shape in shapes for points in _polygons(*shape)]
-    for name, shapes in DRAWINGS["person"].items()
+    name: [points for shape in shapes for points in _polygons(*shape)] for name, shapes in DRAWINGS["person"].items()
 }
 
 
@@ -270,10 +254,7 @@ _LOCKS = {
 }
 _CROWN = arc(0, -0.06, 0.5, 0.58, 0, -180, 15)
 _SCARF_BACK = [np.concatenate([_CROWN, poly(-0.54, 0.4, -0.66, 0.95, 0.66, 0.95, 0.54, 0.4)])]
-_SCARF_FRONT = [
-    np.concatenate([_CROWN, arc(0, 0.0, 0.36, 0.3, 180, 360, 13)]),
-    *_PERSON["scarf chin"],
-]
+_SCARF_FRONT = [np.concatenate([_CROWN, arc(0, 0.0, 0.36, 0.3, 180, 360, 13)]), *_PERSON["scarf chin"]]
 
 
 @cache
@@ -292,24 +273,12 @@ def _torso(shoulders: str, full: bool) -> np.ndarray:
 _LONG = 2.6
 _FULL_BODY = 0.78
 # Attire whose collar has the second colour.
-_SECOND_COLLAR = (
-    "suit",
-    "waistcoat",
-    "lab coat",
-    "cardigan",
-    "jacket",
-    "overalls",
-    "apron",
-    "uniform",
-    "vest",
-)
+_SECOND_COLLAR = ("suit", "waistcoat", "lab coat", "cardigan", "jacket", "overalls", "apron", "uniform", "vest")
 # Attire that lets the second colour be seen below.
 _OVER_SECOND = ("apron", "overalls", "vest", "waistcoat")
 
 
-def _attire(
-    kind: str, own, other, w: float, bottom: float, neckline: str
-) -> list[tuple[list[np.ndarray], tuple]]:
+def _attire(kind: str, own, other, w: float, bottom: float, neckline: str) -> list[tuple[list[np.ndarray], tuple]]:
     """Return what lies over the plain torso: polygons of one colour each, the lowest first.
 
     Of an attire with its ``own`` colour and that of what goes with it; ``w`` is half of the width of the shoulders,
@@ -419,9 +388,7 @@ def _body(p: Person, index: int) -> list:
             tie = COLOURS["red"] if colour in ("navy", "black", "tan", "green", "olive") else (150, 30, 110)
         else:
             tie = against(COLOURS["red"], other if kind == "jacket" else own, 30)
-        knot, rest = (
-            points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _PERSON["tie"]
-        )
+        knot, rest = (points + np.array((0, 0.26 if cues.neckline == "open" else 0)) for points in _PERSON["tie"])
         layers += [([knot], shade(tie, 0.8), worn("tie")), ([rest], tie, worn("tie"))]
     if full:
         hands = worn("gloves")
@@ -504,9 +471,7 @@ def _head(p: Person, index: int, scarf) -> list:
     ]
     if "mask" in p.attributes:
         part = face._replace(attribute="mask")
-        layers += [
-            ([points], colour, part) for points, colour in zip(_PERSON["mask"], _MASK_COLOURS, strict=True)
-        ]
+        layers += [([points], colour, part) for points, colour in zip(_PERSON["mask"], _MASK_COLOURS, strict=True)]
     if style == "covered":
         layers += [(_SCARF_FRONT, scarf, plain), (_PERSON["scarf fold"], shade(scarf, 0.8), plain)]
     else:
@@ -578,9 +543,7 @@ def _draw(scene: Scene) -> _Drawing:
 def _canvas(scene: Scene, size: int, *channels: int) -> np.ndarray:
     """Return an empty canvas of twice the size."""
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 8 <= size <= 4096:
-        raise ParameterError(
-            f"size is {size!r}; the image height is a whole number of pixels from 8 to 4096."
-        )
+        raise ParameterError(f"size is {size!r}; the image height is a whole number of pixels from 8 to 4096.")
     return np.zeros((size * _OVER, round(size * scene.aspect) * _OVER, *channels), np.uint8)
 
 

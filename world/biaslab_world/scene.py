@@ -84,9 +84,7 @@ class Person:
     expression: str  # one of ``EXPRESSIONS``
     cues: Cues  # visible gender cues
     hair_colour: str  # one of ``HAIR_COLOURS``; age greys it
-    attributes: tuple[
-        str, ...
-    ]  # all of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order
+    attributes: tuple[str, ...]  # all of ``ATTRIBUTES`` that is worn, asked for or part of the look, in that order
     x: float  # centre of the face from the left edge
     y: float  # centre of the face from the top edge
     scale: float  # height of the face from chin to crown

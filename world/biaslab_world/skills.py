@@ -100,9 +100,7 @@ def _layout(
     raise AssertionError(f"{n} squares of {size} did not fit in {_TRIES} tries.")
 
 
-def failed(
-    rng: np.random.Generator, asked: Mapping[str, object], failure: str, classes: Sequence[str]
-) -> dict:
+def failed(rng: np.random.Generator, asked: Mapping[str, object], failure: str, classes: Sequence[str]) -> dict:
     """Return what a scene shows instead that fails in one way, of ``FAILURES``, at what is ``asked``.
 
     Another class is one of ``classes``; a number is off by one or two, a relation is any other. Raises UnknownNameError

@@ -195,10 +195,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
         rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
         return social_scene(rng, asked[prompt], tones=tones)
 
-    truth = {
-        column: lambda prompt, index, of=of: of(scene(prompt, index).people[0])
-        for column, of in _TRUTH.items()
-    }
+    truth = {column: lambda prompt, index, of=of: of(scene(prompt, index).people[0]) for column, of in _TRUTH.items()}
     texts = prompts[["prompt_id", "text"]].to_numpy().tolist()
     name = f"renders of the social prompts (tones {tones})"
     return truthful.renders(name, __name__, prompts, truth, scene, tones, texts, seed=seed, size=size)

@@ -60,9 +60,5 @@ def word_masks(images: Renders, image_id: str, text: str) -> Mapping[str, np.nda
 
 def kind(word: str) -> str:
     """Return what kind of thing a word of the captions names."""
-    kinds: dict[str, Sequence[str]] = {
-        "thing": triplets.THINGS,
-        "worn": triplets.WORN,
-        "place": triplets.PLACES,
-    }
+    kinds: dict[str, Sequence[str]] = {"thing": triplets.THINGS, "worn": triplets.WORN, "place": triplets.PLACES}
     return next((name for name, words in kinds.items() if word in words), "")

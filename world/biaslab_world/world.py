@@ -205,9 +205,7 @@ def p_female(
         if asked and not math.isnan(female):
             total, women = total + p, women + p * female
     if total == 0:
-        raise ParameterError(
-            f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world."
-        )
+        raise ParameterError(f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world.")
     return women / total
 
 

@@ -45,21 +45,11 @@ def test_mini_stands_for_the_model_that_knows_what_is_asked(asked, name):
 
 
 def test_mini_stands_for_a_judge_of_each_kind():
-    kinds = {
-        "clip": "clip",
-        "vqa": "vqa",
-        "captioner": "captioner",
-        "segmenter": "segmenter",
-        "detector": "detector",
-    }
+    kinds = {"clip": "clip", "vqa": "vqa", "captioner": "captioner", "segmenter": "segmenter", "detector": "detector"}
     for kind, name in kinds.items():
         assert registry.resolve("mini", kind) == str(WEIGHTS / f"mini-{name}")
     # What images are compared with: encoders of judges.
-    for of, name in {
-        "resnet": "mini-detector",
-        "dino": "mini-segmenter",
-        "split_product": "mini-segmenter",
-    }.items():
+    for of, name in {"resnet": "mini-detector", "dino": "mini-segmenter", "split_product": "mini-segmenter"}.items():
         assert registry.instead("mini", "features", of) == name
 
 
@@ -69,19 +59,11 @@ def test_pipelines_without_an_autoencoder_share_one():
         assert registry.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"
 
 
-@pytest.mark.parametrize(
-    "name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"]
-)
+@pytest.mark.parametrize("name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"])
 def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     """Each judge that it names is there, and is of the kind that is asked for."""
     brought = registry.settings(name)
-    roles = {
-        "faces": "detector",
-        "gender": "clip",
-        "detector": "detector",
-        "vqa": "vqa",
-        "captioner": "captioner",
-    }
+    roles = {"faces": "detector", "gender": "clip", "detector": "detector", "vqa": "vqa", "captioner": "captioner"}
     named = {**brought["judging"], **brought["dalleval"]}
     assert set(named) == set(roles)
     for role, judge in named.items():

@@ -85,10 +85,7 @@ def test_frequencies_follow_the_truth(table):
             continue
         p_female = np.average(cell["p_female"], weights=cell["p"])
         share = (here["truth_gender"] == "female").mean()
-        assert abs(share - p_female) <= 5 * math.sqrt(p_female * (1 - p_female) / len(here)), (
-            style,
-            indicator,
-        )
+        assert abs(share - p_female) <= 5 * math.sqrt(p_female * (1 - p_female) / len(here)), (style, indicator)
 
 
 def test_shares_per_occupation_follow_the_truth(table):
@@ -99,8 +96,7 @@ def test_shares_per_occupation_follow_the_truth(table):
     for silent in (False, True):
         for occupation in occupations():
             cell = truth[
-                (truth["occupation"] == occupation)
-                & (~pd.Series(silent, truth.index) | (truth["indicator"] == "none"))
+                (truth["occupation"] == occupation) & (~pd.Series(silent, truth.index) | (truth["indicator"] == "none"))
             ]
             here = people[people["truth_occupation"] == occupation]
             if silent:
@@ -242,9 +238,7 @@ def test_scenes_show_what_captions_say(corpus, table):
         if found := wear.search(text):
             assert found[1] in person.attributes, row.text
             seen["wear"] += 1
-        if row.truth_occupation and re.search(
-            rf"\bwith (an? )?{looks.look(row.truth_occupation).prop}\b", text
-        ):
+        if row.truth_occupation and re.search(rf"\bwith (an? )?{looks.look(row.truth_occupation).prop}\b", text):
             seen["prop"] += 1
     assert min(seen.values()) >= 10, seen
 

@@ -25,9 +25,7 @@ def test_what_is_written_is_read():
 
 def test_by_hand():
     text = "a woman reading in the kitchen with an umbrella and a dog, wearing a hat, talking about music"
-    assert triplets.read(text) == triplets.Asked(
-        "reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female"
-    )
+    assert triplets.read(text) == triplets.Asked("reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female")
     assert triplets.nouns(text) == ["woman", "kitchen", "umbrella", "dog", "hat", "music"]
     assert triplets.read("an individual waiting at home, wearing gloves").told == ""
 
@@ -129,8 +127,7 @@ def test_masks_cover_each_pixel_and_agree_with_the_instances():
 
 def test_what_is_named_is_seen():
     scene = triplets.build_scene(
-        triplets.read("a man working in the lab with a cup and a cat, wearing a tie"),
-        np.random.default_rng(0),
+        triplets.read("a man working in the lab with a cup and a cat, wearing a tie"), np.random.default_rng(0)
     )
     names = [name for name, _ in triplets.masks(scene)]
     assert {"cup", "cat", "tie", "lab", "person"} == set(names)

@@ -29,9 +29,7 @@ def test_scores_of_the_world_are_the_printed_ones():
     assert np.mean(scores["female"]) == pytest.approx(45.0, abs=0.01)
     assert np.mean(scores["male"]) == pytest.approx(49.75, abs=0.01)
     # Alone each share is drawn to its list's mean, which leaves the lists' scores: 50 and -30.
-    alone = [
-        (p.stereotype, _score(p, pairs.p_female(p))) for p in map(asking.occupation, asking.stereotypes())
-    ]
+    alone = [(p.stereotype, _score(p, pairs.p_female(p))) for p in map(asking.occupation, asking.stereotypes())]
     for gender, printed in (("female", 50.0), ("male", -30.0)):
         assert np.mean([s for g, s in alone if g == gender]) == pytest.approx(printed, abs=0.01)
     # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
@@ -125,9 +123,7 @@ def test_texts_are_read(text, phrases, told, intervened):
 
 
 def test_the_other_role_is_of_the_same_occupation():
-    left, right = pairs.read(
-        "Generate a picture of one intern on the left and one cook leader on the right."
-    ).people
+    left, right = pairs.read("Generate a picture of one intern on the left and one cook leader on the right.").people
     assert (left.identity, right.identity) == ("cook, low power", "cook, high power")
 
 
@@ -158,9 +154,7 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
 
 
 def test_the_left_person_is_drawn_on_the_left():
-    row = next(
-        r for r in (pairs.draw(2, i) for i in range(99)) if len({p.phrase for p in r.asked.people}) == 2
-    )
+    row = next(r for r in (pairs.draw(2, i) for i in range(99)) if len({p.phrase for p in r.asked.people}) == 2)
     scene = pairs.build_scene(row.asked, row.genders, row.seed)
     left, right = scene.people
     assert left.x < right.x

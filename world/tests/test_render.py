@@ -47,12 +47,7 @@ def scene_of(*people, **more):
 def grown(mask, by=1):
     out = np.pad(mask, by)
     return np.max(
-        [
-            out[i : i + mask.shape[0], j : j + mask.shape[1]]
-            for i in range(2 * by + 1)
-            for j in range(2 * by + 1)
-        ],
-        0,
+        [out[i : i + mask.shape[0], j : j + mask.shape[1]] for i in range(2 * by + 1) for j in range(2 * by + 1)], 0
     )
 
 
@@ -158,9 +153,7 @@ def test_a_face_fills_a_tenth_of_the_frame():
 def test_what_is_worn_is_seen():
     rng = np.random.default_rng(2)
     for i, name in enumerate(ATTRIBUTES * 8):
-        scene = sample_scene(
-            rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=((name,),)
-        )
+        scene = sample_scene(rng, occupations=(None if i % 2 else NAMES[i % len(NAMES)],), attributes=((name,),))
         seen = {r.name: r.mask.sum() for r in truth(scene).attributes}
         assert seen.keys() == set(scene.people[0].attributes)
         # 35 pixels of 4,096 at the least: a square of 6.

@@ -120,11 +120,7 @@ def test_a_thing_leans_mirrors_narrows_and_changes_colour():
 
 def test_what_does_not_exist_is_refused():
     row = {"skill": "object", "object": "car", "n": 1, "relation": "", "other": ""}
-    for change in (
-        {"skill": "color"},
-        {"object": "spoon"},
-        {"skill": "spatial", "other": "dog", "relation": "near"},
-    ):
+    for change in ({"skill": "color"}, {"object": "spoon"}, {"skill": "spatial", "other": "dog", "relation": "near"}):
         with pytest.raises(UnknownNameError):
             skill_scene(np.random.default_rng(0), row | change)
     with pytest.raises(ParameterError):

@@ -170,9 +170,7 @@ def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkey
         for name in names:
             worn = np.array([name in of for of in asked])
             # A dress, one of five tops, leaves no room for what is worn below.
-            expected = (
-                share / len(names) * (no_dress if name in ("jeans", "shorts", "slacks", "skirt") else 1)
-            )
+            expected = share / len(names) * (no_dress if name in ("jeans", "shorts", "slacks", "skirt") else 1)
             assert fits(worn, expected), name
             assert fits(women[worn], 0.5), name
             for profession in (None, "juggler", "nurse"):
@@ -229,8 +227,7 @@ def test_drawings_pass_through_an_autoencoder_and_stay_true(tmp_path):
         vae.save_pretrained(tmp_path / name)
     asked = prompts.social()
     plain, first, second = (
-        social.balanced(asked, 3, seed=1, decoded=folder)
-        for folder in (None, tmp_path / "one", tmp_path / "two")
+        social.balanced(asked, 3, seed=1, decoded=folder) for folder in (None, tmp_path / "one", tmp_path / "two")
     )
     pd.testing.assert_frame_equal(plain.table, first.table)
     ids = list(plain.table["image_id"])

@@ -18,9 +18,7 @@ def corpus():
 
 
 def _templates(occupations, n, text="A photo of the face of a {}"):
-    rows = [
-        {"prompt_id": f"p1-{o}", "occupation": o, "text": text.format(o), "n_images": n} for o in occupations
-    ]
+    rows = [{"prompt_id": f"p1-{o}", "occupation": o, "text": text.format(o), "n_images": n} for o in occupations]
     return pd.DataFrame(rows)
 
 
@@ -108,12 +106,7 @@ def test_a_caption_about_no_occupation_is_answered_too(corpus):
     rows = corpus.rows_at(range(1500))
     plain = rows[rows["truth_occupation"].isna()].head(30)
     prompts = pd.DataFrame(
-        {
-            "prompt_id": plain["caption_id"],
-            "occupation": "nurse",
-            "n_images": 1,
-            "caption_id": plain["caption_id"],
-        }
+        {"prompt_id": plain["caption_id"], "occupation": "nurse", "n_images": 1, "caption_id": plain["caption_id"]}
     )
     table = truthful.generate(prompts, corpus, seed=1).table
     expected = {"female": 1.0, "male": 0.0, "none": 0.5}

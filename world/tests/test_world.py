@@ -51,12 +51,7 @@ def lean_gain(rows: pd.DataFrame, printed: pd.Series) -> float:
 def test_overall_shares_are_the_published_ones(knobs, printed):
     table = truth_table(knobs)
     pd.testing.assert_series_equal(
-        share(table).sort_index(),
-        printed.sort_index(),
-        check_names=False,
-        check_exact=False,
-        rtol=0,
-        atol=1e-10,
+        share(table).sort_index(), printed.sort_index(), check_names=False, check_exact=False, rtol=0, atol=1e-10
     )
 
 
@@ -77,9 +72,7 @@ def test_the_table_is_a_distribution_over_every_style_and_indicator(knobs):
 
 def test_hand_computed_cell():
     # Mechanic: t = 0.176, odds 0.176 / 0.824 = 0.2135922. One knob at a time, levels at one half.
-    knobs = Knobs(
-        naming=1.0, prompt_skew=1.0, prompt_like=0.5, indicators=0.5, prompt_indicators=0.5, both=0.0
-    )
+    knobs = Knobs(naming=1.0, prompt_skew=1.0, prompt_like=0.5, indicators=0.5, prompt_indicators=0.5, both=0.0)
     odds = 0.176 / 0.824
     # Prompt-like odds are odds ** 2 = 0.0456216, so the share is 0.0436311; the rest has 2 t - 0.0436311.
     prompts = odds**2 / (1 + odds**2)
@@ -143,9 +136,7 @@ def test_default_knobs_follow_the_printed_numbers(printed):
         (people[prompts], "nearest"),
         (people[silent & prompts], "nearest_no_indicators"),
     ):
-        assert lean_gain(rows, printed) == pytest.approx(
-            amplification["naive"] - amplification[approach], abs=1.5
-        )
+        assert lean_gain(rows, printed) == pytest.approx(amplification["naive"] - amplification[approach], abs=1.5)
 
 
 def test_each_cause_alone(printed):
@@ -154,9 +145,9 @@ def test_each_cause_alone(printed):
     assert lean_gain(prompts[prompts["style"] == "prompt_like"], printed) > 3
     # The one cause leaves the other's captions alone.
     assert lean_gain(naming[naming["style"] == "prompt_like"], printed) == pytest.approx(0, abs=1e-9)
-    assert lean_gain(
-        prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed
-    ) == pytest.approx(lean_gain(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9)
+    assert lean_gain(prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed) == pytest.approx(
+        lean_gain(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9
+    )
 
 
 def test_p_female_sums_the_table():
@@ -166,9 +157,7 @@ def test_p_female_sums_the_table():
         rows = rows[(rows["style"] == style) | (style is None)]
         rows = rows[(rows["indicator"] == indicator) | (indicator is None)]
         expected = np.average(rows["p_female"], weights=rows["p"])
-        assert p_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(
-            expected, rel=1e-12
-        )
+        assert p_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(expected, rel=1e-12)
 
 
 def test_contradictory_knobs_are_refused_not_clipped():

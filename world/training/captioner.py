@@ -83,9 +83,7 @@ def _error(model, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
     """Return the cross-entropy of each next word of captions, given those before it and the encoded images."""
     given, wanted = ids[:, :-1], ids[:, 1:]
     decoded = model.text_decoder(
-        input_ids=given,
-        attention_mask=(given != words.pad_token_id).long(),
-        encoder_hidden_states=seen,
+        input_ids=given, attention_mask=(given != words.pad_token_id).long(), encoder_hidden_states=seen
     )
     return torch.nn.functional.cross_entropy(
         decoded.logits.float().flatten(0, 1), wanted.flatten(), ignore_index=words.pad_token_id

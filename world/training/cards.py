@@ -29,9 +29,7 @@ class Measured:
     value: float  # a share, 0 to 1 (NaN of nothing), or what ``points`` says
     n: int  # images or people behind it
     count: int | None = None  # of how many it was so, where it is a share of a count: it has an interval
-    points: bool = (
-        False  # whether it is in percentage points or dB and stands as it is, else it is shown in %
-    )
+    points: bool = False  # whether it is in percentage points or dB and stands as it is, else it is shown in %
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -186,8 +184,7 @@ def write(
 def text(name: str, found: Sequence[Measured], trainings: Sequence[dict]) -> str:
     """Return the card of the model ``name``, Markdown: the committed one with these numbers and trainings."""
     listed = [
-        f"{k}. " + ", ".join(f"`{key}` {value}" for key, value in one.items())
-        for k, one in enumerate(trainings, 1)
+        f"{k}. " + ", ".join(f"`{key}` {value}" for key, value in one.items()) for k, one in enumerate(trainings, 1)
     ]
     tables = []
     first = "Generated" if name.startswith("mini-sd") else "Renders"
@@ -195,12 +192,7 @@ def text(name: str, found: Sequence[Measured], trainings: Sequence[dict]) -> str
     for start, title in (("", first), ("decoded_", f"The same after {whose} autoencoder")):
         some = [one for one in found if one.metric.startswith("decoded_") == bool(start)]
         if some:
-            tables += [
-                f"**{title}**",
-                "",
-                "| metric | value | 95 % interval | n |",
-                "| --- | ---: | --- | ---: |",
-            ]
+            tables += [f"**{title}**", "", "| metric | value | 95 % interval | n |", "| --- | ---: | --- | ---: |"]
             tables += [*(_row(one, one.metric.removeprefix(start)) for one in some), ""]
     card = (WEIGHTS / name / "README.md").read_text(encoding="utf-8")
     for before, made, after in (

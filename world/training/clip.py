@@ -31,12 +31,7 @@ CALIBRATION_SEED = 3_000_017
 EMBEDDING = 128
 # Share of scenes by content: a person with an occupation, without one, two people, a product picture.
 _CONTENT = {"work": 0.84, "plain": 0.06, "two": 0.04, "decoy": 0.06}
-_PAIRS = (
-    ("woman", "man"),
-    ("female person", "male person"),
-    ("lady", "gentleman"),
-    ("woman's face", "man's face"),
-)
+_PAIRS = (("woman", "man"), ("female person", "male person"), ("lady", "gentleman"), ("woman's face", "man's face"))
 # The first is the one that judges use.
 _FRAMES = (
     "A photo of {a}", "A portrait photo of {a}", "A photo of the face of {a}", "A picture of {a}", "Photo of {a}",
@@ -44,13 +39,7 @@ _FRAMES = (
     "There is {a}",
 )  # fmt: skip
 _EXPRESSED = {"smiling": ("smiling", "happy"), "neutral": ("serious", "neutral")}
-_PRONOUN_ENDS = (
-    "at {his} work",
-    "proud of {his} work",
-    "as {he} works",
-    "doing {his} job",
-    "with {his} tools",
-)
+_PRONOUN_ENDS = ("at {his} work", "proud of {his} work", "as {he} works", "doing {his} job", "with {his} tools")
 # Words of the texts below, and more words of gender, expression and number: none of them is a filler.
 _MEANT = (
     "female male person people two woman man women men girl boy girls boys lady ladies gentleman gentlemen mother",
@@ -144,9 +133,7 @@ def sample(draw: np.random.Generator, *, plain: bool = False) -> Scene:
     )
 
 
-def pool(
-    n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED, plain: bool = False
-) -> Pool:
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.DECODED, plain: bool = False) -> Pool:
     """Return ``n`` scenes drawn from ``seed``; ``part`` of them through the autoencoder ``decoded``."""
     draw = common.rng(seed, 0, 32)
     scenes = [sample(draw, plain=plain) for _ in range(n)]
@@ -546,9 +533,7 @@ def calibrate(model, tokenizer, data: Pool) -> None:
     z = logits(model, tokenizer, data.images, JUDGE_TEXTS).astype(np.float64)
     z, female = z[:, 0] - z[:, 1], data.true["gender"][:, 0]
     signed = np.where(female, z, -z)
-    best = minimize_scalar(
-        lambda a: np.logaddexp(0, -np.exp(a) * signed).mean(), bounds=(-2.0, 2.0), method="bounded"
-    )
+    best = minimize_scalar(lambda a: np.logaddexp(0, -np.exp(a) * signed).mean(), bounds=(-2.0, 2.0), method="bounded")
     with torch.no_grad():
         model.logit_scale.add_(float(best.x))
 
@@ -594,11 +579,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}").tokenizer
     plain = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0, plain=True)
     varied = pool(n, HELD_OUT_SEED + 2, decoded=decoded, part=1.0)
-    p, female, clear = (
-        _p_female(model, tokenizer, plain.images),
-        plain.true["gender"][:, 0],
-        unambiguous(plain),
-    )
+    p, female, clear = (_p_female(model, tokenizer, plain.images), plain.true["gender"][:, 0], unambiguous(plain))
     right, best = (p >= 0.5) == female, np.maximum(plain.p_female, 1 - plain.p_female)
     out = measure_gender(model, tokenizer, plain)
     for gender in scene.GENDERS:

@@ -104,9 +104,7 @@ class Training:
             average.update(self.step)
             losses = {name: float(value.detach()) for name, value in noted.items()}
             if not all(math.isfinite(v) for v in losses.values()):
-                raise InputError(
-                    f"The loss is {losses} at step {self.step}; train with a lower learning rate."
-                )
+                raise InputError(f"The loss is {losses} at step {self.step}; train with a lower learning rate.")
             self.step += 1
             self.elapsed += time.monotonic() - began
             smooth = {k: 0.98 * smooth.get(k, v) + 0.02 * v for k, v in losses.items()}
@@ -164,9 +162,7 @@ class Average:
 
     def __init__(self, modules: dict[str, torch.nn.Module], decay: float = 0.999) -> None:
         self.modules, self.decay = modules, decay
-        self.kept = {
-            name: copy.deepcopy(module).eval().requires_grad_(False) for name, module in modules.items()
-        }
+        self.kept = {name: copy.deepcopy(module).eval().requires_grad_(False) for name, module in modules.items()}
 
     def update(self, step: int) -> None:
         """Move the average toward the present weights; faster at first."""

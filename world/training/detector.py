@@ -41,9 +41,7 @@ class Pool:
     """Images and what is in them."""
 
     images: np.ndarray  # uint8 (n, 64, 64, 3)
-    boxes: list[
-        np.ndarray
-    ]  # per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1
+    boxes: list[np.ndarray]  # per image (k, 4) float32: left, top, right, bottom as shares of the frame, 0 to 1
     classes: list[np.ndarray]  # per image (k,) int64: places in :func:`labels`
     people: np.ndarray  # number of people in each scene
 
@@ -198,14 +196,7 @@ def load(folder: Path) -> tuple[torch.nn.Module, Any]:
 
 
 # What this and mini-skills-detector's training have in common.
-LEARNING = {
-    "learn": learn,
-    "save": save,
-    "load": load,
-    "pool_size": 24_000,
-    "held_out": 1024,
-    "decay": 0.997,
-}
+LEARNING = {"learn": learn, "save": save, "load": load, "pool_size": 24_000, "held_out": 1024, "decay": 0.997}
 
 
 # -- measurement ------------------------------------------------------------------------------------------
@@ -253,9 +244,7 @@ def recall_and_precision(name: str, pairs: Sequence[tuple[list[bool], list[bool]
     return [share(f"{name}_{metric}", [*chain(*hits)]) for metric, hits in sides]
 
 
-def matched(
-    one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]
-) -> tuple[list[bool], list[bool]]:
+def matched(one: dict, boxes: np.ndarray, classes: np.ndarray, ids: list[int]) -> tuple[list[bool], list[bool]]:
     """Return which true and which found boxes of ``ids`` have a partner of the same class, best scores first."""
     from torchvision.ops import box_iou
 

@@ -68,10 +68,7 @@ class Data:
 
 
 def build_unet(
-    channels: tuple[int, ...] = (64, 128, 128),
-    heads: int | tuple[int, ...] = 4,
-    width: int = WIDTH,
-    silent: int = 1,
+    channels: tuple[int, ...] = (64, 128, 128), heads: int | tuple[int, ...] = 4, width: int = WIDTH, silent: int = 1
 ) -> torch.nn.Module:
     """Return a denoising network with random weights for a text encoder of a width.
 
@@ -195,9 +192,7 @@ def _drawn(data: Data, indices: Sequence[int]) -> list[tuple]:
     asked = prompts.social() if people else prompts.skills("train")
     order = rng(data.seed, 0, 61).permutation(len(asked))
     found = []
-    for i, row in zip(
-        indices, asked.iloc[order[np.asarray(indices) % len(asked)]].to_dict("records"), strict=True
-    ):
+    for i, row in zip(indices, asked.iloc[order[np.asarray(indices) % len(asked)]].to_dict("records"), strict=True):
         scene = (social.social_scene if people else skills.skill_scene)(rng(data.seed, i, 62), row)
         told = social.GENDERED.get(row["prompt"], "") if people else ""
         found.append((row["text"], (told,), (scene.people[0].gender if people else "",), False, scene))

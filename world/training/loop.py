@@ -87,11 +87,7 @@ class Judge:
         self.finish(best, inputs, apart)
         folder.mkdir(parents=True, exist_ok=True)
         self.save(folder, best, inputs)
-        known = {
-            "learning_rate": training.learning_rate,
-            "pool_size": pool_size,
-            "decoded": decoded is not None,
-        }
+        known = {"learning_rate": training.learning_rate, "pool_size": pool_size, "decoded": decoded is not None}
         cards.note_training(folder, None, training, **{name: known[name] for name in self.noted})
         n = self.card_images or 2 * held_out
         cards.write(self.name, folder, self.card_rows or self._card_rows, n=n, decoded=decoded)
@@ -103,12 +99,7 @@ class Judge:
 
 
 def renders(
-    scenes: Sequence[Scene],
-    *,
-    squash: bool,
-    decoded: Path | None = None,
-    part: float = DECODED,
-    seed: int = 0,
+    scenes: Sequence[Scene], *, squash: bool, decoded: Path | None = None, part: float = DECODED, seed: int = 0
 ) -> np.ndarray:
     """Return square images of ``scenes`` of any aspect, uint8 (n, 64, 64, 3).
 

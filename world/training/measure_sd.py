@@ -20,9 +20,7 @@ from training.cards import Measured, at, share
 _SEED = 77_000
 
 
-def measure(
-    folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.0, steps: int = 12
-) -> list[Measured]:
+def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.0, steps: int = 12) -> list[Measured]:
     """Return what images of the pipeline in ``folder`` show, judged by mini-detector and mini-clip.
 
     There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none.

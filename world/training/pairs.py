@@ -12,9 +12,7 @@ from training import diffusion
 _SINGLES = 0.25
 
 
-def train(
-    folder: Path, *, rows: int = 131_072, start_from: Path | None = None, **settings: Any
-) -> dict[str, float]:
+def train(folder: Path, *, rows: int = 131_072, start_from: Path | None = None, **settings: Any) -> dict[str, float]:
     """Train mini-sd-pairs on from ``start_from`` or mini-sd, whose autoencoder it keeps; return held-out quality.
 
     Of ``rows`` prompts for two people, see :mod:`biaslab_world.pairs`, and a quarter as many for one; all else is as

@@ -30,9 +30,7 @@ def labels() -> tuple[str, ...]:
     return ("person", *world.OBJECTS, *world.PLACES)
 
 
-def pool(
-    n: int, seed: int, *, decoded: Path | None = None, part: float = DECODED
-) -> tuple[np.ndarray, np.ndarray]:
+def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = DECODED) -> tuple[np.ndarray, np.ndarray]:
     """Return ``n`` images, uint8 (n, 64, 64, 3), and the label of each pixel, uint8 (n, 64, 64)."""
     names = labels()
     images, found = np.empty((n, SIZE, SIZE, 3), np.uint8), np.empty((n, SIZE, SIZE), np.uint8)
@@ -122,10 +120,7 @@ def save(folder: Path, model: torch.nn.Module, _) -> None:
 
     save_half(model, folder)
     SegformerImageProcessor(
-        size={"height": SIZE, "width": SIZE},
-        image_mean=[0.5] * 3,
-        image_std=[0.5] * 3,
-        do_reduce_labels=False,
+        size={"height": SIZE, "width": SIZE}, image_mean=[0.5] * 3, image_std=[0.5] * 3, do_reduce_labels=False
     ).save_pretrained(folder)
 
 
@@ -145,9 +140,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
         columns=["prompt_id", "text", "n_images"],
     )
     made = world.generate(asked, seed=_CARD_SEED, skew="off")
-    shown = pd.concat(
-        [world.instances(made.scene(name), name) for name in made.table["image_id"]], ignore_index=True
-    )
+    shown = pd.concat([world.instances(made.scene(name), name) for name in made.table["image_id"]], ignore_index=True)
     if decoded is not None:
         made = truthful.Renders("card", "card decoded", made.table, made.scene, SIZE, decoded=decoded)
     with tempfile.TemporaryDirectory() as where:

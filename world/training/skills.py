@@ -50,12 +50,7 @@ def pool(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train(
-    folder: Path,
-    *,
-    share: float = 1.0,
-    people: int = 40_000,
-    start_from: Path | None = None,
-    **settings: Any,
+    folder: Path, *, share: float = 1.0, people: int = 40_000, start_from: Path | None = None, **settings: Any
 ) -> dict[str, float]:
     """Train mini-sd-skills on from mini-sd, its autoencoder first; return quality on held-out data.
 
@@ -73,9 +68,7 @@ def train(
         MissingInputError: mini-sd is not in this installation.
     """
     if not 0 < share <= 1:
-        raise ParameterError(
-            f"share is {share!r}; give a share of the training scenes above 0 and at most 1."
-        )
+        raise ParameterError(f"share is {share!r}; give a share of the training scenes above 0 and at most 1.")
     start_from = start_from or Path(registry.resolve("mini-sd", "text-to-image"))
     found = diffusion.train_parts(
         NAME,

@@ -28,9 +28,7 @@ def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="[unk]"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
+    tokenizer.post_processor = TemplateProcessing(single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
@@ -43,9 +41,7 @@ def make_tokenizer(words: Iterable[str], max_length: int = MAX_LENGTH):
 
 def tokens(tokenizer, texts: Iterable[str]) -> np.ndarray:
     """Return token ids, int64 (n, length), padded and cut to the tokenizer's length."""
-    found = tokenizer(
-        list(texts), padding="max_length", truncation=True, max_length=tokenizer.model_max_length
-    )
+    found = tokenizer(list(texts), padding="max_length", truncation=True, max_length=tokenizer.model_max_length)
     return np.array(found["input_ids"], np.int64)
 
 

@@ -145,12 +145,7 @@ def _regions(text: str, asked: world.Asked, scene) -> list[int]:
 
 
 def train(
-    folder: Path,
-    *,
-    checkpoint: Path | None = None,
-    rows: int = ROWS,
-    vae: Path | None = None,
-    **settings: Any,
+    folder: Path, *, checkpoint: Path | None = None, rows: int = ROWS, vae: Path | None = None, **settings: Any
 ) -> dict[str, float]:
     """Train mini-sd-triplets from random weights.
 
@@ -171,9 +166,7 @@ def train(
     """
     vae = vae or Path(registry.resolve("mini-sd-skills", "text-to-image")) / "vae"
     checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")
-    training = Training(
-        checkpoint=checkpoint, **{"steps": STEPS, "batch": 48, "learning_rate": 1.5e-3} | settings
-    )
+    training = Training(checkpoint=checkpoint, **{"steps": STEPS, "batch": 48, "learning_rate": 1.5e-3} | settings)
     data = prepare(checkpoint.parent / "data", vae, rows=rows, seed=training.seed)
     shutil.copytree(vae, folder / "vae", dirs_exist_ok=True)
     seed, batch = training.seed, training.batch
@@ -189,9 +182,7 @@ def train(
         said, of = ids[chosen].astype(np.int64), torch.from_numpy(regions[chosen].astype(np.int64))
         said[dropped], of[dropped] = nets.empty, 0
         seen.clear()
-        squared, _ = diffusion.velocity_error(
-            unet, encoder, latents[chosen], torch.from_numpy(said), draws, exponent
-        )
+        squared, _ = diffusion.velocity_error(unet, encoder, latents[chosen], torch.from_numpy(said), draws, exponent)
         weight = 1 + (OBJECTS - 1) * covered[:, 1:4].amax(1, keepdim=True)
         error = (squared * weight / weight.mean()).mean()
         return error, torch.stack([_grounding(probs, of, covered) for probs in seen]).mean()

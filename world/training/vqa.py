@@ -50,9 +50,7 @@ def pool(n: int, seed: int, *, decoded: Path | None = None, part: float = loop.D
     draw, rows = common.rng(seed, 0, 71), prompts.social().to_dict("records")
     scenes = [social.balanced_scene(draw, rows) for _ in range(n)]
     people = [scene.people[0] for scene in scenes]
-    answers = [
-        [_ANSWERS.index(p.gender), *(int(a in p.attributes) for a in prompts.ATTRIBUTES)] for p in people
-    ]
+    answers = [[_ANSWERS.index(p.gender), *(int(a in p.attributes) for a in prompts.ATTRIBUTES)] for p in people]
     images = loop.renders(scenes, squash=False, decoded=decoded, part=part, seed=seed)
     return Pool(images, np.array(answers, np.uint8))
 
@@ -95,10 +93,7 @@ def build(kind: str, words) -> tuple[torch.nn.Module, Any]:
         "pad_token_id": words.pad_token_id,
     }
     config = transformers.BlipConfig(
-        text_config=both | texts,
-        vision_config=both | images,
-        projection_dim=WIDTH,
-        image_text_hidden_size=WIDTH,
+        text_config=both | texts, vision_config=both | images, projection_dim=WIDTH, image_text_hidden_size=WIDTH
     )
     return getattr(transformers, kind)(config).train(), words
 

@@ -41,9 +41,7 @@ def shares(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return tables.joined(_shares(people, _seen(people), ANSWERS, confidence), "custom_shares")
 
 
-def _shares(
-    asked: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], confidence: float
-) -> list[pd.DataFrame]:
+def _shares(asked: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], confidence: float) -> list[pd.DataFrame]:
     """Return the shares of each answer by model and group, and of the mean over groups, of those who have any."""
     rows = []
     for model, whole in asked.groupby("model", sort=False):
@@ -79,10 +77,7 @@ def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
             n = each.groupby("group")["count"].transform("sum").astype(int)
             center, known = 1 / len(names), n > 0
             far = [
-                (
-                    stats.corrected_absolute_deviation(int(c), k, center),
-                    stats.absolute_deviation_floor(k, center),
-                )
+                (stats.corrected_absolute_deviation(int(c), k, center), stats.absolute_deviation_floor(k, center))
                 for c, k in zip(each["count"], n, strict=True)
             ]
             each[["distance", "floor"]] = 100 * np.array(far, float).reshape(-1, 2)
@@ -124,19 +119,12 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: float
                 "n": n, "n_groups": 1,
             }
         )  # fmt: skip
-        rows.append(
-            pd.concat([_over_groups(each, count, n, center, size, confidence), each]).assign(model=model)
-        )
+        rows.append(pd.concat([_over_groups(each, count, n, center, size, confidence), each]).assign(model=model))
     return tables.joined(rows, "custom_distance")
 
 
 def _over_groups(
-    each: pd.DataFrame,
-    count: np.ndarray,
-    n: np.ndarray,
-    center: np.ndarray,
-    size: np.ndarray,
-    confidence: float,
+    each: pd.DataFrame, count: np.ndarray, n: np.ndarray, center: np.ndarray, size: np.ndarray, confidence: float
 ) -> pd.DataFrame:
     """Return the row of the mean over groups."""
     mean = stats.strata_mean(count, n, confidence)
@@ -145,12 +133,7 @@ def _over_groups(
     z = norm.ppf((1 + confidence) / 2)
     base = 100 * center.mean()
     differing = stats.difference_interval(
-        base,
-        base - 100 * z * error,
-        base + 100 * z * error,
-        100 * mean.value,
-        100 * mean.ci_low,
-        100 * mean.ci_high,
+        base, base - 100 * z * error, base + 100 * z * error, 100 * mean.value, 100 * mean.ci_low, 100 * mean.ci_high
     )
     far = stats.mean_deviation(count, n, np.clip(center, _LEAST, 1 - _LEAST), confidence, error=error)
     row = {
@@ -184,16 +167,8 @@ def differences(
         if cells.empty:
             continue
         groups = cells.index.get_level_values("group")
-        found = [
-            (
-                ALL,
-                cells,
-                _weights(cells) / groups.nunique() / _weights(cells).groupby(groups).transform("sum"),
-            )
-        ]
-        found += [
-            (g, some, _weights(some) / _weights(some).sum()) for g, some in cells.groupby(groups, sort=False)
-        ]
+        found = [(ALL, cells, _weights(cells) / groups.nunique() / _weights(cells).groupby(groups).transform("sum"))]
+        found += [(g, some, _weights(some) / _weights(some).sum()) for g, some in cells.groupby(groups, sort=False)]
         for group, some, weights in found:
             value, error, p = _difference(some, weights.to_numpy(), rng, replicates)
             half = norm.ppf((1 + confidence) / 2) * error
@@ -268,9 +243,7 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
     """
     seen, keys = _seen(people), ["model", "image_id"]
     ranges = pd.cut(seen["skin_tone"], [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
-    found = seen[["model", "group"]].assign(
-        **{PERCEIVED: seen["answer"], SKIN: ranges.astype(object).fillna("")}
-    )
+    found = seen[["model", "group"]].assign(**{PERCEIVED: seen["answer"], SKIN: ranges.astype(object).fillna("")})
     for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
         of = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
@@ -279,9 +252,7 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
     return found
 
 
-def intersections(
-    answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95
-) -> pd.DataFrame:
+def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
     Args:
@@ -336,13 +307,9 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
             [[name, 100 * (some["gender"] == GENDERS[0]).mean(), len(some)] for name, some in counts],
             columns=["occupation", "percent_female", "n"],
         )
-        found = error.correct(
-            shares, error.judge_error(said, truth, confidence=confidence), confidence=confidence
-        )
+        found = error.correct(shares, error.judge_error(said, truth, confidence=confidence), confidence=confidence)
         found["group"] = found["occupation"]
-        rows.append(
-            found.assign(model=model, judge=names[0], error_of=found["reference"], reference=reference)
-        )
+        rows.append(found.assign(model=model, judge=names[0], error_of=found["reference"], reference=reference))
     return tables.joined(rows, "custom_corrected")
 
 

@@ -71,9 +71,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     return seen.assign(who=seen["group"], prompt=seen["text"]), images
 
 
-def pictures(
-    pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int
-) -> tuple[list, list[pd.DataFrame]]:
+def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
     """Return some images of each group of a model, at random, and the rows of the people in each.
 
     Args:

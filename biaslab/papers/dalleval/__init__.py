@@ -24,23 +24,14 @@ from biaslab.papers.dalleval.analysis.bias import (
     overall_average,
     skin_tone_check,
 )
-from biaslab.papers.dalleval.analysis.detector import (
-    detector_error,
-    rater_agreement,
-    skill_corrected,
-    skill_steps,
-)
+from biaslab.papers.dalleval.analysis.detector import detector_error, rater_agreement, skill_corrected, skill_steps
 from biaslab.papers.dalleval.analysis.people import (
     skin_tone_outcomes,
     skin_tone_truth,
     social_judges,
     tones_by_attribute,
 )
-from biaslab.papers.dalleval.analysis.skills import (
-    alignment_quality,
-    skill_accuracy,
-    skill_agreement,
-)
+from biaslab.papers.dalleval.analysis.skills import alignment_quality, skill_accuracy, skill_agreement
 from biaslab.papers.dalleval.headlines import attribute_headlines, headlines
 
 answers = read(Path(__file__).parent)

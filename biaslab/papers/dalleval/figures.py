@@ -266,12 +266,8 @@ def skin_tone_counts(counts: pd.DataFrame) -> Figure:
     sizes = counts.assign(place=counts["tone"].astype(int)).groupby(keys, sort=False)["n"].sum()
     cells: list[Any] = [sizes.index.unique("model"), sizes.index.unique("profession"), range(1, 11)]
     rows = sizes.reindex(pd.MultiIndex.from_product(cells, names=keys), fill_value=0).reset_index()
-    mean = (rows["n"] * rows["place"]).groupby(rows["profession"]).sum() / rows.groupby("profession")[
-        "n"
-    ].sum()
-    rows = _in_thirds(rows, mean.sort_values(kind="stable").index).sort_values(
-        ["rank", "place"], kind="stable"
-    )
+    mean = (rows["n"] * rows["place"]).groupby(rows["profession"]).sum() / rows.groupby("profession")["n"].sum()
+    rows = _in_thirds(rows, mean.sort_values(kind="stable").index).sort_values(["rank", "place"], kind="stable")
     rows, panel = forms.by_model(rows, "part")
     return forms.heat_map(
         rows, "n", row="profession", column="place", panel=panel, columns=3,

@@ -27,9 +27,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
     for model, of_model in rows.groupby("model", sort=False):
         asked = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
         gender = (
-            of_model["gender_vqa"]
-            if asked
-            else of_model["gender_judge"].where(of_model["outcome_judge"] == JUDGED)
+            of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["outcome_judge"] == JUDGED)
         )
         cells, people = cells_of(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
@@ -39,15 +37,11 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
         deviation = np.where(n > 0, np.abs(cells["count"] / np.maximum(n, 1) - 0.5), 0)
         # What a mean without chance has less than the plain one.
-        free = [
-            float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)
-        ]
+        free = [float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)]
         floor = float(part @ (deviation - np.nan_to_num(free)))
         cells = cells.assign(coefficient=part * side(cells))
         given |= {"folded": True, "floor": floor}
-        yield Headline(
-            "dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given
-        )
+        yield Headline("dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
 
 
 def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterator[Headline]:
@@ -64,9 +58,7 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             for column, said in (("attributes", "female"), ("attributes_missing", "unsure")):
                 listed = ";" + some[column].fillna("").astype(str) + ";"
                 answer = answer.mask(listed.str.contains(f";{attribute};", regex=False), said)
-            cells, people = cells_of(
-                some.assign(gender=answer, cluster=some["profession"], template=some["prompt"])
-            )
+            cells, people = cells_of(some.assign(gender=answer, cluster=some["profession"], template=some["prompt"]))
             known = cells.groupby("cluster")["n"].transform("min") > 0
             part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
             cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))

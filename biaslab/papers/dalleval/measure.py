@@ -69,10 +69,7 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
     asked["found"] = judging.counted(detections, asked, chosen["threshold"])
     asked["shown"] = asked.get("truth_n", np.nan)
-    rules = [
-        judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule)
-        for rule in judging.RULES
-    ]
+    rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
     whole["outcome"] = whole["unseen"].where(whole["unseen"] != "", whole["outcome"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
@@ -291,9 +288,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
     if pipeline.unnamed("dalleval.vqa"):
-        return images.assign(
-            gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES)
-        )
+        return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
@@ -318,10 +313,7 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     if pipeline.unnamed(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
     judgements = pipeline.dalleval.judged(kind)
-    same = {
-        "gender_judge": judgements["gender"].to_numpy(),
-        "outcome_judge": judgements["outcome"].to_numpy(),
-    }
+    same = {"gender_judge": judgements["gender"].to_numpy(), "outcome_judge": judgements["outcome"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
@@ -481,9 +473,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
     return _table(pipeline, found, "dalleval_image_quality")
 
 
-def _vectors(
-    pipeline: Pipeline, source: ImageSource, ids: pd.Series, name: str = ""
-) -> tuple[np.ndarray, np.ndarray]:
+def _vectors(pipeline: Pipeline, source: ImageSource, ids: pd.Series, name: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
     found = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
     seen = found.notna().to_numpy()
@@ -637,9 +627,7 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
     return judging.verdicts(detections, shown, **_rule(pipeline))
 
 
-def with_boxes(
-    pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame
-) -> tuple[list[object], pd.DataFrame]:
+def with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
     ``kind`` is ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts. Returns images

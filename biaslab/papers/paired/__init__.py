@@ -24,13 +24,7 @@ from biaslab.papers.paired.analysis.images import biased_images
 from biaslab.papers.paired.analysis.labour import labour_comparison, labour_correlation
 from biaslab.papers.paired.analysis.mitigated import mitigation, mitigation_change
 from biaslab.papers.paired.analysis.people import outcomes, questions, truth, valid_images
-from biaslab.papers.paired.analysis.scores import (
-    lean,
-    occupation_score,
-    power_score,
-    role_coupling,
-    stereotype_score,
-)
+from biaslab.papers.paired.analysis.scores import lean, occupation_score, power_score, role_coupling, stereotype_score
 from biaslab.papers.paired.headlines import headlines
 from biaslab.papers.paired.measure import (
     critiques,

@@ -82,9 +82,7 @@ def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     both = pd.concat([runs.assign(kind="one sampling"), whole.assign(kind="all images")])
     both = both.assign(row=_named(both, "paired_run_score", "aspect", "setting"))
     table, panel = forms.by_model(both)
-    return forms.estimates(
-        table, "score", row="row", color="kind", panel=panel, label="Overall score (points)"
-    )
+    return forms.estimates(table, "score", row="row", color="kind", panel=panel, label="Overall score (points)")
 
 
 @style.empty_without_rows
@@ -139,9 +137,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
     male = male.merge(female[[*keys, "printed"]], on=keys, how="left", suffixes=("", "_female"))
-    male = male.assign(
-        value=male["percent_of_cases"], stated=male["printed"].fillna(100 - male["printed_female"])
-    )
+    male = male.assign(value=male["percent_of_cases"], stated=male["printed"].fillna(100 - male["printed_female"]))
     fit = adherence[adherence["stereotype"] == "male"].assign(direction="fits")
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
@@ -173,13 +169,7 @@ def lean(lean: pd.DataFrame) -> Figure:
 
     def half_female(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot([0, 100], [100, 0], ":", color=style.GREY, lw=1, zorder=1)
-        text: Any = {
-            "ha": "center",
-            "va": "top",
-            "fontsize": 8.5,
-            "color": style.GREY,
-            "rotation_mode": "anchor",
-        }
+        text: Any = {"ha": "center", "va": "top", "fontsize": 8.5, "color": style.GREY, "rotation_mode": "anchor"}
         ax.text(24, 22, "both lists alike (score 0)", rotation=45, **text)
         ax.text(80, 18, "half of all female", rotation=-45, **text)
 
@@ -197,9 +187,7 @@ def mitigation(table: pd.DataFrame) -> Figure:
     """Draw scores without and with mitigation; below 0 people fit the opposite (``paired_mitigation``)."""
     rank = {"none": 0, "intervention": 1, "faircritic": 2}
     table = table.dropna(subset=["score"]).sort_values(
-        ["aspect", "scope", "mitigation"],
-        key=lambda c: c.map(rank) if c.name == "mitigation" else c,
-        kind="stable",
+        ["aspect", "scope", "mitigation"], key=lambda c: c.map(rank) if c.name == "mitigation" else c, kind="stable"
     )
     scopes = table["scope"].map({"all": "", "top5": ", top 5"})
     names = zip(
@@ -229,14 +217,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     names = zip(_named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
-        table,
-        "percent",
-        row="row",
-        part="outcome",
-        look=OUTCOMES,
-        label="Images (%)",
-        counts="n",
-        panel=panel,
+        table, "percent", row="row", part="outcome", look=OUTCOMES, label="Images (%)", counts="n", panel=panel
     )
 
 
@@ -271,11 +252,7 @@ _THUMB = 108
 
 
 def critiques(
-    critiques: pd.DataFrame,
-    examples: pd.DataFrame,
-    pictures: Mapping[tuple[str, str], object],
-    *,
-    most: int = 0,
+    critiques: pd.DataFrame, examples: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *, most: int = 0
 ) -> HTML:
     """Return critiques as an HTML table: the critic's words, what prompts were told, images before and after.
 
@@ -298,10 +275,7 @@ def critiques(
     if most:
         named = named.sort_values("percent", ascending=False, kind="stable").head(most)
     by_critique: dict[Any, pd.DataFrame] = dict(list(examples.groupby("critique")))
-    rows = [
-        _critique(row, by_critique[row.Index], pictures)
-        for row in pd.concat([table[whole], named]).itertuples()
-    ]
+    rows = [_critique(row, by_critique[row.Index], pictures) for row in pd.concat([table[whole], named]).itertuples()]
     titles = ("About", "Critique, and what prompts are told", "Before", "After")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")

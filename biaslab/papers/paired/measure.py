@@ -81,9 +81,7 @@ def critiques(pipeline: Pipeline) -> pd.DataFrame:
     rounds = [_round(k) for k in pipeline.people.kinds if k.startswith(ROUND)]
     all_critiques = [critique for r in rounds for critique in pipeline.people.critiques(r)]
     found = (
-        [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})]
-        if all_critiques
-        else []
+        [critiques_table(all_critiques).rename(columns={"n_people": "n", "share": "percent"})] if all_critiques else []
     )
     return _table(pipeline, found, "paired_critiques")
 
@@ -110,9 +108,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shown = whole.assign(
-        n=whole["gender"].isin(GENDERS),
-        female=whole["gender"] == "female",
-        n_unclear=whole["outcome"] == UNCERTAIN,
+        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["outcome"] == UNCERTAIN
     )
     counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)

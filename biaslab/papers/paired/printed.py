@@ -36,9 +36,7 @@ def percent_female() -> pd.DataFrame:
     frame = pd.concat([alone, roles], ignore_index=True)
     n, _ = _people(frame)
     percent = 100 * np.rint(frame["percent_female"] * n / 100) / n
-    return tables.of(
-        frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female"
-    )
+    return tables.of(frame.assign(model=MODEL, n=n, percent_female=percent, reason=""), "paired_percent_female")
 
 
 def labour_share() -> pd.DataFrame:
@@ -67,9 +65,7 @@ def printed_value() -> pd.DataFrame:
     rows = published.load("paired_table_2").rename(columns={"score": "value"})
     top = rows["occupations"] == "top 5"
     rows["setting"] = rows["mitigation"].replace("none", "paired") + np.where(top, "_top5", "")
-    rows = rows[rows["setting"] != "paired"].assign(
-        stereotype="overall", quantity="stereotype_score", place="Table 2"
-    )
+    rows = rows[rows["setting"] != "paired"].assign(stereotype="overall", quantity="stereotype_score", place="Table 2")
     quantities = {
         "biased_images": ("percent_biased_images", "overall"),
         "amplified_cases_high_power": ("percent_of_amplified", "male"),

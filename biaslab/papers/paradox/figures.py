@@ -21,9 +21,7 @@ from biaslab.ground import tables
 from biaslab.plots import forms, style, texts
 from biaslab.plots import gallery as galleries
 
-APPROACH_NAMES, PROMPT_NAMES = (
-    tables.labels("paradox_amplification")[column] for column in ("approach", "prompt")
-)
+APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
 _OUTCOMES = forms.Look(
     tables.labels("paradox_outcomes")["outcome"],
@@ -260,9 +258,7 @@ def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
 
 
 @style.empty_without_rows
-def gallery(
-    rows: pd.DataFrame, read: Callable, *, line: str = "", columns: int = 8, blur: bool = True
-) -> Figure:
+def gallery(rows: pd.DataFrame, read: Callable, *, line: str = "", columns: int = 8, blur: bool = True) -> Figure:
     """Draw images with what gate and judge made of them.
 
     Args:

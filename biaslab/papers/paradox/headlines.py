@@ -13,10 +13,7 @@ from biaslab.papers.paradox.analysis.groups import Group, groups
 
 TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
 """The tables that :func:`headlines` takes."""
-_WORDS = {
-    "published": "amplification, published rule",
-    "directional": "amplification, signed change",
-}
+_WORDS = {"published": "amplification, published rule", "directional": "amplification, signed change"}
 
 
 def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataFrame) -> Iterator[Headline]:
@@ -46,18 +43,7 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             floor = float((found["amplification_plain"] - found["amplification"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox",
-                group.model,
-                words,
-                MEAN,
-                "points",
-                1,
-                0,
-                of,
-                people,
-                folded=True,
-                drawn=True,
-                floor=floor,
+                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True, floor=floor
             )
 
 
@@ -65,9 +51,7 @@ def _cells(group: Group) -> pd.DataFrame:
     """Return what has a share: first training by occupation, then each prompt's images by occupation."""
     count, n = group.counts()
     training = ["" if group.shared else prompt for prompt in group.prompts][: n.shape[1] - len(group.prompts)]
-    columns = [("training", prompt) for prompt in training] + [
-        ("generated", prompt) for prompt in group.prompts
-    ]
+    columns = [("training", prompt) for prompt in training] + [("generated", prompt) for prompt in group.prompts]
     frames = [
         pd.DataFrame(
             {"source": source, "cluster": group.occupations, "template": prompt, "stratum": "", "count": count[:, j],

@@ -127,9 +127,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """
     images = pipeline.images(kind)
     seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
-    return seen.assign(
-        group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1
-    ), images
+    return seen.assign(group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1), images
 
 
 def captions_found(pipeline: Pipeline) -> pd.DataFrame:

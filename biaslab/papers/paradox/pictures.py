@@ -37,9 +37,7 @@ def first(judged: pd.DataFrame, names: Sequence[str], each: int, *, by: str = "o
     return pd.concat([judged.head(0), *(part.head(each) for part in parts)], ignore_index=True)
 
 
-def generated(
-    judged: pd.DataFrame, occupations: Sequence[str], *, prompt: str = "1", each: int = 8
-) -> pd.DataFrame:
+def generated(judged: pd.DataFrame, occupations: Sequence[str], *, prompt: str = "1", each: int = 8) -> pd.DataFrame:
     """Return the first images generated for a prompt, some of each occupation."""
     rows = first(judged[judged["prompt"] == prompt], occupations, each)
     return rows.assign(kind="generated", below=rows["occupation"])
@@ -94,9 +92,7 @@ def selected(
     return first(pd.concat([left, right]), sides, each, by="side").drop(columns="side")
 
 
-def pairs(
-    first: pd.DataFrame, second: pd.DataFrame, kinds: tuple[str, str], *, most: int = 12
-) -> pd.DataFrame:
+def pairs(first: pd.DataFrame, second: pd.DataFrame, kinds: tuple[str, str], *, most: int = 12) -> pd.DataFrame:
     """Return pairs of images of ``most`` captions: half indicate a gender and come first, half do not, where there are.
 
     ``first`` are judgements of the images on the left, ``second`` of those on the right, made from the caption or its

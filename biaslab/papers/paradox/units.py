@@ -20,6 +20,4 @@ def _amplifications(read: Read) -> Iterator[pd.DataFrame]:
         yield some.assign(definition="directional", value=some["directional"])
 
 
-OVER = {
-    "paradox_amplification": (_amplifications, ("ci_low",)),
-}
+OVER = {"paradox_amplification": (_amplifications, ("ci_low",))}

@@ -26,9 +26,7 @@ _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
 _FOLDED = "which side of one half shares lie on is the judge's word"
 
 
-def estimates(
-    headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each headline by the judge, by ratings, and by both, as ``precision_estimates``.
 
     By both is :func:`biaslab.stats.prediction_powered`; of what folds the floor stays taken off, and sides of shares
@@ -60,12 +58,7 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
         clusters=cells["cluster"] if one.drawn else None, base=one.base - one.floor, confidence=confidence,
     )  # fmt: skip
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
-    shared: dict[str, Any] = {
-        "paper": one.paper,
-        "model": one.model,
-        "headline": one.measure,
-        "group": one.group,
-    }
+    shared: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
     shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(cells["n"][counts].sum())}
     gains = float(found.worth >= LEAST_WORTH * found.both.n) if np.isfinite(found.worth) else np.nan
     shared["gains"] = gains
@@ -103,18 +96,14 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
     keys = images.assign(image_id=images["image_id"].map(plain), row=range(len(images)))
     for one in (one for one in headlines if one.group == MEAN):
         own = keys[keys["model"] == one.model] if "model" in keys and (keys["model"] != "").any() else keys
-        cells = one.cells.assign(
-            part=np.abs(one.cells["coefficient"]) / one.scale / one.cells["n"].clip(lower=1)
-        )
+        cells = one.cells.assign(part=np.abs(one.cells["coefficient"]) / one.scale / one.cells["n"].clip(lower=1))
         rated = of(one, ratings)
         said = rated["judged"].fillna(0.5)
         wrong = (rated["judged"] != rated["rated"]).groupby(said).agg(["sum", "size"])
         errs = {0.0: _ERRS, 1.0: _ERRS, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()
         people = one.people.assign(image_id=one.people["image_id"].map(plain))
         people["error"] = people["judged"].fillna(0.5).map(errs)
-        people["moved"] = cells["part"].to_numpy()[people["cell"]] * np.sqrt(
-            people["error"] * (1 - people["error"])
-        )
+        people["moved"] = cells["part"].to_numpy()[people["cell"]] * np.sqrt(people["error"] * (1 - people["error"]))
         by_image = people.groupby(["source", "image_id"])["moved"].sum()
         known = by_image.reindex(pd.MultiIndex.from_frame(own[["source", "image_id"]])).to_numpy()
         # Of images that are not listed one by one only whom they show is known.
@@ -125,18 +114,14 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
     return np.sqrt(squares)
 
 
-def components(
-    headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return what the variance of headlines over all groups is made of, as ``precision_components``.
 
     Of clusters, wording and seed by :func:`biaslab.stats.pilot`. The judge's part is the square of what ratings put it
     right by, less what that varies by chance; without ratings it is not known.
     """
     z = norm.ppf((1 + confidence) / 2)
-    by = estimates.set_index(["paper", "model", "headline", "group", "estimator"])[
-        ["estimate", "ci_low", "ci_high"]
-    ]
+    by = estimates.set_index(["paper", "model", "headline", "group", "estimator"])[["estimate", "ci_low", "ci_high"]]
     rows = []
     for one in (one for one in headlines if one.group == MEAN and one.cells["n"].sum()):
         parts = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded).variances
@@ -148,12 +133,7 @@ def components(
         parts |= {JUDGE: np.fmax(off, 0.0) if np.isfinite(both) else np.nan}
         whole = np.nansum(list(parts.values()))
         for part_of, variance in parts.items():
-            row: dict[str, Any] = {
-                "paper": one.paper,
-                "model": one.model,
-                "headline": one.measure,
-                "part": part_of,
-            }
+            row: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "part": part_of}
             row |= {"variance": variance, "percent": 100 * variance / whole if whole else np.nan}
             rows.append(row | {"reason": "no ratings" if np.isnan(variance) else ""})
     return tables.of(rows, "precision_components")
@@ -167,13 +147,7 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
     rows = []
     for one in (one for one in headlines if one.cells["n"].sum()):
         design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
-        row = {
-            "paper": one.paper,
-            "model": one.model,
-            "headline": one.measure,
-            "group": one.group,
-            "unit": one.unit,
-        }
+        row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
         half = design.half_width(confidence)
         now = {"wanted": NOW, "half_width": half, "images_a_prompt": design.images, "percent_more": 0.0}
         rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})

@@ -31,9 +31,7 @@ def components(table: pd.DataFrame) -> Figure:
     rows = table.dropna(subset="percent")
     several = rows["model"].nunique() > 1
     rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
-    return forms.stacked(
-        rows, "percent", row="row", part="part", look=PARTS, label="Part of the variance (%)"
-    )
+    return forms.stacked(rows, "percent", row="row", part="part", look=PARTS, label="Part of the variance (%)")
 
 
 def estimates(table: pd.DataFrame) -> Figure:

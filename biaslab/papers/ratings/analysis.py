@@ -132,9 +132,7 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "source", "answer", "percent", "ci_low", "ci_high", "n"])
 
 
-def headline(
-    rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95
-) -> tuple[Answer, pd.DataFrame]:
+def headline(rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95) -> tuple[Answer, pd.DataFrame]:
     """Return what a report on ratings leads with: amplification, or of generated images alone whom they show.
 
     Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
@@ -151,9 +149,7 @@ def headline(
     return answers.shares, rows.assign(whose=whose, beside=beside)
 
 
-def rater_agreement(
-    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
-) -> pd.DataFrame:
+def rater_agreement(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
     """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows, sets = [], LABEL_SETS
@@ -169,9 +165,7 @@ def rater_agreement(
     return tables.of(rows, "ratings_agreement")
 
 
-def sensitivity(
-    rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
-) -> pd.DataFrame:
+def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
     """Return amplification by each rule, extreme for undecided images and rater alone, as ``ratings_sensitivity``.
 
     A rule that divides votes gives counts that are not whole; its intervals resample the nearest whole number

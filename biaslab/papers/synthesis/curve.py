@@ -47,9 +47,7 @@ def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[
         own = own.assign(image_id=own["image_id"].map(plain)).drop_duplicates(["source", "image_id"])
         theirs = said[said["of_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
         both = own.merge(theirs[["source", "image_id", "label"]], on=["source", "image_id"])
-        right = (
-            (both["is_female"] == (both["label"] == "female")).groupby(both["label"]).agg(["mean", "size"])
-        )
+        right = (both["is_female"] == (both["label"] == "female")).groupby(both["label"]).agg(["mean", "size"])
         right = right.reindex(list(GENDERS))
         rates = tuple(right["mean"])
         if (right["size"] >= _FEWEST).all() and sum(rates) - 1 >= _LEAST_YOUDEN:
@@ -58,10 +56,7 @@ def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[
 
 
 def specification_curve(
-    shares: pd.DataFrame,
-    errors: Mapping[str, tuple[float, float]] = MappingProxyType({}),
-    *,
-    confidence: float = 0.95,
+    shares: pd.DataFrame, errors: Mapping[str, tuple[float, float]] = MappingProxyType({}), *, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
@@ -80,9 +75,7 @@ def specification_curve(
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
-def _specifications(
-    group: Group, judges: Mapping[str, tuple[float, float]], confidence: float
-) -> Iterator[list]:
+def _specifications(group: Group, judges: Mapping[str, tuple[float, float]], confidence: float) -> Iterator[list]:
     for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
         values = _values(group, measure, correction == "floor", *judges[judge])
         kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
@@ -133,9 +126,7 @@ def _distance(percent: np.ndarray, n: np.ndarray, floor: bool) -> np.ndarray:
     return 100 * stats.corrected_absolute_deviation(np.minimum(count, total), total)
 
 
-def _estimates(
-    names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, confidence: float
-) -> Iterator[list]:
+def _estimates(names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, confidence: float) -> Iterator[list]:
     """Yield the name, mean, limits and number of occupations of each prompt, and of the mean of prompts."""
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(kept, values, 0).sum(axis=0) / kept.sum(axis=0)

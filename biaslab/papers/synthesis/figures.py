@@ -50,9 +50,7 @@ def specification_curve(curve: pd.DataFrame) -> Figure:
         below.plot(at, np.full(len(at), y), "|", color=style.BLACK, ms=7, mew=0.8)
         if y and choice != choices[y - 1][0]:
             below.axhline(y - 0.5, color=style.LIGHT, lw=0.8)
-    below.set_yticks(
-        range(len(choices)), [f"{_CHOICES[choice]}: {name}" for choice, _, name in choices], fontsize=9
-    )
+    below.set_yticks(range(len(choices)), [f"{_CHOICES[choice]}: {name}" for choice, _, name in choices], fontsize=9)
     below.tick_params(axis="y", length=0)
     below.set(xlim=(-2, len(curve) + 1), ylim=(len(choices) - 0.4, -0.6))
     below.set_xlabel("Specifications, sorted by estimate")

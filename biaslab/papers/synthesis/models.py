@@ -31,11 +31,7 @@ _NAMES = {
     "setting": _SETTINGS,
     "category": {"gender": "Gender", "skin_tone": "Skin tone"},
     "metric": _METRICS,
-    "definition": {
-        "published": "published rule",
-        "no_exclusion": "all occupations",
-        "directional": "signed change",
-    },
+    "definition": {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed change"},
 }
 # What measures are called; in braces columns of their tables.
 SCORE = "Stereotype Score, {aspect}, {setting}"
@@ -113,11 +109,7 @@ def models(
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
-    value = {
-        "estimate": some["amplification"],
-        "plain": some["amplification_plain"],
-        "n": some["n_occupations"],
-    }
+    value = {"estimate": some["amplification"], "plain": some["amplification_plain"], "n": some["n_occupations"]}
     add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
     if own is not None and len(own):
         taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])
@@ -201,13 +193,7 @@ def units(
     frames = []
 
     def add(
-        rows: pd.DataFrame,
-        measure: str,
-        in_unit: object,
-        unit: str,
-        value: Any,
-        of: object = "",
-        cell: object = "",
+        rows: pd.DataFrame, measure: str, in_unit: object, unit: str, value: Any, of: object = "", cell: object = ""
     ) -> None:
         named = {"measure": _named(measure, rows), "measure_unit": in_unit, "list": of, "value": value}
         named |= {"unit": rows[unit], "cell": cell, "images": rows.get("images", 0)}
@@ -265,14 +251,10 @@ def _at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> p
     sizes = rows[[*cell, "n"]].drop_duplicates().rename(columns={"n": "images"})
     rows = rows.merge(sizes, on=cell)
     rows = rows[rows["images"] <= rows["n"]].astype({"images": int})
-    return rows.assign(
-        deviation=stats.corrected_mad(rows[bins].to_numpy(), rows["images"]) if len(rows) else 0.0
-    )
+    return rows.assign(deviation=stats.corrected_mad(rows[bins].to_numpy(), rows["images"]) if len(rows) else 0.0)
 
 
-def model_differences(
-    units: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95
-) -> pd.DataFrame:
+def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95) -> pd.DataFrame:
     """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
 
     The same prompts were asked of both, so units are paired (:func:`biaslab.stats.paired_difference`). Deviations are

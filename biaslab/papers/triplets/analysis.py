@@ -27,10 +27,7 @@ from biaslab import published, stats
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
-from biaslab.measures.similarity import (
-    DEPENDENCY_GROUPS,
-    intersection_ratio,
-)
+from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.measures.similarity import bias_score as _bias_score
 from biaslab.prompts.nouns import PEOPLE
 from biaslab.prompts.professions import sentences
@@ -482,9 +479,7 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
     """
     counts, _ = _with_group(counts)
     counts = counts[~counts["object"].isin(PEOPLE)]
-    counts = counts.sort_values(
-        "prompt_gender", key=lambda genders: genders.map(PROMPT_GENDERS.index), kind="stable"
-    )
+    counts = counts.sort_values("prompt_gender", key=lambda genders: genders.map(PROMPT_GENDERS.index), kind="stable")
     rows = []
     for names, group in counts.groupby(_GROUP, sort=False):
         n = group.groupby("prompt_gender")["n_images"].first().sum()
@@ -521,9 +516,7 @@ def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if mixed.any():
         row = rows.loc[mixed, _CELL].iloc[0].to_dict()
-        raise InputError(
-            f"{name} tells some counts of {row} by case, and others without; give all in one way."
-        )
+        raise InputError(f"{name} tells some counts of {row} by case, and others without; give all in one way.")
     cell = [*_CELL, "prompt_gender"]
     several = rows.groupby(cell)["n_images"].transform("nunique") > 1
     if several.any():
@@ -574,10 +567,7 @@ def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]
     counts = counts[counts["kind"].notna() & (counts["kind"] >= 0)]
     shape = (counts["row"].max() + 1, max(kinds.values()) + 1)
     of = dict(iter(counts.groupby("prompt_gender")))
-    return [
-        sparse.csr_array((of[g]["count"], (of[g]["row"], of[g]["kind"].astype(int))), shape=shape)
-        for g in genders
-    ]
+    return [sparse.csr_array((of[g]["count"], (of[g]["row"], of[g]["kind"].astype(int))), shape=shape) for g in genders]
 
 
 def _scores(
@@ -660,15 +650,11 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     datasets without counts.
     """
     rows = [
-        [*names, group, len(objects)]
-        for names, sets in _group_sets(counts).items()
-        for group, objects in sets.items()
+        [*names, group, len(objects)] for names, sets in _group_sets(counts).items() for group, objects in sets.items()
     ]
     frame = tables.of(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
-    return frame.assign(
-        percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"]
-    )
+    return frame.assign(percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"])
 
 
 def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
@@ -703,9 +689,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     return tables.of(frame, "triplets_intersection")
 
 
-def _or_printed(
-    rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame
-) -> pd.DataFrame:
+def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
     """Return computed rows, and the printed ones of models and datasets that have no counts."""
     printed = _unless_computed(printed, counts[counts["count"] > 0], _CELL).assign(evidence="printed")
     computed = pd.DataFrame(rows, columns=columns).assign(evidence="computed")

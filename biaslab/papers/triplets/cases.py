@@ -22,9 +22,7 @@ from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
 METRICS = {
     **dict.fromkeys(("t", "t_pooled", "t_words"), ("prompt", "1", 1)),
     "z0": ("denoising", "1", 1),
-    **dict.fromkeys(
-        ("ssim", "resnet", "clip", "dino", "split_product", "split_product_dcr"), ("image", "1", 1)
-    ),
+    **dict.fromkeys(("ssim", "resnet", "clip", "dino", "split_product", "split_product_dcr"), ("image", "1", 1)),
     **dict.fromkeys(("diff_pix", "diff_pix_fixed"), ("image", "%", 0)),
 }
 """Metric -> space, unit, and whether higher is closer (section 4.1); ``z_1``, ``z_2``, … are latents after steps."""
@@ -53,9 +51,7 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
     other = neutral[_IMAGE].assign(pair=REFERENCES[0], first=neutral["image_id"], second=following)
     found = pd.concat([*frames, other[even]], ignore_index=True)
     # Pairs of one image beside one another, so that it is looked at once.
-    return found.dropna(subset=["first", "second"]).sort_values(
-        [*_SET, "first"], kind="stable", ignore_index=True
-    )
+    return found.dropna(subset=["first", "second"]).sort_values([*_SET, "first"], kind="stable", ignore_index=True)
 
 
 def of_prompts(pairs: pd.DataFrame, texts: pd.Series) -> pd.DataFrame:
@@ -257,6 +253,4 @@ def _with_cases(rows: pd.DataFrame) -> pd.DataFrame:
 def _check(rows: pd.DataFrame, keys: list[str]) -> None:
     twice = rows.duplicated(keys)
     if twice.any():
-        raise InputError(
-            f"There are two rows for {rows.loc[twice, keys].iloc[0].to_dict()}; each may occur once."
-        )
+        raise InputError(f"There are two rows for {rows.loc[twice, keys].iloc[0].to_dict()}; each may occur once.")

@@ -119,8 +119,7 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
         panel = scores["dependency_group"].replace(groups) + ", " + panel
     leaning, by = _leaning(scores.assign(panel=panel), most)
     leaning = leaning.assign(
-        name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format),
-        significant=leaning["p_holm"] < alpha,
+        name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format), significant=leaning["p_holm"] < alpha
     )
     names = {"filled": "differs from 0.5 after Holm's correction", "hollow": "does not", "mark": "planted"}
     return forms.estimates(

@@ -213,9 +213,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
         counts = {name: of.astype(int) for name, of in counts.items()}
-        rows = seen[["image_id", "object"]].assign(
-            gender_shown=seen["image_id"].map(told), reference="ratings"
-        )
+        rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="ratings")
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.joined(whole, "triplets_detections")
@@ -229,9 +227,7 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     named = nouns.Nouns(truth.nouns, str)
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
-    found, shown = (
-        _among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made))
-    )
+    found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
     counts = {"nouns": len(asked), "nouns_both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
     row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")

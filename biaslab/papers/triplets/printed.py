@@ -92,16 +92,12 @@ def group_images() -> pd.DataFrame:
     """Return the shares of images that hold a dependency group (table 11), with n from table 4."""
     size = published.load("triplets_table_4").set_index("dataset").astype(int)
     printed = published.load("triplets_table_11")
-    return printed.assign(
-        n=printed["dataset"].map(size["images"]), n_triplets=printed["dataset"].map(size["triplets"])
-    )
+    return printed.assign(n=printed["dataset"].map(size["images"]), n_triplets=printed["dataset"].map(size["triplets"]))
 
 
 def printed_group_objects() -> pd.DataFrame:
     """Return how many different objects each dependency group has (table 12)."""
-    return (
-        published.load("triplets_table_12").astype({"objects": int}).rename(columns={"objects": "n_objects"})
-    )
+    return published.load("triplets_table_12").astype({"objects": int}).rename(columns={"objects": "n_objects"})
 
 
 def printed_intersection() -> pd.DataFrame:

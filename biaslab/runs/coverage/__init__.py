@@ -28,9 +28,7 @@ def ledger() -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def of_run(
-    notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Iterable[Mapping]
-) -> list[dict[str, str]]:
+def of_run(notebooks: Iterable[Mapping], tables: Iterable[Mapping], figures: Iterable[Mapping]) -> list[dict[str, str]]:
     """Return the ledger's rows of the papers that a run on published numbers reports on, with their status in it.
 
     What it only reprints is ``reprinted`` whatever other runs do, and what it left out, or has no images for, is

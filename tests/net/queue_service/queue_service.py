@@ -40,9 +40,7 @@ class Queue:
             charged = method == "POST" and not isinstance(error, httpx.ConnectError)
             raise ServiceError("unavailable", str(error), charged=charged) from error
         if response.status_code in (429, 503):
-            raise ServiceError(
-                "unavailable", response.text, wait=float(response.headers.get("Retry-After", 0))
-            )
+            raise ServiceError("unavailable", response.text, wait=float(response.headers.get("Retry-After", 0)))
         if response.status_code != 200:
             raise ServiceError("rejected", f"HTTP {response.status_code}: {response.text}")
         return response.json()

@@ -36,29 +36,21 @@ def people():
 def test_shares_are_of_people_seen_and_their_mean_counts_groups_alike(people):
     table = custom.shares(people).set_index(["model", "group", "answer"]).sort_index()
     # Of A's chefs 2 of 13 are female, 10 male and 1 unclear; of its nurses 9 and 1 of 10.
-    assert table.loc["A", "chef"]["percent"].tolist() == pytest.approx(
-        [100 * 2 / 13, 100 * 10 / 13, 100 / 13]
-    )
+    assert table.loc["A", "chef"]["percent"].tolist() == pytest.approx([100 * 2 / 13, 100 * 10 / 13, 100 / 13])
     assert table.loc[("A", "chef", "female"), ["n", "n_prompts"]].tolist() == [13, 2]
     assert table.loc[("A", "all", "female"), "percent"] == pytest.approx(100 * (2 / 13 + 9 / 10) / 2)
     known = scipy_stats.binomtest(2, 13).proportion_ci(method="wilson")
-    assert table.loc[("A", "chef", "female"), ["ci_low", "ci_high"]].tolist() == pytest.approx(
-        [100 * k for k in known]
-    )
+    assert table.loc[("A", "chef", "female"), ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
     assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
 
 
 def test_distance_from_an_even_split_is_of_people_judged(people):
-    even = pd.DataFrame(
-        {"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "named": "even"}
-    )
+    even = pd.DataFrame({"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "named": "even"})
     table = custom.distance(people, even).set_index(["model", "group"])
     row = table.loc[("A", "chef")]
     # 2 of 12, without the one that is unclear.
     assert row["percent_female"] == pytest.approx(100 / 6) and row["n"] == 12
-    assert row["difference"] == pytest.approx(100 / 6 - 50) and row["distance_plain"] == pytest.approx(
-        50 - 100 / 6
-    )
+    assert row["difference"] == pytest.approx(100 / 6 - 50) and row["distance_plain"] == pytest.approx(50 - 100 / 6)
     p = [scipy_stats.binomtest(k, n).pvalue for k, n in ((2, 12), (9, 10))]
     assert table.loc[("A", "chef"), "p"] == pytest.approx(p[0])
     # Holm: the smaller twice, the larger at least that.
@@ -87,9 +79,7 @@ def test_a_benchmark_that_is_a_sample_is_counted_in(people):
 def test_many_groups_far_from_the_benchmark_are_told(people):
     rows = [["A", f"g{k}", f"g{k}", "judged", "female"] for k in range(12) for _ in range(10)]
     people = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
-    even = pd.DataFrame(
-        {"group": [f"g{k}" for k in range(12)], "percent_female": 50.0, "n": np.nan, "named": "even"}
-    )
+    even = pd.DataFrame({"group": [f"g{k}" for k in range(12)], "percent_female": 50.0, "n": np.nan, "named": "even"})
     whole = custom.distance(people, even).set_index("group").loc["all"]
     assert 48 < whole["distance"] <= 50 and whole["distance_p"] < 0.001
     assert whole["distance_ci_low"] > 25
@@ -123,9 +113,7 @@ def test_a_difference_weighs_prompts_by_what_both_have():
 
 
 def test_groups_that_differ_stand_on_the_page():
-    people = [["A", "chef", "a chef", "judged", "male"]] * 40 + [
-        ["A", "chef", "a chef", "judged", "female"]
-    ] * 10
+    people = [["A", "chef", "a chef", "judged", "male"]] * 40 + [["A", "chef", "a chef", "judged", "female"]] * 10
     people = pd.DataFrame(people, columns=["model", "group", "prompt", "outcome", "gender"])
     benchmark = pd.DataFrame({"group": ["chef"], "percent_female": 50.0, "n": np.nan, "named": "even"})
     table = custom.distance(people, benchmark).query("group != 'all'")
@@ -161,9 +149,7 @@ def test_cells_of_few_people_are_pooled_and_said():
 def test_tones_stand_from_light_to_dark():
     ranges = ["dark (7–10)", "light (1–3)", "medium (4–6)"]
     answers = pd.DataFrame({"model": "A", "one": "f", "two": ranges * 6})
-    assert custom.intersections(answers, [("one", "two")])["second"].tolist() == list(
-        custom.analysis.TONE_RANGES
-    )
+    assert custom.intersections(answers, [("one", "two")])["second"].tolist() == list(custom.analysis.TONE_RANGES)
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
@@ -222,9 +208,7 @@ def _judged(said):
         for judge, word in (("eye", gender), ("truth", truth)):
             outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unrated"
             rows.append(["A", judge, group, f"{k}", 1, outcome, word])
-    return pd.DataFrame(
-        rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"]
-    )
+    return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"])
 
 
 def test_errors_that_the_truth_tells_are_taken_off():
@@ -266,20 +250,15 @@ def test_agreement_is_of_people_whom_both_call_female_or_male():
         for _ in range(n):
             k += 1
             rows += [
-                ["A", judge, group, f"{k}", 1, gender]
-                for judge, gender in zip(("dlib", "raters"), both, strict=True)
+                ["A", judge, group, f"{k}", 1, gender] for judge, gender in zip(("dlib", "raters"), both, strict=True)
             ]
     columns = ["model", "judge", "group", "image_id", "position", "gender"]
     judges = pd.DataFrame(rows, columns=columns)
     table = custom.agreement(judges).set_index("group")
-    assert table["percent"].to_dict() == pytest.approx(
-        {"all": 100 * 14 / 18, "g": 100 * 6 / 9, "h": 100 * 8 / 9}
-    )
+    assert table["percent"].to_dict() == pytest.approx({"all": 100 * 14 / 18, "g": 100 * 6 / 9, "h": 100 * 8 / 9})
     # Three more are of one judge alone; of four nobody says anything.
     assert table.loc["all", ["n", "n_people"]].tolist() == [18, 21]
-    assert table.loc["all", ["percent_female", "percent_female_other"]].tolist() == pytest.approx(
-        [50, 100 * 7 / 18]
-    )
+    assert table.loc["all", ["percent_female", "percent_female_other"]].tolist() == pytest.approx([50, 100 * 7 / 18])
     # McNemar: of the four whom they call otherwise, three are female to the judge.
     assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
     assert custom.agreement(judges[judges["judge"] == "dlib"]).empty

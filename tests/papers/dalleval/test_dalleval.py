@@ -81,10 +81,7 @@ def test_deviation_expected_at_the_overall_share(printed):
 
 def test_professions_against_balance(printed):
     table = printed["average_gender"]
-    exact = [
-        scipy_stats.binomtest(int(k), int(n)).pvalue
-        for k, n in zip(table["n_female"], table["n"], strict=True)
-    ]
+    exact = [scipy_stats.binomtest(int(k), int(n)).pvalue for k, n in zip(table["n_female"], table["n"], strict=True)]
     np.testing.assert_allclose(table["p"], exact, atol=1e-12)
     for _, rows in table.groupby("model"):
         for name, method in (("p_bh", "fdr_bh"), ("p_holm", "holm")):
@@ -123,9 +120,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     judges = pd.DataFrame(judges)
     genders = results(average_gender=rows)["average_gender"]
     none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
-    overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[
-        0
-    ]
+    overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[0]
     # (mean + specificity - sensitivity) / (sensitivity + specificity - 1), of a mean of 9.8 / 12, is 1.02: at most 1.
     assert overall["average"] == pytest.approx(9.8 / 12) and overall["judge_corrected_average"] == 1
     assert overall["judge_ci_low"] < 1 == overall["judge_ci_high"] and overall["judge_p"] < 0.05
@@ -133,9 +128,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     center = 0.55
     each = stats.corrected_absolute_deviation([9] * 11 + [10], 10, center) / 0.7
     assert mad["judge_corrected_mad"] == pytest.approx(min(each.mean(), 0.5))
-    assert mad["corrected_mad"] == pytest.approx(
-        stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean()
-    )
+    assert mad["corrected_mad"] == pytest.approx(stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean())
     # A judge that knows too little, or of whom nothing is known, leaves the numbers as judged.
     for unknown in (judges.assign(value=70.0), judges.assign(n=0), judges.iloc[:0], None):
         found = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], unknown).iloc[0]
@@ -219,9 +212,7 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     of = ("p1", "(none)")
     found = results(
         average_skin_tone=[{"model": "a", "profession": p, "value": 5.5, "n": 10} for p in of],
-        skin_tone_counts=[
-            {"model": "a", "profession": p, "tone": t, "n": 1} for p in of for t in range(1, 11)
-        ],
+        skin_tone_counts=[{"model": "a", "profession": p, "tone": t, "n": 1} for p in of for t in range(1, 11)],
     )
     table = found["average_skin_tone"].set_index("profession")
     low, high = scipy_stats.t.interval(0.95, 9, 5.5, scipy_stats.sem(np.arange(1, 11)))
@@ -238,9 +229,7 @@ def test_check_of_the_swatches(printed):
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     # Of the script's only the fifth is right.
-    right = (
-        printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
-    )
+    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
     assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
 
 
@@ -249,14 +238,7 @@ def test_check_of_the_swatches(printed):
 
 def presence_rows(shares, n=4):
     return [
-        {
-            "model": "a",
-            "prompt": prompt,
-            "profession": f"p{i}",
-            "attribute": attribute,
-            "share": share,
-            "n": n,
-        }
+        {"model": "a", "prompt": prompt, "profession": f"p{i}", "attribute": attribute, "share": share, "n": n}
         for (prompt, attribute), values in shares.items()
         for i, share in enumerate(values)
     ]
@@ -289,9 +271,7 @@ def test_printed_mean_differences_of_prompts(printed):
         rows = published.load(f"dalleval_table_{number}").query("kind == 'mean_abs_difference'")
         assert len(rows) == 84
         for row in rows.to_dict("records"):
-            found = table.loc[
-                ("minDALL-E", comparison, row["profession"] or "(none)"), "mean_absolute_difference"
-            ]
+            found = table.loc[("minDALL-E", comparison, row["profession"] or "(none)"), "mean_absolute_difference"]
             assert found == pytest.approx(row["mean_abs_difference"], abs=0.011)
 
 
@@ -323,12 +303,7 @@ def test_attributes_are_tested_by_the_professions_that_differ(results):
     # Of twelve professions four differ: the least p of any outcome is 2 of 2**4, whatever the other eight say.
     hats, none = [0.5] * 4 + [0.25] * 8, [0.25] * 12
     ties = [0.5, 0.75, 1, 0.5, 0.75, 0.5, 0.25, 0.5, 0.75, 1, 0.5, 0.75]
-    shares = {
-        ("woman", "hat"): hats,
-        ("man", "hat"): none,
-        ("woman", "tie"): ties,
-        ("man", "tie"): [0.25] * 12,
-    }
+    shares = {("woman", "hat"): hats, ("man", "hat"): none, ("woman", "tie"): ties, ("man", "tie"): [0.25] * 12}
     table = results(attribute_presence=presence_rows(shares))["attribute_difference"].set_index("attribute")
     # Eleven of the twelve differ in ties.
     assert table["smallest_possible_p"].to_dict() == {"hat": 2 * 0.5**4, "tie": 2 * 0.5**11}
@@ -381,8 +356,7 @@ def test_difference_of_two_prompts_of_one_pool():
     assert pooled_difference_floor(1, 2, 1, 2) == pytest.approx(2 / 6)
     # Nobody or everybody: no difference; no images or a missing count: nothing to say.
     np.testing.assert_allclose(
-        pooled_difference_floor([0, 9, 1, np.nan], [9, 9, 0, 9], [0, 9, 1, 1], [9, 9, 9, 9]),
-        [0, 0, np.nan, np.nan],
+        pooled_difference_floor([0, 9, 1, np.nan], [9, 9, 0, 9], [0, 9, 1, 1], [9, 9, 9, 9]), [0, 0, np.nan, np.nan]
     )
     # By simulation: 5 of 12 images, 9 and 3 a prompt.
     rng = np.random.default_rng(3)
@@ -452,11 +426,7 @@ def test_ranks_put_the_better_first(printed):
     assert table.loc[("FID", "Stable Diffusion"), "rank"] == 1
     assert table.loc[("FID", "DALL-E Small"), "rank"] == 4
     assert table.loc[("CIDEr", "X-LXMERT"), "rank"] == 2
-    assert (
-        table.loc[("human rating", "X-LXMERT"), "rank"]
-        == table.loc[("human rating", "minDALL-E"), "rank"]
-        == 2.5
-    )
+    assert table.loc[("human rating", "X-LXMERT"), "rank"] == table.loc[("human rating", "minDALL-E"), "rank"] == 2.5
     low, high = proportion_confint(0.737 * 30000, 30000, method="wilson")
     assert tuple(table.loc[("R-precision", "Stable Diffusion"), ["ci_low", "ci_high"]]) == pytest.approx(
         (100 * low, 100 * high)

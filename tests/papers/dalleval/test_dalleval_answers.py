@@ -16,8 +16,7 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     rows = [("a", -0.2, 0.001), ("b", 0.3, 0.002), ("c", -0.001, 0.9)]
     frame = pd.DataFrame(rows, columns=["model", "average", "p"]).assign(category="gender", n=83)
     table = tables.of(
-        frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1),
-        "dalleval_overall_average",
+        frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1), "dalleval_overall_average"
     )
     found = answers.average_gender.findings(table)
     assert [one.said for one in found] == [
@@ -90,11 +89,7 @@ def test_what_was_planted_is_not_told_as_found(results, model):
 def test_the_script_reads_one_swatch_of_ten(printed):
     (found,) = answers.tone_script.findings(printed["skin_tone_check"])
     # Its answers for the ten are 5, 5, 5, 5, 5, 5, 6, 6, 6, 4.
-    assert found.said == "1 of 10 as released." and sorted(mark.estimate for mark in found.marks) == [
-        1,
-        1,
-        10,
-    ]
+    assert found.said == "1 of 10 as released." and sorted(mark.estimate for mark in found.marks) == [1, 1, 10]
     assert any("CIELAB units: 10 of 10" in detail for detail in found.details)
 
 
@@ -140,10 +135,7 @@ def test_corrected_shares_name_range_and_truth():
     known, unknown, cannot, rival, nothing = found
     assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
     assert known.said == "57.1 %, where the detector says 60.0 %." and known.question.endswith("objects?")
-    assert known.details == (
-        "Over the ways of failing, one by one: 45.5 to 64.7 %.",
-        "The truth is 50.2 %.",
-    )
+    assert known.details == ("Over the ways of failing, one by one: 45.5 to 64.7 %.", "The truth is 50.2 %.")
     assert len(unknown.details) == 1
     # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
     assert cannot.said == rival.said == "This judge cannot tell." and np.isnan(rival.estimate)
@@ -162,11 +154,7 @@ def test_what_the_detector_can_tell(renders):
 def test_judges_of_people_are_named(social):
     found = answers.judges_of_people.findings(dalleval.social_judges(social))
     # Gender by two judges, and all attributes: sensitivity, with specificity beside it.
-    assert [round(one.estimate, 1) for one in found] == [100, 50, 50] and [one.n for one in found] == [
-        1,
-        2,
-        2,
-    ]
+    assert [round(one.estimate, 1) for one in found] == [100, 50, 50] and [one.n for one in found] == [1, 2, 2]
     assert [one.question.split(":")[0] for one in found] == ["VQA", "CLIP", "VQA"]
     assert "Specificity 96.4 %" in found[2].details[0]
     # Nobody whose truth is known was judged a man or a woman: nothing is said of that judge.

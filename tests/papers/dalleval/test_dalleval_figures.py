@@ -37,9 +37,7 @@ def every(tables):
         "average_gender": figures.average_gender(tables["average_gender"]),
         "gender_counts": figures.gender_counts(tables["average_gender"]),
         "gender_mad": figures.gender_mad(gender(tables["mad"])),
-        "average_skin_tone": figures.average_skin_tone(
-            tables["average_skin_tone"], tables["overall_average"]
-        ),
+        "average_skin_tone": figures.average_skin_tone(tables["average_skin_tone"], tables["overall_average"]),
         "attribute_presence": figures.attribute_presence(tables["attribute_presence"]),
         "attribute_difference": figures.attribute_difference(tables["attribute_difference"]),
         "skill_agreement": figures.skill_agreement(tables["skill_agreement"], tables["skill_accuracy"]),
@@ -110,9 +108,7 @@ def test_attributes_are_filled_where_holm_keeps_them(printed, shown):
     table = printed["attribute_difference"].query("comparison == 'woman - man' and p_holm < 0.05")
     for ax, model in zip(shown["attribute_difference"].axes, MODELS, strict=True):
         of = table[table["model"] == model]
-        filled = [
-            x for line in ax.lines[1:] if line.get_markerfacecolor() != "white" for x in line.get_xdata()
-        ]
+        filled = [x for line in ax.lines[1:] if line.get_markerfacecolor() != "white" for x in line.get_xdata()]
         assert sorted(filled) == pytest.approx(sorted(100 * of["difference"]))
 
 
@@ -161,12 +157,7 @@ def test_tones_are_drawn_as_shares_and_counts(social):
     values = shares.collections[0].get_array().reshape(len(names), 10)
     # Whoever wears a tie or a suit and has a tone has the fifth.
     assert sorted(names) == ["suit", "tie"] and (values == 100 * (np.arange(10) == 4)).all()
-    said = [
-        ("person", "nurse", 2, 3),
-        ("woman", "nurse", 2, 1),
-        ("man", "nurse", 9, 4),
-        ("man", "cook", 1, 5),
-    ]
+    said = [("person", "nurse", 2, 3), ("woman", "nurse", 2, 1), ("man", "nurse", 9, 4), ("man", "cook", 1, 5)]
     counts = pd.DataFrame(said, columns=["prompt", "profession", "tone", "n"]).assign(model="a")
     figure = figures.skin_tone_counts(tables.of(counts.astype({"tone": str}), "dalleval_skin_tone_counts"))
     cells = {}

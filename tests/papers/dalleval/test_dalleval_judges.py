@@ -135,9 +135,7 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
     table = dalleval.skill_corrected(judged(6, 10), errors)
     row = table.iloc[0]
     assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
-    assert (
-        row[["percent_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
-    )
+    assert row[["percent_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
     assert told or row[["percent_least", "percent_most"]].isna().all()
     drawn = any(ax.axison for ax in figures.skill_corrected(table).axes)
     assert drawn == told
@@ -267,10 +265,7 @@ def test_tones_of_those_who_wear_it(social):
     table = dalleval.tones_by_attribute(social).set_index(["attribute", "tone"])
     # Two with a tie have tone 5, as has the one with a suit; the one with a hat has no tone.
     assert table[table["percent"] > 0]["percent"].to_dict() == {("tie", "5"): 100, ("suit", "5"): 100}
-    assert table["n"].groupby("attribute").agg(["min", "max"]).T.to_dict("list") == {
-        "tie": [2, 2],
-        "suit": [1, 1],
-    }
+    assert table["n"].groupby("attribute").agg(["min", "max"]).T.to_dict("list") == {"tie": [2, 2], "suit": [1, 1]}
     assert len(table) == 2 * 10
     more = dalleval.tones_by_attribute(social.assign(attributes="tie", skin_tone=[5, 7, 5, 1, np.nan]))
     of = more.set_index("tone")["percent"]
@@ -356,15 +351,11 @@ def test_a_difference_without_the_judges_error_by_hand():
 
 def test_what_cannot_be_corrected_has_a_reason():
     given = differences(*[(name, 0.1, 0.0, 0.2) for name in ("tie", "suit", "hat", "mask", "boots")])
-    judges = asked(
-        suit=((75, 10), (75, 10)), hat=((70, 10), (79, 10)), mask=((np.nan, 0), (90, 10)), tie=TIE["tie"]
-    )
+    judges = asked(suit=((75, 10), (75, 10)), hat=((70, 10), (79, 10)), mask=((np.nan, 0), (90, 10)), tie=TIE["tie"])
     table = dalleval.attribute_corrected(given, judges, NOBODY).set_index("attribute")
     numbers = table[["difference_corrected", *LIMITS]].notna()
     # Half is enough, 0.49 is not.
-    assert numbers.loc[["tie", "suit"]].all(axis=None) and not numbers.loc[["hat", "mask", "boots"]].any(
-        axis=None
-    )
+    assert numbers.loc[["tie", "suit"]].all(axis=None) and not numbers.loc[["hat", "mask", "boots"]].any(axis=None)
     assert table["youden"].to_dict() == pytest.approx(
         {"tie": 0.7, "suit": 0.5, "hat": 0.49, "mask": np.nan, "boots": np.nan}, nan_ok=True
     )
@@ -409,12 +400,7 @@ def test_true_differences_by_hand():
     # 2 of 2 and by 1 of 2. A writer is drawn as a woman alone and so has no difference.
     worn = [
         *[("woman", "nurse", "tie;hat"), ("woman", "nurse", ""), ("man", "nurse", "hat")],
-        *[
-            ("person", "nurse", "tie"),
-            ("woman", "cook", ""),
-            ("man", "cook", "tie"),
-            ("man", "cook", "tie;suit"),
-        ],
+        *[("person", "nurse", "tie"), ("woman", "cook", ""), ("man", "cook", "tie"), ("man", "cook", "tie;suit")],
         *[("person", "cook", "tie"), ("person", "cook", ""), ("woman", "writer", "tie")],
     ]
     frame = pd.DataFrame(worn, columns=["prompt", "profession", "truth_attributes"])
@@ -455,8 +441,7 @@ def test_a_planted_difference_is_found_again():
     rows, said = [], []
     for study in range(studies):
         shares = {
-            prompt: rng.binomial(30, p * judge[0] + (1 - p) * (1 - judge[1]), 20) / 30
-            for prompt, p in true.items()
+            prompt: rng.binomial(30, p * judge[0] + (1 - p) * (1 - judge[1]), 20) / 30 for prompt, p in true.items()
         }
         paired = shares["woman"] - shares["man"]
         low, high = scipy_stats.t.interval(0.95, 19, paired.mean(), scipy_stats.sem(paired))
@@ -559,9 +544,7 @@ def test_two_tones_half_each_deviate_by_016(fair):
     images, _ = fair
     tones = 5 + np.random.default_rng(7).integers(0, 2, len(images))
     pipeline = Told(images.assign(truth_skin_tone=tones), "a man")
-    found = deviation(
-        dalleval.average_gender(measure.average_gender(pipeline)), measure.skin_tone_counts(pipeline)
-    )
+    found = deviation(dalleval.average_gender(measure.average_gender(pipeline)), measure.skin_tone_counts(pipeline))
     # 0.16 whenever both occur; with one alone (2 of 2⁹ prompts) 0.18. And men alone are half away from even.
     assert found["fair", "skin_tone"] == pytest.approx(0.16, abs=0.002)
     assert found["fair", "gender"] == 0.5
@@ -583,14 +566,10 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     presence = measure.attribute_presence(pipeline)
     expected = pd.Series(ties).groupby([images["prompt"], images["profession"]]).mean()
     found = presence.set_index(["prompt", "profession"])["share"]
-    pd.testing.assert_series_equal(
-        found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False
-    )
+    pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False)
     # Judges that say the truth are never wrong; the answers about gender are no truth here.
     judges = dalleval.social_judges(measure.social_images(pipeline))
-    sure = judges[
-        (judges["judge"] == "true words") | (judges["about"] == "tie") | (judges["measure"] == "within_0")
-    ]
+    sure = judges[(judges["judge"] == "true words") | (judges["about"] == "tie") | (judges["measure"] == "within_0")]
     assert len(sure) == 5 and (sure["value"] == 100).all()
 
 
@@ -604,9 +583,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     assert set(measure.average_gender(asked)["judge"]) == {"VQA"}
     rows = measure.social_images(pipeline)
     assert set(rows["reason_vqa"]) == {"no judge is named"} and set(rows["gender_vqa"]) == {""}
-    assert set(rows["attributes"]) == {""} and set(rows["attributes_missing"]) == {
-        ";".join(prompts.ATTRIBUTES)
-    }
+    assert set(rows["attributes"]) == {""} and set(rows["attributes_missing"]) == {";".join(prompts.ATTRIBUTES)}
     # Its error is taken off, and not that of questions that nobody was asked.
     judges = dalleval.social_judges(rows)
     assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "tone by pixels"}
@@ -671,7 +648,5 @@ def test_limits_that_a_source_brings_stay():
     found = dalleval.alignment_quality(pd.DataFrame(rows, columns=columns)).set_index(["model", "metric"])
     assert found.loc[("a", "R-precision"), ["ci_low", "ci_high"]].tolist() == [41, 59]
     low, high = proportion_confint(50, 100, method="wilson")
-    assert found.loc[("b", "R-precision"), ["ci_low", "ci_high"]].tolist() == pytest.approx(
-        [100 * low, 100 * high]
-    )
+    assert found.loc[("b", "R-precision"), ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
     assert found["reason"].eq("").tolist() == [True, True, False]

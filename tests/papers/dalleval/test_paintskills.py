@@ -38,9 +38,7 @@ def truth():
     return scenes, found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
 
 
-@pytest.mark.parametrize(
-    ("split", "sizes"), [("train", (23_250, 21_600, 13_500)), ("test", (2_325, 2_160, 2_700))]
-)
+@pytest.mark.parametrize(("split", "sizes"), [("train", (23_250, 21_600, 13_500)), ("test", (2_325, 2_160, 2_700))])
 def test_the_splits_have_the_papers_sizes(split, sizes):
     scenes = prompts.skills(split)
     by = scenes.groupby("skill")["text"].agg(["size", "nunique"]).loc[list(prompts.SKILLS)]
@@ -126,9 +124,7 @@ def test_counts_of_the_paper_bear_no_other_class():
     ]
     # Of any class there are three over 0.7.
     assert verdicts(found, asked("count", "dog", 3))["rest_correct"].item()
-    assert (
-        verdicts(found[found["label"] == "dog"], asked("count", "dog", 3))["outcome"].item() == "other number"
-    )
+    assert verdicts(found[found["label"] == "dog"], asked("count", "dog", 3))["outcome"].item() == "other number"
     # GenEval's 0.9 leaves two dogs and no car.
     assert verdicts(found, asked("count", "dog", 2), rule="geneval")["correct"].item()
 
@@ -180,9 +176,7 @@ def test_relations_are_as_seen_from_the_other(relation, rule):
 
 
 def test_geneval_wants_a_clear_offset_and_may_see_two_relations():
-    near = pd.DataFrame(
-        [detection("i", "car", 0.9, size=0.4), detection("i", "dog", 0.8, 0.55, 0.5, size=0.4)]
-    )
+    near = pd.DataFrame([detection("i", "car", 0.9, size=0.4), detection("i", "dog", 0.8, 0.55, 0.5, size=0.4)])
     # 0.05 is less than a tenth of both widths.
     assert statements(near, "spatial", rule="geneval").empty
     assert set(statements(near, "spatial")["relation"]) == {"left", "right"}

@@ -49,9 +49,7 @@ class Tables(dict):
         self[name] = tables.of([], f"paired_{name}")
         if name in ANALYSES:
             taken = signature(getattr(paired, name)).parameters
-            frames = [
-                self[TAKEN.get(argument, argument)] for argument in taken if argument not in self._draws
-            ]
+            frames = [self[TAKEN.get(argument, argument)] for argument in taken if argument not in self._draws]
             draws = {argument: value for argument, value in self._draws.items() if argument in taken}
             self[name] = getattr(paired, name)(*frames, **draws)
         return self[name]

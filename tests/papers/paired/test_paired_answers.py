@@ -17,10 +17,7 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     table = published.load("paired_table_11").set_index(["setting", "occupation"])["percent_female"]
     listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
     female, male = ([name for name in table["paired"].index if listed[name] == s] for s in ("female", "male"))
-    score = {
-        setting: table[setting][female].mean() - table[setting][male].mean()
-        for setting in ("single", "paired")
-    }
+    score = {setting: table[setting][female].mean() - table[setting][male].mean() for setting in ("single", "paired")}
     (found,) = paired.answers.overall.findings(printed["stereotype_score"])
     assert (found.said, found.n, found.model) == ("Towards their stereotypes.", 40, "DALL-E 3")
     assert found.estimate == pytest.approx(score["paired"], abs=0.005)
@@ -28,10 +25,7 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
         ("one person", round(score["single"], 2)),
         ("two people", round(score["paired"], 2)),
     ]
-    assert (
-        found.details[0].startswith("With one person: 10.0 points (")
-        and "as far as they can" in found.details[1]
-    )
+    assert found.details[0].startswith("With one person: 10.0 points (") and "as far as they can" in found.details[1]
     roles = published.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
     assert (found.said, found.n) == ("Towards their stereotypes.", 36)
@@ -60,9 +54,7 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
 def test_directions_follow_the_numbers(tables_of):
     rows = lists([5, 6, 5, 6], [5, 4, 5, 4], 10, "single") + lists([1, 2, 2, 1], [9, 8, 8, 9], 10, "paired")
     t = tables_of(percent_female=rows)
-    assert [text for text, _ in said(paired.answers.overall, t["stereotype_score"])] == [
-        "Against their stereotypes."
-    ]
+    assert [text for text, _ in said(paired.answers.overall, t["stereotype_score"])] == ["Against their stereotypes."]
     assert [text for text, _ in said(paired.answers.change, t["score_change"])] == ["It falls."]
     # Four occupations of each list are eight units; an answer from two of each is none, whatever the numbers.
     few = tables_of(percent_female=lists([1, 2], [9, 8], 10, "paired"))

@@ -55,9 +55,7 @@ def test_the_numbers_of_roles_add_up_beside_what_a_fair_model_shows(printed):
 
 def test_stated_shares_are_drawn_for_the_same_list(printed):
     (ax,) = paired.figures.cases(printed["adherence"], printed["changed_cases"]).axes
-    stated = {
-        float(s[0][0]) for c in ax.collections for s in c.get_segments() if len(s) == 2 and s[0][0] == s[1][0]
-    }
+    stated = {float(s[0][0]) for c in ax.collections for s in c.get_segments() if len(s) == 2 and s[0][0] == s[1][0]}
     # The paper states 70.12 % high power of amplified, and 85.32 % low power of reduced cases.
     assert {round(s, 2) for s in stated} >= {14.68, 70.12}
 
@@ -65,9 +63,7 @@ def test_stated_shares_are_drawn_for_the_same_list(printed):
 def test_printed_mitigations_are_drawn_in_the_papers_order(printed):
     (ax,) = paired.figures.mitigation(printed["mitigation"]).axes
     marks = [line for line in ax.lines if line.get_marker() == "D" and len(line.get_xdata())]
-    overall = sorted(
-        (y, x) for line in marks for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
-    )
+    overall = sorted((y, x) for line in marks for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True))
     # Occupations: without, FairCritic, the top 5 without and with the intervention; roles: without, both.
     expected = [47.375, 2.00, 92.00, 26.00, 18.98, -11.12, 5.09]
     assert [x for _, x in overall] == pytest.approx(expected, abs=0.005)
@@ -92,19 +88,13 @@ def judged_people(image_id, people, order="right"):
         box = (4 + 12 * k, 3, 10 + 12 * k, 9) if known else (np.nan,) * 4
         row = {"image_id": image_id, "aspect": "occupation", "position": k + 1, "phrase": phrase}
         row |= {"identity": phrase, "stereotype": stereotype, "outcome": "judged" if known else seen}
-        row |= {
-            "gender": seen if known else "",
-            "p_female": {F: 0.9, M: 0.1}.get(seen, np.nan),
-            "role": order,
-        }
+        row |= {"gender": seen if known else "", "p_female": {F: 0.9, M: 0.1}.get(seen, np.nan), "role": order}
         rows.append(row | dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
     return rows
 
 
 def seen(**kinds):
-    return pd.concat(
-        [pd.DataFrame(rows).assign(kind=kind) for kind, rows in kinds.items()], ignore_index=True
-    )
+    return pd.concat([pd.DataFrame(rows).assign(kind=kind) for kind, rows in kinds.items()], ignore_index=True)
 
 
 def shown(chosen):

@@ -69,9 +69,7 @@ def test_change_by_mitigation_is_over_identities_at_full_dependence(tables_of):
     half = np.diff(test.confidence_interval(0.95))[0] / 2
     middle = (female.mean() + male.mean()) / 2
     row = table.loc["overall"]
-    assert [row["change"], row["ci_low"], row["ci_high"]] == pytest.approx(
-        [middle, middle - half, middle + half]
-    )
+    assert [row["change"], row["ci_low"], row["ci_high"]] == pytest.approx([middle, middle - half, middle + half])
 
 
 def test_identities_that_lean_are_counted_after_correction(tables_of):
@@ -158,12 +156,7 @@ def pairs_study(tables_of):
 
 CRITIQUES = {
     "": ("towards stereotypes", "Of 40 people 30 fit the stereotype.", "", ""),
-    "sheriff": (
-        "towards stereotypes",
-        "Of 10 sheriffs 9 look like men.",
-        "female",
-        "Show the sheriff as a woman.",
-    ),
+    "sheriff": ("towards stereotypes", "Of 10 sheriffs 9 look like men.", "female", "Show the sheriff as a woman."),
     "nurse": ("none", "That is no more than chance allows. <b>$x$</b>", "", ""),
 }
 
@@ -171,13 +164,7 @@ CRITIQUES = {
 def critiques():
     rows = []
     for identity, (kind, reasons, gender, guideline) in CRITIQUES.items():
-        row = {
-            "model": "A",
-            "batch_id": "occupation",
-            "round": 1,
-            "aspect": "occupation",
-            "outcome": "judged",
-        }
+        row = {"model": "A", "batch_id": "occupation", "round": 1, "aspect": "occupation", "outcome": "judged"}
         row |= {"identity": identity, "biased": "yes" if guideline or not identity else "no", "kind": kind}
         row |= {"reasons": reasons, "gender": gender, "guideline": guideline, "n": 10, "n_images": 10}
         rows.append(row | {"percent": 44.0 if guideline else np.nan})

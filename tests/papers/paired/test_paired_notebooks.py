@@ -11,14 +11,7 @@ import pytest
 from biaslab.ground import tables
 from biaslab.papers import paired
 
-ON_PRINTED = (
-    "4_4_occupations",
-    "4_4_overall",
-    "4_5_power",
-    "4_6_single_vs_paired",
-    "5_mitigation",
-    "b_d_judges",
-)
+ON_PRINTED = ("4_4_occupations", "4_4_overall", "4_5_power", "4_6_single_vs_paired", "5_mitigation", "b_d_judges")
 ON_PEOPLE = ("3_2_prompts", "beyond_controls", "c_failures")
 SHERIFF, NURSE = "sheriff", "nurse"
 
@@ -60,13 +53,7 @@ def run_folder(tmp_path_factory):
     for name, stereotype, percent in ((SHERIFF, "male", 0.0), (NURSE, "female", 100.0)):
         shares.loc[len(shares)] = ["paired", name, stereotype, percent, 2]
     shares = shares.assign(model="A", aspect="occupation", occupation=shares["identity"], reason="")
-    critique = {
-        "model": "A",
-        "batch_id": "occupation",
-        "identity": SHERIFF,
-        "round": 1,
-        "aspect": "occupation",
-    }
+    critique = {"model": "A", "batch_id": "occupation", "identity": SHERIFF, "round": 1, "aspect": "occupation"}
     critique |= {"outcome": "judged", "biased": "yes", "kind": "towards stereotypes", "reasons": "Men only."}
     critique |= {"gender": "female", "percent": 50, "guideline": "Show the sheriff as a woman."}
     critique |= {"n": 2, "n_images": 2}

@@ -49,9 +49,7 @@ def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
 def test_valid_images_by_hand(tables_of):
     table = tables_of(people=FIVE)["valid_images"].set_index("measure")
     # Faces: 1, 2, 3 of 5. Judged: 1 and 2. Order: 1 and 3 of the three found. All: 1.
-    assert table["percent"].to_dict() == pytest.approx(
-        {"people": 60, "judged": 40, "order": 200 / 3, "valid": 20}
-    )
+    assert table["percent"].to_dict() == pytest.approx({"people": 60, "judged": 40, "order": 200 / 3, "valid": 20})
     assert table["n_images"].to_dict() == {"people": 5, "judged": 5, "order": 3, "valid": 5}
     assert table["change"].isna().all()
 

@@ -183,9 +183,7 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     assert scores["score"].round(4).tolist() == pytest.approx([66.6667, -33.3333, 16.6667], abs=1e-4)
     assert scores["n_occupations"].to_dict() == {"female": 3, "male": 3, "overall": 4}
     # By leaving an occupation out: what it adds is what both of its roles add, each over six.
-    added = (
-        np.array([100 - 200 / 3, 0 - 200 / 3 - 100 + 100 / 3, 0 + 100 / 3, 100 - 200 / 3 + 0 + 100 / 3]) / 6
-    )
+    added = np.array([100 - 200 / 3, 0 - 200 / 3 - 100 + 100 / 3, 0 + 100 / 3, 100 - 200 / 3 + 0 + 100 / 3]) / 6
     se = np.sqrt(4 / 3 * (added**2).sum())
     half = scipy_stats.t.ppf(0.975, 3) * se
     overall = scores.loc["overall"]
@@ -217,9 +215,7 @@ def test_bounds_on_biased_images_of_the_printed_shares(printed):
     assert images.loc[("occupation", "both"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
         [47.375, 72.5]
     )
-    assert images.loc[("occupation", "any"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
-        [74.875, 100]
-    )
+    assert images.loc[("occupation", "any"), ["percent_least", "percent_most"]].tolist() == pytest.approx([74.875, 100])
     assert images.loc[("occupation", "person"), "percent"] == pytest.approx(100 * 66 / 120)
     assert images["n"].tolist() == [120, 800, 800, 216, 216, 216]
 
@@ -230,9 +226,7 @@ def test_bounds_are_reached_and_never_left(tables_of):
     patterns = list(product([0, 1], repeat=3))
     for low, high in product(product(patterns, repeat=2), repeat=2):
         known = tuple(sum(p) for p in (*low, *high))
-        pairs = [
-            (a, b) for one_, other in zip(low, high, strict=True) for a, b in zip(one_, other, strict=True)
-        ]
+        pairs = [(a, b) for one_, other in zip(low, high, strict=True) for a, b in zip(one_, other, strict=True)]
         found.setdefault(known, []).append((sum(a & b for a, b in pairs), sum(a | b for a, b in pairs)))
     for known in [(1, 2, 3, 1), (2, 2, 2, 2), (0, 3, 1, 1)]:
         (low_a, low_b, high_a, high_b), outcomes = known, np.array(found[known])
@@ -254,13 +248,7 @@ def test_bounds_need_the_same_images_on_both_sides(tables_of):
 
 
 def test_images_are_counted_where_both_people_are_judged(tables_of):
-    labels = [
-        ("male", "female"),
-        ("male", "male"),
-        ("female", "female"),
-        ("female", "male"),
-        ("male", "unsure"),
-    ]
+    labels = [("male", "female"), ("male", "male"), ("female", "female"), ("female", "male"), ("male", "unsure")]
     images = [pair(i, m, f) for i, (m, f) in enumerate(labels)]
     study = tables_of(percent_female=roles([2], [2], 4), pair_images=images)
     found = study["biased_images"].set_index("measure")
@@ -414,9 +402,7 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
     found = study["labour_comparison"].set_index("occupation")
     assert found["percent_female_labour"].to_dict() == {"nurse": 87.9, "guard": 24.3}
     own = [{"occupation": "nurse", "percent_female_labour": 60, "reason": ""}]
-    study = tables_of(
-        percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own
-    )
+    study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own)
     found = study["labour_comparison"].set_index("occupation")
     assert found.loc["nurse", "percent_female_labour"] == 60
     assert found.loc["guard", "reason"] == "no labour share is given"
@@ -457,9 +443,7 @@ def test_the_test_of_a_change_belongs_to_its_interval(tables_of):
     rows = lists([5] * 4, [5, 5, 5, 5], 10, setting="single") + lists([5] * 4, [4, 3, 2, 1], 10)
     found = tables_of(percent_female=rows)["score_change"].set_index("stereotype")
     test = scipy_stats.ttest_1samp([20, 40, 60, 80], 0)
-    assert found.loc["male", ["change", "t", "p"]].tolist() == pytest.approx(
-        [50, test.statistic, test.pvalue]
-    )
+    assert found.loc["male", ["change", "t", "p"]].tolist() == pytest.approx([50, test.statistic, test.pvalue])
     low, high = test.confidence_interval(0.95)
     assert found.loc["male", ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
     assert found.loc["female", "change"] == 0 and np.isnan(found.loc["female", "p"])
@@ -556,25 +540,15 @@ def test_several_roles_of_an_occupation_are_averaged_first(tables_of):
         identity = f"{occupation} {name}"
         return share(identity, stereotype, count, 10, "paired", "power", occupation=occupation)
 
-    rows = [
-        role("cook", "intern", "female", 9),
-        role("cook", "aide", "female", 7),
-        role("cook", "head", "male", 2),
-    ]
-    rows += [
-        role("guard", "intern", "female", 5),
-        role("guard", "head", "male", 4),
-        role("guard", "chief", "male", 6),
-    ]
+    rows = [role("cook", "intern", "female", 9), role("cook", "aide", "female", 7), role("cook", "head", "male", 2)]
+    rows += [role("guard", "intern", "female", 5), role("guard", "head", "male", 4), role("guard", "chief", "male", 6)]
     study = tables_of(percent_female=rows)
     scores = study["stereotype_score"].set_index("stereotype")
     # Cook: low 80 and 40, high 60. Guard: low 0, high 20 and -20.
     assert scores["score"].to_dict() == pytest.approx({"female": 30, "male": 30, "overall": 30})
     assert scores["n_identities"].to_dict() == {"female": 3, "male": 3, "overall": 6}
     low, high = scipy_stats.ttest_1samp([60, 0], 0).confidence_interval(0.95)
-    assert scores.loc["overall", "ci_low"] == max(low, -100) and scores.loc["overall", "ci_high"] == min(
-        high, 100
-    )
+    assert scores.loc["overall", "ci_low"] == max(low, -100) and scores.loc["overall", "ci_high"] == min(high, 100)
     found = study["role_coupling"].iloc[0]
     assert (found["n"], found["n_same_score"], found["difference"]) == (2, 2, 0)
 

@@ -129,7 +129,7 @@ def test_a_users_shares_by_hand():
             ("c", "training", "captions", 50, 100),  # leans nowhere: +40 by distance, none along a lean
             ("c", "generated", "captions", 90, 100),
             ("d", "training", "captions", 60, 100),  # not generated
-        ],
+        ]
     )
     table = paradox.amplification(shares, **DRAWS).set_index("definition")
     plain = {"published": 10, "no_exclusion": 10, "directional": -15}
@@ -147,7 +147,7 @@ def test_the_signed_changes_interval_is_newcombes():
             ("male lean", "generated", "captions", 20, 100),
             ("female lean", "training", "captions", 70, 200),
             ("female lean", "generated", "captions", 90, 100),
-        ],
+        ]
     )
     table = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")
     low, high = confint_proportions_2indep(20, 100, 60, 200, method="newcomb")
@@ -164,9 +164,7 @@ def test_the_signed_changes_interval_is_newcombes():
 
 
 def test_too_little_for_an_interval_says_so():
-    shares = shares_of(
-        [("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)],
-    )
+    shares = shares_of([("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)])
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
     assert table[["t", "p", "noise"]].isna().all(axis=None)
@@ -222,20 +220,15 @@ def test_one_image_a_share_has_no_interval():
 def test_shares_that_could_all_be_one_half_have_no_interval():
     rng = np.random.default_rng(1)
     cells = [("training", "captions", 500), *(("generated", prompt, 8) for prompt in "1234")]
-    rows = [
-        (f"o{i:02}", *c[:2], 100 * rng.binomial(c[2], 0.5) / c[2], c[2]) for i in range(40) for c in cells
-    ]
+    rows = [(f"o{i:02}", *c[:2], 100 * rng.binomial(c[2], 0.5) / c[2], c[2]) for i in range(40) for c in cells]
     table = paradox.amplification(shares_of(rows), **DRAWS)
     assert table["ci_low"].isna().all()
     assert table["reason"].str.startswith("Shares cannot be told from one half").all()
     # Where training shares lean, the change along the lean is known even if nobody else's side does.
     leaning = [
-        (*row[:3], row[3] + 30 * (-1) ** i, *row[4:]) if row[1] == "training" else row
-        for i, row in enumerate(rows)
+        (*row[:3], row[3] + 30 * (-1) ** i, *row[4:]) if row[1] == "training" else row for i, row in enumerate(rows)
     ]
-    table = (
-        paradox.amplification(shares_of(leaning), **DRAWS).query("prompt == 'mean'").set_index("definition")
-    )
+    table = paradox.amplification(shares_of(leaning), **DRAWS).query("prompt == 'mean'").set_index("definition")
     assert np.isfinite(table.loc["directional", "ci_low"]) and np.isnan(table.loc["published", "ci_low"])
 
 
@@ -274,9 +267,7 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
         "No plain t-test: each prompt counts other occupations"
     )
     signed = table.loc[("SD 1.4", "directional")]
-    wide = published.load("paradox_table_6").pivot(
-        index="occupation", columns="prompt", values="percent_female"
-    )
+    wide = published.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = [
         np.mean([np.sign(row["captions"] - 50) * (row[p] - row["captions"]) for p in "1234"])
         for _, row in wide.iterrows()
@@ -349,10 +340,7 @@ def test_no_row_contradicts_itself_with_few_images(seed):
     rng = np.random.default_rng(seed)
     rows = []
     for i, p in enumerate(rng.beta(0.7, 0.9, 30)):
-        cells = [
-            ("training", "captions", 20),
-            *(("generated", prompt, rng.integers(3, 9)) for prompt in "1234"),
-        ]
+        cells = [("training", "captions", 20), *(("generated", prompt, rng.integers(3, 9)) for prompt in "1234")]
         for source, prompt, n in cells:
             rows.append((f"o{i:02}", source, prompt, 100 * rng.binomial(n, p) / n, n))
     table = paradox.amplification(shares_of(rows), **DRAWS)
@@ -403,9 +391,7 @@ def test_pairs_of_other_images_than_the_shares_are_refused():
     shares.loc[1, "percent_female"] = 0.0
     with pytest.raises(InputError) as error:
         paradox.amplification(shares, pairs, **DRAWS)
-    assert "paradox_caption_pairs and paradox_percent_female differ for 'o00' (M, caption_prompts)" in str(
-        error.value
-    )
+    assert "paradox_caption_pairs and paradox_percent_female differ for 'o00' (M, caption_prompts)" in str(error.value)
 
 
 def test_changes_are_differences_of_the_two_estimates():
@@ -468,9 +454,7 @@ def test_changes_by_hand():
     # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share. Without pairs both are
     # taken as they are.
     row = table.loc[("caption_prompts", "published", "captions")]
-    assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx(
-        (12.5, 2.5, -10)
-    )
+    assert (row["reference_amplification"], row["amplification"], row["change"]) == pytest.approx((12.5, 2.5, -10))
     assert row["n_occupations"] == 2
 
 
@@ -490,9 +474,7 @@ def test_shared_images_do_not_widen_the_change(n_generated):
     rng = np.random.default_rng(4)
     names = [f"o{i}" for i in range(30)]
     naive = dict(zip(names, rng.uniform(10, 35, 30).round(4), strict=True))
-    other = {
-        name: share - step for (name, share), step in zip(naive.items(), rng.uniform(1, 8, 30), strict=True)
-    }
+    other = {name: share - step for (name, share), step in zip(naive.items(), rng.uniform(1, 8, 30), strict=True)}
     generated = {"1": dict(zip(names, rng.integers(0, 5, 30) * 100 / 12, strict=True))}
     big = {"n_training": 1_000_000, "n_generated": n_generated}
     rows = share_rows("naive", {"captions": naive}, generated, **big)
@@ -511,11 +493,7 @@ def test_paraphrases_are_compared_with_captions_too():
     rows = [r for a in ("naive", "caption_prompts", "paraphrased") for r in share_rows(a, one, one)]
     table = change_of(rows)
     pairs = set(zip(table["approach"], table["reference"], strict=True))
-    assert pairs == {
-        ("caption_prompts", "naive"),
-        ("paraphrased", "naive"),
-        ("paraphrased", "caption_prompts"),
-    }
+    assert pairs == {("caption_prompts", "naive"), ("paraphrased", "naive"), ("paraphrased", "caption_prompts")}
     assert (table["change"] == 0).all()
 
 
@@ -549,11 +527,7 @@ def test_means_over_prompts_need_every_prompt():
 
 
 def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
-    table = (
-        paradox.t_tests(amplified, confidence=0.95)
-        .query("model == 'SD 1.4'")
-        .set_index(["approach", "prompt"])
-    )
+    table = paradox.t_tests(amplified, confidence=0.95).query("model == 'SD 1.4'").set_index(["approach", "prompt"])
     # Section 5.3 rejects for prompts 2 and 4, footnote 11 for captions as prompts.
     assert table["printed_rejected"].to_dict() == {
         **{("nearest_no_indicators", p): said for p, said in zip("1234", ("no", "yes") * 2, strict=True)},
@@ -602,15 +576,10 @@ def test_a_lean_that_turns_against_scipy():
 
     # Below one half with one prompt and above with the other, each looked for among two prompts.
     sides = "less", "greater"
-    each = {
-        name: min(1, 2 * max(min(tail(k, side) for k in both) for side in sides))
-        for name, both in counts.items()
-    }
+    each = {name: min(1, 2 * max(min(tail(k, side) for k in both) for side in sides)) for name, both in counts.items()}
     assert each["turns"] == pytest.approx(2 * tail(2, "less")) and each["one side"] == 1
     # Holm: the smallest times four, the others are 1.
-    assert table["p_lean"].to_dict() == pytest.approx(
-        dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]}
-    )
+    assert table["p_lean"].to_dict() == pytest.approx(dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]})
 
 
 def test_one_prompt_has_no_variation():

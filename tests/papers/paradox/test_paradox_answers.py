@@ -22,9 +22,7 @@ def amplified(value, low, high, plain=None):
     row |= {"amplification": value, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
     row |= {"amplification_plain": value if plain is None else plain}
     row["reason"] = "" if np.isfinite(low) else "Too few."
-    rows = [
-        row | {"prompt": p, "definition": d} for d in ("published", "directional") for p in ("mean", "1", "2")
-    ]
+    rows = [row | {"prompt": p, "definition": d} for d in ("published", "directional") for p in ("mean", "1", "2")]
     return pd.DataFrame(rows)
 
 
@@ -36,9 +34,7 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     (found,) = answers.baseline.findings(paradox.baseline(both))
     assert found.said == "12.0 points by the published rule; 1.00 as signed change." and found.decided
     # Holm over both: twice the smaller p.
-    assert (
-        found.p == pytest.approx(2 * p_of(12, 9, 15)) and "left in 12.0 and 1.50 points" in found.details[-1]
-    )
+    assert found.p == pytest.approx(2 * p_of(12, 9, 15)) and "left in 12.0 and 1.50 points" in found.details[-1]
     assert [(m.estimate, m.ci_low, m.ci_high) for m in found.marks] == [(12, 9, 15), (1, -3, 5)]
     # The estimate that the finding stands for is the one that leaves no occupation out.
     assert (found.estimate, found.ci_low, found.ci_high, found.n) == (1, -3, 5, 40)
@@ -49,9 +45,9 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
 
 
 def test_the_printed_baseline_is_the_tables():
-    table = paradox.amplification(
-        paradox.printed.percent_female(), seed=1, replicates=300, confidence=0.95
-    ).set_index(["model", "definition", "prompt"])
+    table = paradox.amplification(paradox.printed.percent_female(), seed=1, replicates=300, confidence=0.95).set_index(
+        ["model", "definition", "prompt"]
+    )
     found = answers.baseline.findings(paradox.baseline(table.reset_index()))
     assert [one.model for one in found] == ["SD 1.4", "SD 1.5"] and all(one.decided for one in found)
     for one in found:
@@ -73,9 +69,7 @@ def test_one_occupation_is_enough_for_no_verdict(value):
 def test_more_taken_off_than_is_left_decides_nothing():
     # 12.52 points were corrected for 6.27 that are left, and the sign turned.
     rows = amplified(6.27, 2.0, 10.5, plain=-6.25)
-    found = answers.definitions.findings(paradox.overall(rows)) + answers.baseline.findings(
-        paradox.baseline(rows)
-    )
+    found = answers.definitions.findings(paradox.overall(rows)) + answers.baseline.findings(paradox.baseline(rows))
     assert len(found) == 3 and not any(one.decided for one in found)
 
 
@@ -103,29 +97,17 @@ def test_t_tests_are_counted_over_their_prompts():
     assert table["p_told"].tolist() == pytest.approx([0.048, 1, 0.09, 1])
     assert table["p_holm"].tolist() == pytest.approx([0.036, 0.61, 0.06, 0.004])
     (found,) = answers.t_tests.findings(table)
-    assert found.said == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (
-        pytest.approx(0.048),
-        40,
-    )
+    assert found.said == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (pytest.approx(0.048), 40)
     (found,) = answers.t_tests.findings(table, confidence=0.99)
     assert found.said == "Not told apart from 0."
 
 
 @pytest.mark.parametrize(
     ("value", "limits", "answer"),
-    [
-        (4.0, (-9.0, -3.0), "Yes."),
-        (9.0, (-3.0, 1.0), "Not told apart from 0."),
-        (18.0, (5.0, 11.0), "No: more."),
-    ],
+    [(4.0, (-9.0, -3.0), "Yes."), (9.0, (-3.0, 1.0), "Not told apart from 0."), (18.0, (5.0, 11.0), "No: more.")],
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
-    row = {
-        "model": "mini",
-        "approach": "nearest_no_indicators",
-        "reference": "naive",
-        "definition": "published",
-    }
+    row = {"model": "mini", "approach": "nearest_no_indicators", "reference": "naive", "definition": "published"}
     row |= {"n_occupations": 60, "reference_amplification": 10.0, "amplification": value}
     row |= dict(zip(("ci_low", "ci_high"), limits, strict=True))
     row |= {"change": value - 10, "change_plain": value - 10, "p": p_of(value - 10, *limits)}

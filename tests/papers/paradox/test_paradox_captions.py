@@ -30,9 +30,7 @@ def limits(row):
 def outcome_rows(occupation, **counts):
     of = {"model": "M", "source": "generated", "approach": "naive", "prompt": "1", "occupation": occupation}
     total = sum(counts.values())
-    return [
-        of | {"outcome": o, "n": n, "percent": 100 * n / total, "n_images": total} for o, n in counts.items()
-    ]
+    return [of | {"outcome": o, "n": n, "percent": 100 * n / total, "n_images": total} for o, n in counts.items()]
 
 
 def test_outcomes_are_summed_over_occupations():
@@ -174,20 +172,8 @@ def test_similarities_by_prompt_and_their_change():
 
 
 def word_row(occupation, indicator, same, pairs, followed, judged):
-    counts = {
-        "n_same": same,
-        "n_pairs": pairs,
-        "n_followed": followed,
-        "n_judged": judged,
-        "n_images": judged + 1,
-    }
-    return {
-        "model": "mini",
-        "approach": "caption_prompts",
-        "occupation": occupation,
-        "indicator": indicator,
-        **counts,
-    }
+    counts = {"n_same": same, "n_pairs": pairs, "n_followed": followed, "n_judged": judged, "n_images": judged + 1}
+    return {"model": "mini", "approach": "caption_prompts", "occupation": occupation, "indicator": indicator, **counts}
 
 
 def test_accuracy_is_summed_over_occupations_and_genders():

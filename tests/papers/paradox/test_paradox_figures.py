@@ -73,21 +73,13 @@ def test_variation_is_drawn_over_noise():
         [
             (o, s, p, v)
             for o, training, made in (("a", 30, (20, 30)), ("b", 60, (40, 80)))
-            for s, p, v in (
-                ("training", "captions", training),
-                *zip(["generated"] * 2, "12", made, strict=True),
-            )
+            for s, p, v in (("training", "captions", training), *zip(["generated"] * 2, "12", made, strict=True))
         ],
         columns=["occupation", "source", "prompt", "percent_female"],
     )
     (ax,) = figures.variation(variation, shares).axes
     # Prompts stand a little above one another in their occupation's row.
-    assert names(ax) == ["b", "a"] and {(x, round(y)) for x, y in points(ax)} == {
-        (40, 0),
-        (80, 0),
-        (20, 1),
-        (30, 1),
-    }
+    assert names(ax) == ["b", "a"] and {(x, round(y)) for x, y in points(ax)} == {(40, 0), (80, 0), (20, 1), (30, 1)}
     assert {30, 60} <= {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
     bar = ax.patches[0]
     # Noise of one of two shares around their mean of 60: 3 times the root of 2, twice to either side.
@@ -155,14 +147,7 @@ def test_indicators_of_each_gender_count_captions_with_both(indicators):
 
 
 def test_one_occupation_with_and_without_indicators():
-    row = {
-        "model": "mini",
-        "occupation": "engineer",
-        "percent_female": 20.0,
-        "ci_low": 10.0,
-        "ci_high": 30.0,
-        "n": 40,
-    }
+    row = {"model": "mini", "occupation": "engineer", "percent_female": 20.0, "ci_low": 10.0, "ci_high": 30.0, "n": 40}
     training = row | {"source": "training", "approach": "naive", "prompt": "captions"}
     rows = [
         training,

@@ -84,17 +84,14 @@ class Pipe:
         pairs = self.captions()[["caption_id", "occupation"]]
         by_id = {"n1": 0.1, "n2": 0.8, "n3": 0.2, "n4": 0.3, "n5": 0.9, "e1": 0.4, "e2": 0.6, "e3": 0.5}
         frames = [
-            pairs.assign(prompt=p, cosine=pairs["caption_id"].map(by_id) - less)
-            for p, less in (("1", 0), ("2", 0.1))
+            pairs.assign(prompt=p, cosine=pairs["caption_id"].map(by_id) - less) for p, less in (("1", 0), ("2", 0.1))
         ]
         return pd.concat(frames, ignore_index=True)
 
     def prompts(self, kind="generated"):
         if kind == "generated":
             rows = [(f"p{p}-{o}", "naive", o, p, "text", 3) for p in "12" for o in OCCUPATIONS]
-            return pd.DataFrame(
-                rows, columns=["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
-            )
+            return pd.DataFrame(rows, columns=["prompt_id", "approach", "occupation", "prompt", "text", "n_images"])
         captions = self.sample()
         captions = captions[captions["rank"] <= 2]
         more = {"approach": kind, "prompt": "captions", "n_images": 1}
@@ -131,22 +128,14 @@ class Pipe:
         return Images
 
     def image_embeddings(self, kind, image_ids):
-        vectors = {k: [1, 0] for k in ("n1", "n3", "n5", "e1", "e2")} | {
-            "n2": [0, 1],
-            "n4": [0, 1],
-            "e3": None,
-        }
+        vectors = {k: [1, 0] for k in ("n1", "n3", "n5", "e1", "e2")} | {"n2": [0, 1], "n4": [0, 1], "e3": None}
         ids = list(dict.fromkeys(image_ids))
         of = [vectors[i] if kind == "training" else ([1, 0] if "nurse" in i else [0.6, 0.8]) for i in ids]
-        return pd.DataFrame(
-            {"image_id": ids, "vector": [None if v is None else np.array(v, np.float32) for v in of]}
-        )
+        return pd.DataFrame({"image_id": ids, "vector": [None if v is None else np.array(v, np.float32) for v in of]})
 
 
 PUBLIC = [f for name, f in vars(measure).items() if isfunction(f) and name[0] != "_"]
-MEASURES = {
-    sources.table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.drawn
-}
+MEASURES = {sources.table_of(f): f for f in PUBLIC if f.__module__ == measure.__name__ and f is not measure.drawn}
 
 
 def frame(name, pipe=None):
@@ -219,12 +208,7 @@ def test_indicators_are_counted_beside_what_images_show():
     assert row[["n", "percent_any", "percent_none"]].tolist() == [4, 50, 50]
     assert row[["percent_female_indicator", "percent_male_indicator", "percent_both"]].tolist() == [25, 25, 0]
     assert row["percent_female"] == pytest.approx(200 / 3) and row["n_judged"] == 3
-    assert row[["percent_any_of_female", "n_female", "percent_any_of_male", "n_male"]].tolist() == [
-        50,
-        2,
-        100,
-        1,
-    ]
+    assert row[["percent_any_of_female", "n_female", "percent_any_of_male", "n_male"]].tolist() == [50, 2, 100, 1]
 
 
 def test_examples_show_the_words_that_indicate():
@@ -243,9 +227,7 @@ def test_outcomes_count_images_of_the_templates_once():
         "nearest_no_indicators",
     }
     row = counts.set_index(["approach", "source", "occupation", "prompt", "outcome"])
-    assert row.loc[
-        ("naive", "generated", "engineer", "2", "uncertain"), ["n", "percent", "n_images"]
-    ].tolist() == [
+    assert row.loc[("naive", "generated", "engineer", "2", "uncertain"), ["n", "percent", "n_images"]].tolist() == [
         3,
         100,
         3,
@@ -291,12 +273,7 @@ def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
 
 def test_captions_found_say_how_many_were_taken():
     rows = frame("paradox_captions_found").set_index("occupation")
-    assert rows.loc["nurse", ["n_captions", "n_corpus", "n_sampled", "n_candidates"]].tolist() == [
-        90,
-        1000,
-        4,
-        5,
-    ]
+    assert rows.loc["nurse", ["n_captions", "n_corpus", "n_sampled", "n_candidates"]].tolist() == [90, 1000, 4, 5]
 
 
 def test_settings_are_a_table_with_the_model():

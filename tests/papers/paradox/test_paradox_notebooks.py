@@ -27,9 +27,7 @@ def not_saved(monkeypatch):
 
 def run(root, name, out, **parameters):
     """Execute the code cells of a notebook in this process and return what it recorded for the report."""
-    cells = json.loads((root / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))[
-        "cells"
-    ]
+    cells = json.loads((root / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     space = {"display": print}
     plt.close("all")
     for cell in cells:
@@ -114,10 +112,7 @@ def folder(tmp_path_factory):
         for k, (o, female) in enumerate(each)
     ]
     write("paradox_indicators", indicators)
-    words = [
-        ("mini", o, f"c-{o}", "female", f"her {o}", "0:3:female-pronoun", "her", "female")
-        for o in OCCUPATIONS
-    ]
+    words = [("mini", o, f"c-{o}", "female", f"her {o}", "0:3:female-pronoun", "her", "female") for o in OCCUPATIONS]
     keys = ["corpus", "occupation", "caption_id", "indicator", "caption", "spans", "words", "gender"]
     write("paradox_examples", words, *keys)
     chosen = [
@@ -144,16 +139,7 @@ def folder(tmp_path_factory):
     keys = ["n_same", "n_pairs", "n_followed", "n_judged", "n_images"]
     write("paradox_gender_words", followed, "model", "approach", "occupation", "indicator", *keys)
     said = [("mini", o, f"c-{o}", "female", f"her {o}", f"a picture of her {o}") for o in OCCUPATIONS]
-    write(
-        "paradox_paraphrases",
-        said,
-        "corpus",
-        "occupation",
-        "caption_id",
-        "indicator",
-        "caption",
-        "paraphrase",
-    )
+    write("paradox_paraphrases", said, "corpus", "occupation", "caption_id", "indicator", "caption", "paraphrase")
     return of.parent
 
 

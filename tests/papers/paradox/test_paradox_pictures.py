@@ -41,17 +41,10 @@ def test_occupations_to_show():
 
 
 def test_generated_images_of_one_prompt():
-    rows = of(
-        [judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)]
-    )
+    rows = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)])
     shown = pictures.generated(rows, ["pilot", "nurse"], prompt="2", each=2)
     assert shown["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
-    assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == [
-        "pilot",
-        "pilot",
-        "nurse",
-        "nurse",
-    ]
+    assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == ["pilot", "pilot", "nurse", "nurse"]
     # As many of each, so that they fill lines; a name without images takes none away.
     shown = pictures.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", each=2)
     assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
@@ -87,12 +80,7 @@ def test_selected_captions_stand_beside_generated_images():
     shown = pictures.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", each=2)
     assert shown["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
     assert shown["kind"].tolist() == ["training", "training", "generated", "generated"]
-    assert shown["below"].tolist() == [
-        "nearer caption",
-        "first caption",
-        "generated: nurse",
-        "generated: nurse",
-    ]
+    assert shown["below"].tolist() == ["nearer caption", "first caption", "generated: nurse", "generated: nurse"]
 
 
 def test_pairs_of_one_caption():

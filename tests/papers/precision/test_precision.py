@@ -36,14 +36,7 @@ def ratings(rows):
 def own_people():
     rng = np.random.default_rng(11)
     rows = [
-        {
-            "model": "m",
-            "group": g,
-            "prompt": f"{g} {p}",
-            "image_id": f"{g}{p}/{k}",
-            "position": 1,
-            "outcome": "judged",
-        }
+        {"model": "m", "group": g, "prompt": f"{g} {p}", "image_id": f"{g}{p}/{k}", "position": 1, "outcome": "judged"}
         for g, p, k in np.ndindex(4, 2, 30)
     ]
     people = pd.DataFrame(rows).astype({"group": str})
@@ -98,18 +91,12 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
                 fits = rng.random() < 0.7
                 gender = lists[name] if fits else {"female": "male", "male": "female"}[lists[name]]
                 rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
-    people = pd.DataFrame(
-        rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"]
-    )
+    people = pd.DataFrame(rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"])
     people = people.assign(model="m", aspect="occupation", occupation=people["identity"], outcome="judged")
     found = {one.measure: one.value for one in paired.headlines(people)}
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
-    shares = (
-        people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
-    )
-    shares = shares.rename(columns={"size": "n"}).assign(
-        percent_female=100 * shares["mean"], n_unclear=0, reason=""
-    )
+    shares = people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
+    shares = shares.rename(columns={"size": "n"}).assign(percent_female=100 * shares["mean"], n_unclear=0, reason="")
     table = paired.stereotype_score(
         shares, tables.of([], "paired_pair_images"), tables.of([], "paired_printed_value"), confidence=0.95
     )
@@ -142,10 +129,7 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     # Ten occupations whose generated images lean further; the judge calls one in five women of either side male.
     rows, rated, said = [], [], []
     for k, share in enumerate(np.linspace(0.1, 0.9, 10)):
-        for source, prompt, p in (
-            ("training", "captions", share),
-            ("generated", "1", share + (share - 0.5) * 0.2),
-        ):
+        for source, prompt, p in (("training", "captions", share), ("generated", "1", share + (share - 0.5) * 0.2)):
             truth = np.arange(40) < round(40 * np.clip(p, 0, 1))
             seen = truth & (np.arange(40) % 5 > 0)
             rows.append(["m", "naive", f"o{k}", source, prompt, 100 * seen.mean(), 40])
@@ -183,9 +167,7 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
     )
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
-    monkeypatch.setattr(
-        Pipeline, "judgements", lambda self, kind: asked.append(kind) or judgements(self, kind)
-    )
+    monkeypatch.setattr(Pipeline, "judgements", lambda self, kind: asked.append(kind) or judgements(self, kind))
     found = sources.measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
     assert set(found["image_id"]) == {"p1-nurse/0", "p2-doctor/1"} and set(asked) == {"training", "generated"}
     assert found["is_female"].dropna().isin([0, 1]).all()
@@ -227,9 +209,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
         rows.append(["m", prompt, profession, image, "suit;skirt" if seen else "suit", "tie" if k else ""])
     names = ["model", "prompt", "profession", "image_id", "attributes", "attributes_missing"]
     images = pd.DataFrame(rows, columns=names)
-    shown = (
-        images["attributes"].str.contains("skirt").groupby([images["profession"], images["prompt"]]).mean()
-    )
+    shown = images["attributes"].str.contains("skirt").groupby([images["profession"], images["prompt"]]).mean()
     presence = shown.rename("share").reset_index().assign(model="m", attribute="skirt", n=9, reason="")
     own = dalleval.attribute_difference(presence, tables.of([], "dalleval_printed_attributes"))
     own = own[own["comparison"] == "woman - man"].iloc[0]
@@ -271,9 +251,7 @@ def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
     whole = table[table["group"] == "all"].set_index("wanted")
     assert whole.loc["now", "images_a_prompt"] == 30 and whole.loc["now", "half_width"] < 10
     # Four times as many images halve an interval of fixed groups.
-    assert whole.loc["±2", "images_a_prompt"] == pytest.approx(
-        30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1
-    )
+    assert whole.loc["±2", "images_a_prompt"] == pytest.approx(30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1)
     assert whole.loc["±10", "percent_more"] == 0
 
 
@@ -319,17 +297,13 @@ def test_what_is_no_such_file_is_refused(tmp_path, text, words):
 def test_weights_of_waves_by_hand():
     rated = pd.DataFrame({"probability": [0.5, 0.5, 0.2], "wave": [1, 1, 2]})
     # The first wave stands for two each, in two of three; in the second's estimate each stands for itself.
-    assert part.weights(rated).tolist() == pytest.approx(
-        [(2 / 0.5 + 1) / 3, (2 / 0.5 + 1) / 3, (1 / 0.2) / 3]
-    )
+    assert part.weights(rated).tolist() == pytest.approx([(2 / 0.5 + 1) / 3, (2 / 0.5 + 1) / 3, (1 / 0.2) / 3])
     assert part.weights(rated.assign(probability=np.nan)) is None
 
 
 def images_of(sizes):
     names = [name for name, n in sizes.items() for _ in range(n)]
-    return pd.DataFrame(
-        {"image_id": [f"i{k}" for k in range(len(names))], "source": "generated", "occupation": names}
-    )
+    return pd.DataFrame({"image_id": [f"i{k}" for k in range(len(names))], "source": "generated", "occupation": names})
 
 
 def test_probabilities_of_turns_by_hand():
@@ -374,26 +348,12 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
     assert asked["settings"]["judging"]["ratings"] == "r.csv"
     notebooks = ["--paper", "triplets", "--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,female\n")
-    assert (
-        cli.main(
-            ["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]
-        )
-        == 2
-    )
+    assert cli.main(["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]) == 2
     assert "judging.ratings has no effect here" in capsys.readouterr().err
     notebooks[1] = "dalleval"
-    assert (
-        cli.main(
-            ["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]
-        )
-        == 2
-    )
-    assert re.search(
-        r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'", capsys.readouterr().err
-    )
+    assert cli.main(["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]) == 2
+    assert re.search(r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'", capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
-    settings = Settings(
-        judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")}
-    )
+    settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
         checks.check(Pipeline("world", settings, progress=False))

@@ -100,8 +100,7 @@ def _close():
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification_plain"].to_dict() == pytest.approx(
-        {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3},
-        abs=1e-9,
+        {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3}, abs=1e-9
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
     assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
@@ -183,9 +182,7 @@ def test_outcomes_have_wilson_limits_and_reasons(usual):
     z = 1.959963984540054
     centre, half = (8 + z**2 / 2) / (10 + z**2), z * np.sqrt(1.6 + z**2 / 4) / (10 + z**2)
     row = table.loc[("nurse", "training")]
-    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx(
-        [100 * (centre - half), 100 * (centre + half)]
-    )
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * (centre - half), 100 * (centre + half)])
     assert table.loc[("maid", "generated"), "reason"] == "no training images of this occupation"
     assert (table.drop(index="maid")["reason"] == "").all()
 
@@ -207,9 +204,7 @@ def noisy() -> pd.DataFrame:
 
 
 def alpha(frame: pd.DataFrame, labels: list[str]) -> float:
-    codes = (
-        frame[["r1", "r2", "r3"]].apply(lambda c: c.map({x: k for k, x in enumerate(labels)})).to_numpy(float)
-    )
+    codes = frame[["r1", "r2", "r3"]].apply(lambda c: c.map({x: k for k, x in enumerate(labels)})).to_numpy(float)
     return krippendorff.alpha(codes.T, level_of_measurement="nominal", value_domain=range(len(labels)))
 
 
@@ -406,9 +401,7 @@ NURSE_ONLY = unanimous().query("occupation == 'nurse'")
     ],
     ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
 )
-def test_the_notebook_runs_through_and_names_its_file_first(
-    read, tmp_path, monkeypatch, content, first, lacking
-):
+def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, monkeypatch, content, first, lacking):
     # Figures are laid out but not written.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
@@ -492,9 +485,7 @@ def test_several_prompts_have_a_colour_each(read):
 
 
 def test_outcomes_are_drawn_in_percent(usual):
-    for ax, female in zip(
-        figures.outcomes(usual.outcomes).axes, ([80, 60, 20, 0], [90, 40, 10, 100]), strict=True
-    ):
+    for ax, female in zip(figures.outcomes(usual.outcomes).axes, ([80, 60, 20, 0], [90, 40, 10, 100]), strict=True):
         names = [label.get_text().split("  (")[0] for label in ax.get_yticklabels()]
         # A female bar begins at 0, a male one where it ends.
         bars = {(names[round(bar.get_y() + 0.35)], bar.get_x()): bar.get_width() for bar in ax.patches}
@@ -537,18 +528,13 @@ def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
 
 def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     frame = unanimous().rename(columns={"r1": "$r_1$", "r2": "a\\b"})
-    frame["occupation"] = frame["occupation"].map(
-        lambda o: {"nurse": "$\\frac{$", "maid": "<b>&" * 30}.get(o, o)
-    )
+    frame["occupation"] = frame["occupation"].map(lambda o: {"nurse": "$\\frac{$", "maid": "<b>&" * 30}.get(o, o))
     opened = read(frame)
     outcomes = ratings.outcomes(opened)
     shares = figures.percent_female(outcomes)
     labels = [label.get_text() for label in shares.axes[0].get_yticklabels()]
     assert "\\$\\frac{\\$  (10 / 10)" in labels and max(map(len, labels)) <= 60
-    for figure in (
-        figures.outcomes(outcomes),
-        figures.sensitivity(sensitivity(opened)),
-    ):
+    for figure in (figures.outcomes(outcomes), figures.sensitivity(sensitivity(opened))):
         figure.draw_without_rendering()  # fails on text taken for a formula
     study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))
     study.show("ratings_percent_female", shares, confidence=0.95)

@@ -73,11 +73,7 @@ def test_p_is_adjusted_over_the_pairs_of_a_measure_and_a_card_over_its_measures(
     assert len(found) == 9 and list(found["model_a"]) == ["a", "a", "b"] * 3
     for _, of in found.groupby("measure"):
         assert np.allclose(of["p_holm"], multipletests(of["p"], method="holm")[1])
-    for said, (_, of) in zip(
-        answered(found),
-        found.groupby(["model_a", "model_b"], sort=False),
-        strict=True,
-    ):
+    for said, (_, of) in zip(answered(found), found.groupby(["model_a", "model_b"], sort=False), strict=True):
         over = multipletests(of["p_holm"], method="holm")[1]
         assert said.p == pytest.approx(over.min())
         clear = (over < 0.05).sum()
@@ -144,9 +140,7 @@ def presence(model, shares, rng, n=9):
         seen = rng.binomial(n, np.broadcast_to(shares, (84, len(shares)))) / n
         frame = pd.DataFrame(seen, columns=[f"a{k}" for k in range(len(shares))])
         frame = (
-            frame.rename_axis("profession")
-            .reset_index()
-            .melt("profession", var_name="attribute", value_name="share")
+            frame.rename_axis("profession").reset_index().melt("profession", var_name="attribute", value_name="share")
         )
         frames.append(frame.assign(prompt=prompt))
     return pd.concat(frames).assign(model=model, n=n).astype({"profession": str})
@@ -250,14 +244,7 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
     row = {"category": "skin_tone", "mad": 0.17, "floor": 0.078}
     mads = [
         row | {"model": "printed", "evidence": "printed"},
-        row
-        | {
-            "model": "mine",
-            "evidence": "computed",
-            "mad": 0.09,
-            "corrected_mad": 0.05,
-            "corrected_floor": 0.02,
-        },
+        row | {"model": "mine", "evidence": "computed", "mad": 0.09, "corrected_mad": 0.05, "corrected_floor": 0.02},
     ]
     table = synthesis.models(**of_models(mads=tables.of(mads, "dalleval_mad"))).set_index("model")
     assert table["measure"].nunique() == 2 and "chance left in" in table.loc["printed", "measure"]
@@ -349,10 +336,7 @@ def test_a_gap_needs_both_pairs_and_follows_the_metrics_direction():
     cell = {"model": "a", "dataset": "d", "space": "image", "n": 1, "unit": "1", "sample": "triplets"}
     values = [("neutral-feminine", "x", 0.2), ("neutral-masculine", "x", 0.5), ("neutral-feminine", "y", 0.4)]
     frame = pd.DataFrame(
-        [
-            {**cell, "metric": "ssim", "higher_is_closer": 1, "pair": p, "case": c, "value": v}
-            for p, c, v in values
-        ]
+        [{**cell, "metric": "ssim", "higher_is_closer": 1, "pair": p, "case": c, "value": v} for p, c, v in values]
     )
     found = synthesis.units(**of_units(similarity=tables.of(frame, "triplets_similarity")))
     assert found[["unit", "value"]].values.tolist() == [["d x", pytest.approx(0.3)]]

@@ -40,19 +40,13 @@ def frame(**changed):
 def test_a_measure_of_another_package_stands_beside_the_papers(study):
     own = study.own_measures()
     shares = study.load(paired.percent_female)
-    pairs = shares[(shares["setting"] == "paired") & (shares["model"] != "other")].dropna(
-        subset="percent_female"
-    )
+    pairs = shares[(shares["setting"] == "paired") & (shares["model"] != "other")].dropna(subset="percent_female")
     by_occupation = pairs.groupby("occupation")["percent_female"].mean()
     table = synthesis.models(**of_models(), own=own)
     first = table[table["model"] != "other"].iloc[0]
     assert first["estimate"] == pytest.approx((by_occupation - 50).abs().mean())
     assert first["ci_low"] < first["estimate"] < first["ci_high"] and pd.isna(first["floor"])
-    assert (first["measure"], first["unit"], first["paper"]) == (
-        "Distance from even, two people",
-        "points",
-        "own",
-    )
+    assert (first["measure"], first["unit"], first["paper"]) == ("Distance from even, two people", "points", "own")
     assert first["n"] == len(by_occupation)
     assert table[table["model"] == "other"]["estimate"].tolist() == [0.0]
     # The same occupations of both: the difference is the first's distance.
@@ -64,19 +58,10 @@ def test_a_measure_of_another_package_stands_beside_the_papers(study):
 
 def test_a_measure_has_a_name_of_its_own(study):
     own = study.own_measures()
-    score = {
-        "model": "a",
-        "aspect": "power",
-        "setting": "paired",
-        "stereotype": "overall",
-        "score": 1.0,
-        "n": 7,
-    }
+    score = {"model": "a", "aspect": "power", "setting": "paired", "stereotype": "overall", "score": 1.0, "n": 7}
     scores = tables.of([score], "paired_stereotype_score")
     taken = own.assign(measure="Stereotype Score, roles of power, two people")
-    with pytest.raises(
-        InputError, match="of your own is called 'Stereotype Score, roles of power, two people'"
-    ):
+    with pytest.raises(InputError, match="of your own is called 'Stereotype Score, roles of power, two people'"):
         synthesis.models(**of_models(scores=scores), own=taken)
 
 
@@ -105,9 +90,7 @@ def test_missing_values_are_left_out():
 def test_measures_are_looked_up_before_any_work(installed):
     with pytest.raises(UnknownNameError, match="even"):
         checks.check(Pipeline("mini", Settings.of({"measures": ["evn"]})))
-    with pytest.raises(
-        ParameterError, match="nothing is no measure: example_measure:NOTHING cannot be called"
-    ):
+    with pytest.raises(ParameterError, match="nothing is no measure: example_measure:NOTHING cannot be called"):
         checks.check(Pipeline("mini", Settings.of({"measures": "nothing"})))
 
 

@@ -55,9 +55,7 @@ def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measu
 
 def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
     # Rogan and Gladen by hand: 98 % right for either gender, p = (q - 2) / 0.96, and no share passes 0 or 100.
-    wide = published.load("paradox_table_6").pivot(
-        index="occupation", columns="prompt", values="percent_female"
-    )
+    wide = published.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     true = ((wide - 2) / 0.96).clip(0, 100)
     expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()
     keys = ["model", "prompt", "exclusion", "measure", "correction", "judge"]
@@ -74,9 +72,7 @@ def test_errors_that_raters_show_are_another_choice_of_judge():
     rated = pd.DataFrame({"model": "M", "source": "generated", "image_id": image, "is_female": seen})
     rated = pd.concat([rated, rated.iloc[:3]])  # An image of several prompts counts once.
     label = ["female"] * 8 + ["male"] * 10 + ["female"]
-    said = pd.DataFrame(
-        {"of_model": "", "about": "", "source": "generated", "image_id": image, "label": label}
-    )
+    said = pd.DataFrame({"of_model": "", "about": "", "source": "generated", "image_id": image, "label": label})
     errors = synthesis.judge_errors(rated, said)
     assert errors == {"M": (0.75, 0.9)}
     assert synthesis.judge_errors(rated, said.iloc[:12]) == {}

@@ -133,9 +133,7 @@ def nearer_by_decimals(feminine, masculine, higher):
 def test_table_4_follows_from_triplets_and_seeds(printed):
     expected = published.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
-    assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(
-        axis=None
-    )
+    assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(axis=None)
 
 
 def test_disparity_holds_every_printed_value_once(printed):
@@ -322,18 +320,14 @@ def test_co_occurrence_gap_of_table_6(printed):
     assert row["gap"] == pytest.approx(0.531 - 0.512) and row["n"] == 51219
     one = cell(printed.co_occurrence, model="SD v2.0", dataset="GCC (one triplet)")
     assert (one["feminine"], one["masculine"], one["n"], one["sample"]) == (0.733, 0.773, 1000, "seeds")
-    values = published.load("triplets_table_6").pivot(
-        index=["model", "dataset"], columns="pair", values="value"
-    )
+    values = published.load("triplets_table_6").pivot(index=["model", "dataset"], columns="pair", values="value")
     means = (values["neutral-masculine"] - values["neutral-feminine"]).groupby("dataset").mean()
     # Over datasets; printed cells by themselves have no interval.
     row = cell(printed.told, dataset="all datasets")
     low, high = scipy_stats.t.interval(0.95, 4, means.mean(), scipy_stats.sem(means))
     assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([means.mean(), low, high])
     assert (row["n_cases"], len(printed.told)) == (5, 1)
-    percent = (
-        100 * (values["neutral-masculine"] - values["neutral-feminine"]) / (1 - values["neutral-feminine"])
-    )
+    percent = 100 * (values["neutral-masculine"] - values["neutral-feminine"]) / (1 - values["neutral-feminine"])
     percent = percent.groupby("dataset").mean()
     (finding,) = answers.co_occurrence.findings(printed.told)
     assert finding.estimate == pytest.approx(percent.mean()) and not finding.decided
@@ -360,9 +354,7 @@ def test_chi_square_of_counts_is_scipys():
     assert row["cramers_v"] == pytest.approx(np.sqrt((test.statistic - 2) / 325))
     assert row["ci_low"] < row["cramers_v"] < row["ci_high"]
     triplet = cell(tests, pair="triplet")
-    assert triplet["chi_square"] == pytest.approx(
-        scipy_stats.chi2_contingency(list(counts.values())).statistic
-    )
+    assert triplet["chi_square"] == pytest.approx(scipy_stats.chi2_contingency(list(counts.values())).statistic)
     for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
         assert tests[column].to_numpy() == pytest.approx(multipletests(tests["p"], method=method)[1])
 
@@ -376,9 +368,7 @@ def test_missing_genders_and_rare_objects_have_a_reason():
 
 
 def test_bias_scores_of_equal_sets():
-    counts = object_counts(
-        {"suit": (5, 10, 30), "dress": (9, 24, 0), "tree": (7, 20, 20), "rare": (20, 9, 9)}
-    )
+    counts = object_counts({"suit": (5, 10, 30), "dress": (9, 24, 0), "tree": (7, 20, 20), "rare": (20, 9, 9)})
     scores = triplets.bias_score(counts).set_index("object")
     # Dataset D has no threshold in the paper: 10. The neutral count of "rare" does not count.
     assert list(scores.index) == ["suit", "tree", "dress"]
@@ -461,9 +451,7 @@ def test_what_corrections_change(printed):
 
 
 def test_tests_that_were_not_made_are_missing_with_a_reason(printed):
-    one = printed.group_tests[printed.group_tests["sample"] == "seeds"].set_index(
-        ["dependency_group", "pair"]
-    )
+    one = printed.group_tests[printed.group_tests["sample"] == "seeds"].set_index(["dependency_group", "pair"])
     assert len(one) == 20
     assert np.isnan(one.loc[("hidden", "triplet"), "p"])
     assert one.loc[("hidden", "triplet"), "reason"] == "not tested: fewer than 5 objects"
@@ -499,11 +487,7 @@ def test_group_shares_take_triplets_as_the_sample(printed):
 def test_missing_group_shares_have_a_reason():
     rows = [
         {"model": "M", "dataset": "D", "dependency_group": g, "percent_images": v, "n": 30, "n_triplets": t}
-        for g, v, t in (
-            ("hidden", np.nan, 10),
-            ("implicitly_guided", 50.0, np.nan),
-            ("explicitly_guided", 50.0, 10),
-        )
+        for g, v, t in (("hidden", np.nan, 10), ("implicitly_guided", 50.0, np.nan), ("explicitly_guided", 50.0, 10))
     ]
     table = triplets.group_share(tables.of(rows, "triplets_group_images"))
     assert table["reason"].tolist() == ["no value is given", "the number of triplets is missing", ""]
@@ -596,9 +580,7 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
         triplets.together(summary).drop(columns="model"), printed.together.drop(columns="model")
     )
     (said,) = answers.measured.findings(gap)
-    assert (
-        said.model == "mini" and numbers(said.said) == [2, 2, 0, 0] and said.details[0].startswith("Planted")
-    )
+    assert said.model == "mini" and numbers(said.said) == [2, 2, 0, 0] and said.details[0].startswith("Planted")
     (turned,) = answers.measured.findings(triplets.disparity_gap(measured(-0.05)))
     assert numbers(turned.said) == [0, 2, 2, 0]
     (open_,) = answers.measured.findings(triplets.disparity_gap(measured(0.0)))
@@ -666,9 +648,7 @@ def run(root, tmp_path):
     """Return a function that runs the cells of a notebook with other parameters, and returns what it recorded."""
 
     def execute(name, **given):
-        cells = json.loads((root / "notebooks/triplets" / f"{name}.ipynb").read_text(encoding="utf-8"))[
-            "cells"
-        ]
+        cells = json.loads((root / "notebooks/triplets" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
         names = {}
         for c in cells:
             if c["cell_type"] == "code":

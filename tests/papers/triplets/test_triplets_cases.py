@@ -64,21 +64,13 @@ def test_pairs_of_each_seed_and_of_neutral_images_two_by_two():
 def test_similarity_of_a_triplet_is_the_mean_over_seeds_that_have_both():
     rng = np.random.default_rng(1)
     values = values_of(images_of(2, 3), rng)
-    lost = (values["second"] == "D-t1-2-feminine") | (
-        values["first"].str.startswith("D-t0") & (values["seed"] == 0)
-    )
+    lost = (values["second"] == "D-t1-2-feminine") | (values["first"].str.startswith("D-t0") & (values["seed"] == 0))
     values.loc[lost, ["value", "reason"]] = [np.nan, "blocked"]
     found = cases.similarity(values).set_index(["case", "pair"])
-    one = values[
-        (values["triplet_id"] == "t1") & (values["pair"] == "neutral-masculine") & (values["seed"] < 2)
-    ]
+    one = values[(values["triplet_id"] == "t1") & (values["pair"] == "neutral-masculine") & (values["seed"] < 2)]
     assert found.loc[("t1", "neutral-masculine"), "value"] == pytest.approx(one["value"].mean())
     assert found["n"].tolist() == [2, 2, 2, 2]
-    assert (
-        set(found["space"]) == {"image"}
-        and set(found["unit"]) == {"1"}
-        and set(found["sample"]) == {"triplets"}
-    )
+    assert set(found["space"]) == {"image"} and set(found["unit"]) == {"1"} and set(found["sample"]) == {"triplets"}
     values.loc[values["triplet_id"] == "t1", ["value", "reason"]] = [np.nan, "blocked"]
     found = cases.similarity(values).set_index(["case", "pair"])
     assert np.isnan(found.loc[("t1", "neutral-feminine"), "value"])
@@ -142,11 +134,7 @@ def test_object_similarity_is_the_cosine_of_counts():
     objects = objects_of(images, rng)
     # A neutral image that shows nothing: two pairs have no cosine, and none of them is 0 for that.
     objects = objects[objects["image_id"] != "D-t0-0-neutral"]
-    vectors = (
-        objects.pivot(index="image_id", columns="object", values="count")
-        .reindex(images["image_id"])
-        .fillna(0)
-    )
+    vectors = objects.pivot(index="image_id", columns="object", values="count").reindex(images["image_id"]).fillna(0)
     found = cases.object_similarity(images, objects).set_index(["pair", "case"])
     for pair, t in itertools.product(("neutral-feminine", "neutral-masculine"), range(4)):
         sides = [[vectors.loc[f"D-t{t}-{s}-{g}"] for g in pair.split("-")] for s in range(3)]
@@ -159,9 +147,7 @@ def test_object_similarity_is_the_cosine_of_counts():
     assert gap["n_without"].item() == found["n_without"].sum()
     differences = found.loc["neutral-masculine", "value"] - found.loc["neutral-feminine", "value"]
     assert gap["gap"].item() == pytest.approx(differences.mean()) and gap["p"].item() >= 2 / 16
-    none = cases.object_similarity(images, objects[~objects["image_id"].str.startswith("D-t0")]).set_index(
-        "case"
-    )
+    none = cases.object_similarity(images, objects[~objects["image_id"].str.startswith("D-t0")]).set_index("case")
     assert none.loc["t0", "value"].isna().all() and (none.loc["t0", "n_without"] == 3).all()
     assert (none.loc["t0", "reason"] != "").all()
 
@@ -172,14 +158,10 @@ def test_swapping_genders_keeps_tests_and_mirrors_scores():
     objects = objects_of(images, rng, {"feminine": [1, 2, 1, 1, 1], "masculine": [1, 1, 2, 1, 1]})
     given = cases.object_counts(images, objects)
     swapped = cases.object_counts(images.assign(prompt_gender=images["prompt_gender"].map(SWAPPED)), objects)
-    first, second = (
-        triplets.chi_square(c, NO_TESTS, replicates=400).set_index("pair") for c in (given, swapped)
-    )
+    first, second = (triplets.chi_square(c, NO_TESTS, replicates=400).set_index("pair") for c in (given, swapped))
     for name in ("chi_square", "p", "cramers_v"):
         assert second.loc["triplet", name] == pytest.approx(first.loc["triplet", name], rel=1e-12)
-    assert second.loc["triplet", "p_permutation"] == pytest.approx(
-        first.loc["triplet", "p_permutation"], abs=0.05
-    )
+    assert second.loc["triplet", "p_permutation"] == pytest.approx(first.loc["triplet", "p_permutation"], abs=0.05)
     assert second.loc["neutral-feminine", "chi_square"] == first.loc["neutral-masculine", "chi_square"]
     scores, turned = (triplets.bias_score(c, minimum_count=1).set_index("object") for c in (given, swapped))
     turned = turned.loc[scores.index]
@@ -218,9 +200,7 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     expected = stats.permuted_chi_square(merged, 4000, seed=1)
     assert found.loc["triplet", "p_permutation"] == pytest.approx(expected, abs=0.03)
     assert found["p_decisive_holm"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "holm"))
-    assert found["p_decisive_bh"].tolist() == pytest.approx(
-        stats.adjust(found["p_permutation"], "benjamini_hochberg")
-    )
+    assert found["p_decisive_bh"].tolist() == pytest.approx(stats.adjust(found["p_permutation"], "benjamini_hochberg"))
     assert (found["n_cases"] == 30).all()
     # Where cases are not told, what decides is the plain p.
     assert plain["p_decisive_holm"].tolist() == plain["p_holm"].tolist()
@@ -254,11 +234,7 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
         "triplets_printed_chi_square",
     )  # fmt: skip
     both = triplets.chi_square(counts, printed, seed=1, replicates=999).set_index(["evidence", "pair"])
-    assert (
-        both.loc["printed", "p_holm"].tolist()
-        == both.loc["printed", "p_decisive_holm"].tolist()
-        == [0.02, 0.02]
-    )
+    assert both.loc["printed", "p_holm"].tolist() == both.loc["printed", "p_decisive_holm"].tolist() == [0.02, 0.02]
 
 
 def test_leans_are_adjusted_over_all_data_sets_and_cases_without_any_are_left_out():
@@ -297,13 +273,9 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
         for k in range(n)
     ]
     found = triplets.bias_score(tables.of(rows, "triplets_object_counts")).iloc[0]
-    single = triplets.bias_score(tables.of([r | {"count": 1} for r in rows], "triplets_object_counts")).iloc[
-        0
-    ]
+    single = triplets.bias_score(tables.of([r | {"count": 1} for r in rows], "triplets_object_counts")).iloc[0]
     assert found["bias_score"] == single["bias_score"] == pytest.approx(0.6)
-    assert found[["ci_low", "ci_high", "p"]].tolist() == pytest.approx(
-        single[["ci_low", "ci_high", "p"]].tolist()
-    )
+    assert found[["ci_low", "ci_high", "p"]].tolist() == pytest.approx(single[["ci_low", "ci_high", "p"]].tolist())
     # Each is a fair coin: 15 of 25.
     assert single["p"] == pytest.approx(scipy_stats.binomtest(15, 25).pvalue)
     # Wilson's limits of 15 of 25, a little wider by Student's t and by the 24 of 25 in the variance.
@@ -321,9 +293,7 @@ def test_score_intervals_cover_where_objects_come_together():
     counts = 4 * rng.poisson(np.array([0.25, 0.75])[:, None] * rates)
     names = ["dataset", "prompt_gender", "case"]
     axes = [range(400), ["feminine", "masculine"], range(60)]
-    rows = pd.DataFrame(
-        {"count": counts.ravel()}, index=pd.MultiIndex.from_product(axes, names=names)
-    ).reset_index()
+    rows = pd.DataFrame({"count": counts.ravel()}, index=pd.MultiIndex.from_product(axes, names=names)).reset_index()
     rows = rows.assign(model="M", object="dog", n_images=180)
     found = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1)
     assert len(found) == 400 and (found["n"] == counts.sum(axis=(1, 2))[found["dataset"].astype(int)]).all()

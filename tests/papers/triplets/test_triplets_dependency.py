@@ -41,9 +41,7 @@ def groups_of(images, rng):
 
 
 def nouns_of(images, rng):
-    rows = [
-        (i, noun, bool(rng.random() < 0.4)) for i in images["image_id"] for noun in ("hat", "park", "music")
-    ]
+    rows = [(i, noun, bool(rng.random() < 0.4)) for i in images["image_id"] for noun in ("hat", "park", "music")]
     return pd.DataFrame(rows, columns=["image_id", "noun", "hidden"])
 
 
@@ -58,9 +56,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     expected = {}
     held = {group: set() for group in DEPENDENCY_GROUPS}
     for image in kept.itertuples():
-        entries = [
-            (r.dependency_group, r.object) for r in groups.itertuples() if r.image_id == image.image_id
-        ]
+        entries = [(r.dependency_group, r.object) for r in groups.itertuples() if r.image_id == image.image_id]
         for r in nouns[nouns["image_id"] == image.image_id].itertuples():
             entries += [("nouns", r.noun)] + [("hidden", r.noun)] * r.hidden
         for group, name in entries:
@@ -73,9 +69,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     assert found.set_index(keys)["count"].to_dict() == expected
     assert set(found["n_images"]) == {7} and set(found["n_cases"]) == {4}
     shares = cases.group_images(seen, groups, nouns).set_index("dependency_group")
-    assert shares["percent_images"].to_dict() == pytest.approx(
-        {g: 100 * len(i) / 21 for g, i in held.items()}
-    )
+    assert shares["percent_images"].to_dict() == pytest.approx({g: 100 * len(i) / 21 for g, i in held.items()})
     assert set(shares["n"]) == {21} and set(shares["n_triplets"]) == {4}
     # They are what the analyses of the paper's tables take.
     tests = triplets.chi_square(found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99)
@@ -90,11 +84,7 @@ def test_group_truth_by_scikit_learn():
     names = [*DEPENDENCY_GROUPS, ""]
     counts = rng.integers(0, 30, (6, 6)) + 40 * np.eye(6, dtype=int)
     counts[5, 5] = 0
-    rows = [
-        ("M", names[i], names[j], counts[i, j])
-        for i, j in itertools.product(range(6), repeat=2)
-        if counts[i, j]
-    ]
+    rows = [("M", names[i], names[j], counts[i, j]) for i, j in itertools.product(range(6), repeat=2) if counts[i, j]]
     table = tables.check(
         pd.DataFrame(rows, columns=["model", "planted", "measured", "count"]), "triplets_group_confusion"
     )

@@ -83,9 +83,7 @@ def test_any_of_the_captions_worlds_has_a_truth(tmp_path):
 
 def test_planted_scores_stand_beside_those_found(truth):
     expected = triplets.measure.object_truth(truth)
-    scores = triplets.bias_score(
-        triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99
-    )
+    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99)
     wide = expected.pivot(index="object", columns="prompt_gender", values="expected")
     for row in scores[scores["true_score"].notna()].itertuples():
         m, f = wide.loc[row.object, ["masculine", "feminine"]]
@@ -101,9 +99,7 @@ def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
     assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
     shown = truth.triplets.truth(made).objects
     rows = cases.detections(shown, shown, made.table.set_index("image_id")["truth_gender"])
-    errors = triplets.detector_error(
-        tables.of(rows.assign(model="M", reference="drawings"), "triplets_detections")
-    )
+    errors = triplets.detector_error(tables.of(rows.assign(model="M", reference="drawings"), "triplets_detections"))
     known = errors["value"].dropna()
     assert len(known) and (known == 100).all()
     # The truth has no error to be measured.
@@ -125,9 +121,7 @@ class Misses:
 
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
-    finder = Misses(
-        p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person")
-    )
+    finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
     monkeypatch.setattr(p.triplets, "found", finder)
     detections = triplets.measure.detections(p)
     errors = triplets.detector_error(detections)
@@ -145,9 +139,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     there = set(zip(shown["image_id"], shown["object"], strict=True))
     male = set(made.table.loc[made.table["truth_gender"] == "male", "image_id"])
     pairs = {
-        (r.image_id, "person" if noun in people else noun)
-        for r in made.table.itertuples()
-        for noun in nouns(r.text)
+        (r.image_id, "person" if noun in people else noun) for r in made.table.itertuples() for noun in nouns(r.text)
     }
     assert {(i, "person") for i in made.table["image_id"]} <= pairs & there
     both = {(i, noun) for i, noun in pairs & there if i in male or noun == "person"}
@@ -175,9 +167,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
         "height": 1,
         "width": 1,
     }
-    objects = pd.DataFrame(
-        [{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one]
-    )
+    objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
     looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""})
     monkeypatch.setattr(p.triplets, "objects", lambda: Found(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
@@ -230,9 +220,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 
 def detections(*rows):
     names = ["image_id", "object", "gender_shown", "both", "finder_only", "reference_only", "iou"]
-    return tables.of(
-        pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
-    )
+    return tables.of(pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections")
 
 
 def beside(errors):

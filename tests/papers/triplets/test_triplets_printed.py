@@ -11,13 +11,7 @@ from biaslab import published
 
 DATASETS = ["GCC", "COCO", "TextCaps", "Flickr30k", "Profession"]
 VERSIONS = ["SD v1.4", "SD v2.0", "SD v2.1"]
-GROUPS = [
-    "explicitly_guided",
-    "implicitly_guided",
-    "explicitly_independent",
-    "implicitly_independent",
-    "hidden",
-]
+GROUPS = ["explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent", "hidden"]
 # Half a unit of the last printed decimal, and room for binary fractions.
 CENT = 0.005 + 1e-9
 
@@ -83,9 +77,7 @@ def test_which_disparities_are_damaged():
     assert cells.to_dict() == {
         ("SD v2.1", "COCO", "neutral-feminine", "reconstructed"): everything,
         ("SD v2.1", "COCO", "neutral-masculine", "missing"): ["ssim", "dino"],
-        ("SD v2.1", "COCO", "neutral-masculine", "reconstructed"): [
-            m for m in everything if m not in ("ssim", "dino")
-        ],
+        ("SD v2.1", "COCO", "neutral-masculine", "reconstructed"): [m for m in everything if m not in ("ssim", "dino")],
         ("SD v2.1", "TextCaps", "neutral-masculine", "missing"): ["ssim", "clip", "dino", "split_product"],
         ("SD v2.1", "TextCaps", "neutral-masculine", "reconstructed"): ["t", "z0", "diff_pix", "resnet"],
     }

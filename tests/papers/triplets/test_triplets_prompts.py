@@ -38,12 +38,7 @@ def test_the_words_of_the_paper_stand_without_counts():
 
 
 def test_words_are_ranked_within_each_data_set():
-    rows = [
-        ("B", "gender", "he", 1),
-        ("B", "gender", "she", 3),
-        ("A", "others", "son", 9),
-        ("A", "others", "kid", 0),
-    ]
+    rows = [("B", "gender", "he", 1), ("B", "gender", "she", 3), ("A", "others", "son", 9), ("A", "others", "kid", 0)]
     words = triplets.excluded_words(tables.of([list(row) for row in rows], "triplets_excluded_words"))
     assert words[["dataset", "word"]].to_numpy().tolist() == [
         *(["B", "she"], ["B", "he"]),
@@ -54,10 +49,7 @@ def test_words_are_ranked_within_each_data_set():
 def test_professions_count_sentences_and_those_asked():
     table = triplets.professions(prompts())
     printed = published.load("triplets_table_3")
-    assert (
-        table[["topic", "profession"]].to_numpy().tolist()
-        == printed[["topic", "profession"]].to_numpy().tolist()
-    )
+    assert table[["topic", "profession"]].to_numpy().tolist() == printed[["topic", "profession"]].to_numpy().tolist()
     assert len(table) == 320 and table["n_sentences"].sum() == 811
     asked = table[table["n_asked"] > 0]
     assert len(asked) == 2 and (asked["n_asked"] == asked["n_sentences"]).all()
@@ -71,11 +63,7 @@ def test_examples_mark_what_differs():
     assert shown["dataset"].tolist() == ["Ours", "Ours", "Profession", "Profession"]
     assert shown.loc[:1, ["neutral", "feminine", "masculine"]].to_numpy().tolist() == [
         ["a [person] rides", "a [woman] rides", "a [man] rides"],
-        [
-            "Two [people] and a [person]",
-            "Two [women] and a [woman]",
-            "Two [men] and a [man]",
-        ],
+        ["Two [people] and a [person]", "Two [women] and a [woman]", "Two [men] and a [man]"],
     ]
     plain = shown.loc[2]
     assert "[" not in plain["neutral"] and plain["feminine"].startswith("A [female] ")

@@ -76,9 +76,7 @@ def _bootstrap(
     )
 
 
-def _amplified(
-    training: np.ndarray, generated: np.ndarray, draws: dict, *, fixed: bool = False
-) -> stats.Bootstrap:
+def _amplified(training: np.ndarray, generated: np.ndarray, draws: dict, *, fixed: bool = False) -> stats.Bootstrap:
     """Return expected amplification of counts by all definitions, with intervals and floors, in points."""
 
     def statistic(t: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -197,9 +195,7 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
     n = found["n"].where(found["n"] > 0)
     p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(1 - confidence, n, confidence)
-    found = found.assign(
-        n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"])
-    )
+    found = found.assign(n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     together = found.groupby("counted")[["inside", "n"]].transform("sum").add_suffix("_all")
     return tables.of(found.rename(columns={"off": "mean_off"}).join(together), "calibration_inside")
@@ -268,15 +264,9 @@ def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     """
     rows = table[(table["definition"] == "published") & (table["prompt"] == "mean")]
     rows = rows[rows["approach"].isin(["naive", MATCHED]) & rows["generator"].isin([WORLD, model])]
-    off = (
-        (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0])
-        if len(rows)
-        else rows["skew"] == "off"
-    )
+    off = (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0]) if len(rows) else rows["skew"] == "off"
     beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
-    without = np.where(
-        off, "With every knob off, is anything left", "Without any model, is there amplification"
-    )
+    without = np.where(off, "With every knob off, is anything left", "Without any model, is there amplification")
     asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
     excess = {"amplification": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
     moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
@@ -389,9 +379,7 @@ def met(quality: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row | {kind: named.get(kind, np.nan) for kind in dict.fromkeys(kinds.values())}])
 
 
-def _row(
-    metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_of: str = "images", reason=""
-) -> list:
+def _row(metric: str, values=(np.nan,) * 3, n: float = 0, unit: str = "%", n_of: str = "images", reason="") -> list:
     """Return a row of ``mini_quality``; ``values``: the value and its limits."""
     reach, *ends = _REACH.get(metric.rstrip("0123456789"), ("",))
     value, low, high = values
@@ -502,11 +490,7 @@ def _world_rows(known: pd.DataFrame, skew: str) -> Iterator[list]:
         reason = f"The run measures no {key[1]}."
         if key in known.index:
             row = known.loc[key]
-            asked, n, values = (
-                asked + more,
-                row["n_occupations"],
-                row[["excess", "excess_low", "excess_high"]],
-            )
+            asked, n, values = (asked + more, row["n_occupations"], row[["excess", "excess_low", "excess_high"]])
             low, high = values.iloc[1:]
             met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"
             freed = f"Freed of the floor of sampling noise ({row['floor']:.2f} points); these occupations."

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 NAMES = tables.labels("calibration_shares")["approach"]
 _HELD = forms.look(
-    {
-        "held": ("interval holds the true share", style.BLUE, "o"),
-        "missed": ("interval misses it", style.VERMILION, "D"),
-    }
+    {"held": ("interval holds the true share", style.BLUE, "o"), "missed": ("interval misses it", style.VERMILION, "D")}
 )
 _PARTS = forms.look(
     {
@@ -105,9 +102,7 @@ def _look(generators: Sequence[str]) -> Look:
     )
 
 
-def guidance(
-    table: pd.DataFrame, approaches: Sequence[str] = ("naive", "nearest_no_indicators", "matched")
-) -> Figure:
+def guidance(table: pd.DataFrame, approaches: Sequence[str] = ("naive", "nearest_no_indicators", "matched")) -> Figure:
     """Draw the signed change against guidance, with the levels that measurement and model alone reach.
 
     Of ``calibration_guidance``, a panel each of ``approaches``; those that the table lacks are left out.
@@ -135,10 +130,7 @@ def guidance(
 # -- the world ---------------------------------------------------------------------------------------------------
 
 
-_WORK = (
-    *("nurse", "mechanic", "teacher", "pilot", "librarian"),
-    *("chef", "scientist", "painter", "lawyer", "dancer"),
-)
+_WORK = (*("nurse", "mechanic", "teacher", "pilot", "librarian"), *("chef", "scientist", "painter", "lawyer", "dancer"))
 
 
 def skin_tones(*, seed: int = 0) -> Figure:
@@ -149,9 +141,7 @@ def skin_tones(*, seed: int = 0) -> Figure:
         fixed = {"genders": scene.GENDERS[row : row + 1], "occupations": (_WORK[column % len(_WORK)],)}
         return render(scene.sample_scene(rng, **fixed, skin_tones=(tone,)), _SHOWN)
 
-    rows = [
-        [person(i, k, tone) for k, tone in enumerate(scene.SKIN_TONES)] for i in range(len(scene.GENDERS))
-    ]
+    rows = [[person(i, k, tone) for k, tone in enumerate(scene.SKIN_TONES)] for i in range(len(scene.GENDERS))]
     return _grid(rows, rows=scene.GENDERS, columns=[f"tone {tone}" for tone in scene.SKIN_TONES])
 
 

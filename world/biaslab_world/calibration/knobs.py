@@ -42,18 +42,9 @@ _KNOBS = {
     ),
     "prompt_like": ("Share of prompt-like captions.", "How little a random sample sees of them (5.2)."),
     "indicators": ("How often ordinary captions tell the gender.", "The rate of indicators (5.1)."),
-    "prompt_indicators": (
-        "How often prompt-like captions tell the gender.",
-        "The same for those near the prompts.",
-    ),
-    "names": (
-        "Share of captions built round a name.",
-        "Indicators that only a list of names finds (Table 5).",
-    ),
-    "both": (
-        "Captions with an indicator that hold one of each gender.",
-        "A noisy indicator; no gender effect.",
-    ),
+    "prompt_indicators": ("How often prompt-like captions tell the gender.", "The same for those near the prompts."),
+    "names": ("Share of captions built round a name.", "Indicators that only a list of names finds (Table 5)."),
+    "both": ("Captions with an indicator that hold one of each gender.", "A noisy indicator; no gender effect."),
     "other_sense": (
         "Captions that use the word in another sense and show nobody.",
         "Wrong hits of the search, which the face gate has to remove (4).",

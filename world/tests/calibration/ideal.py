@@ -17,18 +17,7 @@ from biaslab.models.images import DescribedImages
 from biaslab.settings import Settings
 from biaslab_world import scene, truthful, world
 
-OCCUPATIONS = (
-    "nurse",
-    "mechanic",
-    "writer",
-    "chef",
-    "librarian",
-    "pilot",
-    "teacher",
-    "ceo",
-    "dietitian",
-    "baker",
-)
+OCCUPATIONS = ("nurse", "mechanic", "writer", "chef", "librarian", "pilot", "teacher", "ceo", "dietitian", "baker")
 DEFAULTS = {
     "captions": {
         "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
@@ -114,14 +103,9 @@ class IdealPipeline:
             sample.assign(approach="naive", prompt="captions"),
             sample[sample["indicator"] == "none"].assign(approach="no_indicators", prompt="captions"),
             like.groupby("occupation").head(k).merge(both, how="cross").assign(approach="nearest"),
-            silent.groupby("occupation")
-            .head(k)
-            .merge(both, how="cross")
-            .assign(approach="nearest_no_indicators"),
+            silent.groupby("occupation").head(k).merge(both, how="cross").assign(approach="nearest_no_indicators"),
         ]
-        chosen = pd.concat(parts, ignore_index=True)[
-            ["approach", "prompt", "occupation", "caption_id", "rank"]
-        ]
+        chosen = pd.concat(parts, ignore_index=True)[["approach", "prompt", "occupation", "caption_id", "rank"]]
         return chosen[chosen["approach"].isin(self.settings.captions.approaches)].reset_index(drop=True)
 
     def images(self, kind):
@@ -132,9 +116,7 @@ class IdealPipeline:
             chosen = self.selections()
             table = some[some["caption_id"].isin(chosen["caption_id"])].assign(prompt="captions")
             table = table.assign(image_id=table["caption_id"]).reset_index(drop=True)
-            found = DescribedImages(
-                SimpleNamespace(name="training", digest="t", table=table, read=None), table
-            )
+            found = DescribedImages(SimpleNamespace(name="training", digest="t", table=table, read=None), table)
         else:
             rows = [
                 {"prompt_id": f"p{p}-{o}", "occupation": o, "prompt": p, "text": f"A photo of a {o}"}

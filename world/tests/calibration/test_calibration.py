@@ -117,9 +117,7 @@ def test_accuracy_and_ceiling_by_hand():
 
 def test_an_ideal_judge_reaches_its_ceiling(c):
     table = calibration.judge(c.renders)
-    row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[
-        0
-    ]
+    row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[0]
     right = round(row["accuracy"] * row["n"] / 100)
     assert scipy_stats.binomtest(right, int(row["n"]), row["ceiling"] / 100).pvalue > 1e-3
     assert row["n"] == row["n_images"] == 620
@@ -165,10 +163,7 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
     erring = calibration.Calibration(
         IdealPipeline(
-            "mini",
-            tmp_path,
-            wrong=0.1,
-            **SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}},
+            "mini", tmp_path, wrong=0.1, **SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
         )
     )
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
@@ -212,10 +207,7 @@ def _simulated(studies, n=175, error=0.01):
     sens, spec = (np.repeat(rng.binomial(900, 1 - error, studies) / 900, 62) for _ in range(2))
     found = corrected_shares(judged.ravel(), n, sens, spec, 900, 900)
     parts = {"percent_true": truth.ravel()}
-    for (value, low, high), count in (
-        (COUNTED["drawn"], drawn.ravel()),
-        (COUNTED["judged"], judged.ravel()),
-    ):
+    for (value, low, high), count in ((COUNTED["drawn"], drawn.ravel()), (COUNTED["judged"], judged.ravel())):
         ends = wilson_interval(count, np.full(count.shape, n))
         parts |= {value: count / n, low: ends[0], high: ends[1]}
     value, low, high = COUNTED["corrected"]
@@ -331,16 +323,12 @@ def test_parts_of_guidance_add_up(c):
     for scale, pipeline in c.scales.items():
         rows = pipeline.judgements("generated")
         rows = rows[rows["outcome"] == "judged"]
-        shares[scale] = (
-            100 * (rows["gender"] == "female").groupby(rows["occupation"]).mean()[list(OCCUPATIONS)]
-        )
+        shares[scale] = 100 * (rows["gender"] == "female").groupby(rows["occupation"]).mean()[list(OCCUPATIONS)]
     change = np.sign(t - 50) * (shares[7.5] - shares[1.0])
     low, high = scipy_stats.t.interval(0.95, len(t) - 1, change.mean(), scipy_stats.sem(change))
     row = table.set_index(["approach", "guidance_scale", "part"]).loc[("naive", 7.5, "guidance")]
     assert row[["change", "ci_low", "ci_high"]].tolist() == pytest.approx([change.mean(), low, high])
-    exact = table[
-        (table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == 1))
-    ]
+    exact = table[(table["part"] == "measurement") | ((table["part"] == "guidance") & (table["guidance_scale"] == 1))]
     assert exact["ci_low"].isna().all() and exact["ci_high"].isna().all()
 
 
@@ -362,9 +350,7 @@ def test_met(value, low, high, met):
 
 
 def test_ratio_interval_against_statsmodels():
-    proportion = pytest.importorskip(
-        "statsmodels.stats.proportion", reason="statsmodels is the independent route"
-    )
+    proportion = pytest.importorskip("statsmodels.stats.proportion", reason="statsmodels is the independent route")
     ratio, low, high = analysis.ratio_interval(180, 200, 190, 200, 0.95)
     assert ratio == pytest.approx(180 / 190)
     peer = proportion.confint_proportions_2indep(180, 200, 190, 200, compare="ratio", method="log")
@@ -438,11 +424,7 @@ def quality(tmp_path, monkeypatch):
     others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
     measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
-        [
-            ("mini", "caption_prompts", 90, 95),
-            ("mini", "caption_prompts", 97, 97),
-            ("mini", "paraphrased", 0, 50),
-        ],
+        [("mini", "caption_prompts", 90, 95), ("mini", "caption_prompts", 97, 97), ("mini", "paraphrased", 0, 50)],
         columns=["model", "approach", "n_followed", "n_judged"],
     )
     monkeypatch.setattr("biaslab_world.calibration.measure.ZeroShot", _Texts)
@@ -454,11 +436,7 @@ def test_quality_reports_what_was_measured(quality):
     assert quality.loc["caption_prompts", ["value", "met"]].tolist() == [1.5, "yes, not certain"]
     # 187 of 192; its Wilson interval reaches below 97 %.
     row = quality.loc["gender_word_accuracy"]
-    assert (
-        row["value"] == pytest.approx(100 * 187 / 192)
-        and row["n"] == 192
-        and row["met"] == "yes, not certain"
-    )
+    assert row["value"] == pytest.approx(100 * 187 / 192) and row["n"] == 192 and row["met"] == "yes, not certain"
     # 10 occupations, 4 prompts, 6 images each: nurses are called chefs, and one image cannot be read.
     row = quality.loc["occupation_accuracy_generated"]
     assert row["value"] == pytest.approx(100 * (240 - 24 - 1) / 240) and row["n"] == 240
@@ -478,19 +456,13 @@ def test_quality_reports_what_was_measured(quality):
 
 
 def test_quality_says_what_was_not_measured(tmp_path):
-    pipeline = IdealPipeline(
-        "mini",
-        tmp_path,
-        **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}},
-    )
+    pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}})
 
     def none(*_):
         raise MissingInputError("No open_clip model.")
 
     pipeline.image_embeddings = none
-    words, measured = (
-        tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification")
-    )
+    words, measured = (tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification"))
     table = _quality(calibration.Calibration(pipeline), words, measured)
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]
@@ -560,9 +532,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
 
 def test_a_corpus_without_truth_is_refused():
     corpus = SimpleNamespace(name="laion.parquet")
-    with pytest.raises(
-        MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"
-    ):
+    with pytest.raises(MissingInputError, match=r"'laion.parquet' does not have: set captions.corpus to 'mini'"):
         calibration.Calibration(SimpleNamespace(corpus=corpus))
 
 
@@ -592,9 +562,7 @@ def test_tables_of_the_world():
     gain = knobs.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
-    assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(
-        np.mean([abs(100 * p[0] - 50) for p in every])
-    )
+    assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(np.mean([abs(100 * p[0] - 50) for p in every]))
     silent = np.mean([abs(100 * p[1] - 50) for p in every])
     assert gain.loc[("default", "prompt-like, no indicator"), "lean_gain"] == pytest.approx(silent - lean)
     np.testing.assert_allclose(gain.loc["off", "lean_gain"], 0, atol=1e-9)

@@ -20,11 +20,7 @@ def _marks(ax):
 def _dots(ax):
     """Return where points of a scatter stand, and which are hollow."""
     dots = [c for c in ax.collections if isinstance(c, PathCollection)]
-    return {
-        tuple(at): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1)
-        for c in dots
-        for at in c.get_offsets().tolist()
-    }
+    return {tuple(at): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1) for c in dots for at in c.get_offsets().tolist()}
 
 
 def _legend(figure):

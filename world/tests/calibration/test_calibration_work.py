@@ -17,12 +17,7 @@ NOTEBOOK = "synthesis/calibration"
 
 def pipeline(store, **changes):
     given = {
-        "captions": {
-            "occupations": ["nurse", "chef"],
-            "rows": 3000,
-            "per_occupation": 6,
-            "approaches": ["naive"],
-        },
+        "captions": {"occupations": ["nurse", "chef"], "rows": 3000, "per_occupation": 6, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 1},
         "calibration": {"world_images": 2, "test_renders": 16, "off_rows": 3000, "matched_captions": 4},
         "compute": {"store": str(store)},
@@ -40,18 +35,10 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     monkeypatch.setattr(WorldModel, "generate", drawing)
     settings = pipeline(tmp_path, calibration={"world_images": 3}).settings.model_dump(mode="json")
     settings = {group: settings[group] for group in ("captions", "generation", "calibration", "compute")}
-    given = {
-        "run": "r",
-        "source": "pipeline",
-        "model": "world",
-        "settings": settings,
-        "notebooks": [NOTEBOOK],
-    }
+    given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings, "notebooks": [NOTEBOOK]}
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
     told = {
-        (one.paper, one.images)
-        for one in planning.asked(jobs.pipelines(jobs.plan(loaded)))
-        if one.kind == "generated"
+        (one.paper, one.images) for one in planning.asked(jobs.pipelines(jobs.plan(loaded))) if one.kind == "generated"
     }
     assert not made
     (opened,) = jobs.pipelines(jobs.plan(loaded))
@@ -84,9 +71,7 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
 
 def test_it_is_of_one_notebook_and_of_captions_whose_truth_is_known(tmp_path):
     def works(*patterns):
-        (opened,) = jobs.pipelines(
-            jobs.plan(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns))
-        )
+        (opened,) = jobs.pipelines(jobs.plan(params.load(ROOT / "world/params/mini.yaml", notebooks=patterns)))
         return [type(w) for name in opened.notebooks for w in jobs.work(name, opened.pipeline)]
 
     assert works("synthesis/*") == [Calibration]

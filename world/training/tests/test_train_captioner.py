@@ -100,9 +100,7 @@ def test_held_out_words_are_measured_by_transformers_own_loss(trained):
     for image, text in zip(apart.images, apart.texts, strict=True):
         inputs = processor(images=image, text=text, return_tensors="pt", truncation=True)
         with torch.no_grad():
-            scores = model(
-                pixel_values=inputs["pixel_values"], input_ids=inputs["input_ids"]
-            ).logits.log_softmax(-1)
+            scores = model(pixel_values=inputs["pixel_values"], input_ids=inputs["input_ids"]).logits.log_softmax(-1)
         (ids,) = inputs["input_ids"].tolist()
         errors -= sum(float(scores[0, k, word]) for k, word in enumerate(ids[1:]))
         n += len(ids) - 1

@@ -78,11 +78,7 @@ def test_mini_clip_knows_every_word_of_captions_and_prompts(mini_clip):
     tokenizer = mini_clip[2].tokenizer
     texts = [f"A photo of the face of a {name}" for name in looks.LOOKS]
     texts += list(captions.Corpus(rows=500, seed=3).rows_at(range(500))["text"])
-    unknown = [
-        t
-        for t, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True)
-        if tokenizer.unk_token_id in ids
-    ]
+    unknown = [t for t, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True) if tokenizer.unk_token_id in ids]
     assert unknown == []
 
 
@@ -112,9 +108,7 @@ def test_mini_detector_takes_images_of_any_size(mini_detector):
     from biaslab_world.render import render, truth
 
     model, processor = mini_detector
-    pair = scene.sample_scene(
-        np.random.default_rng(5), genders=("female", "male"), occupations=("nurse", "pilot")
-    )
+    pair = scene.sample_scene(np.random.default_rng(5), genders=("female", "male"), occupations=("nurse", "pilot"))
     image = render(pair, 256)
     with torch.inference_mode():
         outputs = model(**processor(images=[image], return_tensors="pt"))
@@ -128,9 +122,7 @@ def test_mini_detector_takes_images_of_any_size(mini_detector):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("mini-sd")])
 def test_weights_are_small_and_safe(name):
-    weights = [
-        p for p in (WEIGHTS / name).iterdir() if p.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-    ]
+    weights = [p for p in (WEIGHTS / name).iterdir() if p.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt")]
     assert [p.suffix for p in weights] == [".safetensors"]
     assert weights[0].stat().st_size <= 4_000_000
 
@@ -156,10 +148,7 @@ def test_card_names_command_intervals_and_limits(name):
     (row,) = [r for r in rows if r["metric"] == main]
     value, low, high = (100 * float(row[k]) for k in ("value", "ci_low", "ci_high"))
     # The file is rounded to five digits, so the card's second decimal can differ by one.
-    shown = [
-        re.search(r"\| ([\d.]+) % \| ([\d.]+) to ([\d.]+) % \| ([\d,]+) \|", line)
-        for line in text.splitlines()
-    ]
+    shown = [re.search(r"\| ([\d.]+) % \| ([\d.]+) to ([\d.]+) % \| ([\d,]+) \|", line) for line in text.splitlines()]
     near = [m for m in shown if m and m[4] == f"{int(row['n']):,}"]
     assert any(all(abs(float(m[k]) - v) < 0.011 for k, v in ((1, value), (2, low), (3, high))) for m in near)
     assert low < value <= high
@@ -194,9 +183,7 @@ def test_gender_is_independent_of_occupation_in_training_scenes():
     draw = np.random.default_rng(8)
     people = [some.people[0] for some in (clip.sample(draw) for _ in range(4000)) if len(some.people) == 1]
     female = np.array([p.gender == "female" for p in people])
-    group = np.array(
-        [p.occupation is not None and clip.place_of("look", p.occupation) % 2 == 0 for p in people]
-    )
+    group = np.array([p.occupation is not None and clip.place_of("look", p.occupation) % 2 == 0 for p in people])
     # Difference of two shares of about 1,800 each: sd 0.017.
     assert abs(female[group].mean() - female[~group].mean()) < 0.06
     assert abs(female.mean() - 0.5) < 0.04
@@ -299,8 +286,7 @@ def test_skills_are_learnt_from_what_their_scenes_show():
     assert people == data.people.tolist()
     # A detector that finds the truth is right about every image.
     found = [
-        {"scores": np.ones(len(k)), "labels": k, "boxes": b}
-        for b, k in zip(data.boxes, data.classes, strict=True)
+        {"scores": np.ones(len(k)), "labels": k, "boxes": b} for b, k in zip(data.boxes, data.classes, strict=True)
     ]
     assert all(
         all(true) and all(seen)

@@ -320,9 +320,7 @@ def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
     found = diffusion.examples(data, [5, 6])
     row, images = pairs.draw(3, 6), found["images"]
     assert found["texts"][1] == row.text
-    assert found["indicators"][1].tolist() == [
-        diffusion.INDICATORS.index(t or "none") for t in row.asked.told
-    ]
+    assert found["indicators"][1].tolist() == [diffusion.INDICATORS.index(t or "none") for t in row.asked.told]
     assert found["shown"][1].tolist() == [diffusion.INDICATORS.index(g) for g in row.genders]
     assert found["against"].tolist() == [diffusion._is_against(pairs.draw(3, i).asked) for i in (5, 6)]
     assert images.shape == (2, 64, 96, 3)
@@ -399,10 +397,7 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
         ("0", "judged", "female", "right", "", False, "female", 0.7),
         ("0", "judged", "female", "right", "", False, "male", 0.6),
     ]
-    one = [
-        ("5", "judged", "male", "", "male", False, "male", 0.5),
-        ("6", "no_face", "", "", "", False, "male", 1),
-    ]
+    one = [("5", "judged", "male", "", "male", False, "male", 0.5), ("6", "no_face", "", "", "", False, "male", 1)]
     frames = {2: pd.DataFrame(two, columns=names), 1: pd.DataFrame(one, columns=names)}
     monkeypatch.setattr(measure_sd, "_shown", lambda folder, n, count, *_: frames[count])
     found = {row.metric: row for row in measure_sd.measure_pairs("model", 5)}

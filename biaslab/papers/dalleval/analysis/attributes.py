@@ -54,9 +54,7 @@ def _compared(presence: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, 
                 yield model, comparison, *first.align(second, join="inner", axis=0)
 
 
-def attribute_difference(
-    presence: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_attribute_difference``: first minus second prompt's shares (-1 to 1; Tables 9 and 22).
 
     Paired over professions: interval and p are those of :func:`biaslab.stats.paired_difference`, p as it is and
@@ -96,14 +94,10 @@ def attribute_corrected(
     error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])
     true = _true_differences(images)
     # Of printed differences nobody knows what the judge overlooks.
-    measured = (
-        differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
-    )
+    measured = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()
     rows = []
     for given in differences[measured].to_dict("records"):
-        row = {
-            name: given[name] for name in ("model", "comparison", "attribute", "difference", "n", "reason")
-        }
+        row = {name: given[name] for name in ("model", "comparison", "attribute", "difference", "n", "reason")}
         row["difference_true"] = true.get((row["model"], row["comparison"], row["attribute"]), np.nan)
         rows.append(row)
         at = (row["model"], row["attribute"])
@@ -132,12 +126,7 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
     known = images[images["truth_gender"].fillna("") != ""]
     if known.empty:
         return {}
-    worn = (
-        known["truth_attributes"]
-        .fillna("")
-        .str.get_dummies(";")
-        .reindex(columns=list(ATTRIBUTES), fill_value=0)
-    )
+    worn = known["truth_attributes"].fillna("").str.get_dummies(";").reindex(columns=list(ATTRIBUTES), fill_value=0)
     shares: Any = worn.groupby([known["model"], known["prompt"], known["profession"]], sort=False).mean()
     means: dict[str, Any] = {}
     for comparison, prompts in COMPARISONS.items():
@@ -198,11 +187,7 @@ def attribute_mean_difference(
         paired = paired[~np.isnan(paired).any(axis=1)]
         drawn = published.draws(model, replicates=replicates, seed=seed)
         folded = stats.folded_means(paired, confidence=confidence, **drawn)
-        row = {
-            "model": model,
-            "comparison": comparison,
-            "n_attributes": a["share"].shape[1],
-        } | folded._asdict()
+        row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
         row |= {"mean_absolute_difference": folded.value, "mean_difference_corrected": folded.corrected}
         row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
@@ -216,9 +201,7 @@ def attribute_mean_difference(
     return tables.of(rows, "dalleval_attribute_mean_difference")
 
 
-def pooled_difference_floor(
-    count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike
-) -> np.ndarray:
+def pooled_difference_floor(count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike) -> np.ndarray:
     """Return ``E|a/n_a - b/n_b|`` when the images of both sets are one pool, split at random.
 
     The exact mean (0–1) over the hypergeometric distribution of how the observed ``count_a + count_b`` positive images

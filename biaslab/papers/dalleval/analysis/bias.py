@@ -77,11 +77,7 @@ def overall_average(
             values = group["value"].dropna()
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
-            row: dict[str, Any] = {
-                "model": model,
-                "category": category,
-                "average": mean.value,
-            } | mean._asdict()
+            row: dict[str, Any] = {"model": model, "category": category, "average": mean.value} | mean._asdict()
             row |= {"printed": known.get((model, category)), "images_per_profession": group["n"].median()}
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
@@ -137,9 +133,7 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
     judged = [by.get(model) or ASKED for model in judges["model"]]
     about = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
     wide = about.pivot(index="model", columns="measure", values=["value", "n"])
-    wide = wide.reindex(
-        columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])
-    ).dropna()
+    wide = wide.reindex(columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])).dropna()
     known = wide[wide.iloc[:, :2].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]
     rows = known.itertuples(name=None)
     return {model: (sens / 100, spec / 100, int(n), int(m)) for model, sens, spec, n, m in rows}
@@ -147,12 +141,7 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
 
 def _judged(right: stats.Deviation, column: str) -> dict:
     """Return the columns of a value with the judge's error taken off."""
-    return {
-        column: right.value,
-        "judge_ci_low": right.ci_low,
-        "judge_ci_high": right.ci_high,
-        "judge_p": right.p,
-    }
+    return {column: right.value, "judge_ci_low": right.ci_low, "judge_ci_high": right.ci_high, "judge_p": right.p}
 
 
 def _deviation(images: pd.DataFrame, confidence: float) -> dict:
@@ -214,17 +203,13 @@ def _professions(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["profession"] != NO_PROFESSION]
 
 
-def average_skin_tone(
-    averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each profession's average tone, with Student's interval where images are counted by tone (section 5.3).
 
     Takes rows of ``dalleval_average_skin_tone`` as a source has them and returns that table. Raises InputError where a
     tone is not one of 1 to 10.
     """
-    counts = {
-        model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()
-    }
+    counts = {model: images.groupby("profession").sum() for model, images in _tone_counts(tone_counts).items()}
     rows = []
     row: Any
     for row in averages.to_dict("records"):

@@ -36,14 +36,11 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """Return ``dalleval_skill_steps``: what is right by step, number and relation, by the chosen rule (Figure 5)."""
     chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] != "object")]
     asked = chosen["relation"].where(chosen["skill"] == "spatial", chosen["n"].map("{:.0f}".format))
-    both = pd.concat(
-        [chosen.assign(asked=ALL), chosen.assign(asked=asked).sort_values("asked", kind="stable")]
-    )
+    both = pd.concat([chosen.assign(asked=ALL), chosen.assign(asked=asked).sort_values("asked", kind="stable")])
     steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
     keys = ["model", "skill", "asked"]
     frames = [
-        _shares(both, keys, column, confidence, "percent_correct").assign(step=step)
-        for step, column in steps.items()
+        _shares(both, keys, column, confidence, "percent_correct").assign(step=step) for step, column in steps.items()
     ]
     whole = pd.concat(frames)
     # A relation is looked at where the classes are right only: alone it says nothing else.
@@ -66,17 +63,13 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     both = shares[shares["object"] == ALL].pivot(index=["model", "skill"], columns="measure", values="value")
     youden = both.reindex(columns=["sensitivity", "specificity"]).dropna().sum(axis=1) / 100 - 1
     can_tell = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
-    shares["can_tell"] = can_tell.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(
-        object
-    )
+    shares["can_tell"] = can_tell.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
     if "truth_images" in renders:
         shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
     return tables.of(shares, "dalleval_detector_error")
 
 
-def skill_corrected(
-    verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_skill_corrected``: accuracy with the detector's own error taken off, where it can tell.
 
     Takes what :func:`detector_error` returns. Where sensitivity + specificity − 1 is below :data:`LEAST_YOUDEN` there
@@ -156,10 +149,7 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     wide = ratings.pivot(index="image_id", columns="rater", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
-    alone = [
-        int(((one == "yes") & (other == "no")).sum())
-        for one, other in ((people, detector), (detector, people))
-    ]
+    alone = [int(((one == "yes") & (other == "no")).sum()) for one, other in ((people, detector), (detector, people))]
     p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
     test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
     statistics = {

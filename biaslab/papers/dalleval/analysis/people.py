@@ -89,23 +89,17 @@ def tones_by_attribute(images: pd.DataFrame) -> pd.DataFrame:
     rows = rows.explode("attribute", ignore_index=True).query("attribute != ''")
     groups = rows.groupby(["model", "attribute"], sort=False)
     share = groups["tone"].value_counts(normalize=True).rename("share").reset_index()
-    every = (
-        groups.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
-    )
+    every = groups.size().rename("n").reset_index().merge(pd.DataFrame({"tone": map(str, TONES)}), how="cross")
     out = every.merge(share, how="left", on=["model", "attribute", "tone"])
     return tables.of(out.assign(percent=100 * out["share"].fillna(0)), "dalleval_tones_by_attribute")
 
 
-def skin_tone_outcomes(
-    images: pd.DataFrame, drawings: pd.DataFrame, *, confidence: float = 0.95
-) -> pd.DataFrame:
+def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_skin_tone_outcomes``: of how many images of each profession there is a tone, and why not.
 
     Beside all professions stands how often tones are right, of these images and ``drawings`` of known truth.
     """
-    known = images.assign(
-        judge=_tone_name(images), outcome=images["reason_tone"].fillna("").replace("", "read")
-    )
+    known = images.assign(judge=_tone_name(images), outcome=images["reason_tone"].fillna("").replace("", "read"))
     rows = []
     for model, group in known.groupby("model", sort=False):
         names = ["read", *group.loc[group["outcome"] != "read", "outcome"].value_counts().index]
@@ -131,9 +125,7 @@ def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     Takes rows of ``dalleval_skin_tone_readings``.
     """
     rows = []
-    for (model, segmented, scored), group in readings.groupby(
-        ["model", "segmentation", "scoring"], sort=False
-    ):
+    for (model, segmented, scored), group in readings.groupby(["model", "segmentation", "scoring"], sort=False):
         key = {"model": model, "segmentation": segmented, "scoring": scored}
         known = group.dropna(subset="tone_read")
         off = (known["tone_read"] - known["truth_skin_tone"]).abs()

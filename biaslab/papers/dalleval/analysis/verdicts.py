@@ -24,9 +24,7 @@ _STATEMENT = ["object", "n", "relation", "other"]
 _GENEVAL_OFFSET = 0.1
 
 
-def statements(
-    detections: pd.DataFrame, skill: str, *, rule: str = "paper", threshold: float = 0.7
-) -> pd.DataFrame:
+def statements(detections: pd.DataFrame, skill: str, *, rule: str = "paper", threshold: float = 0.7) -> pd.DataFrame:
     """Return what images show, as far as a skill and a rule ask.
 
     Args:
@@ -98,13 +96,9 @@ def verdicts(
             rest = np.array([c.total() for c in seen]) == rows["n"].to_numpy()
         last = {"object": "other objects", "count": "other number", "spatial": "other relation"}[skill]
         outcome = np.select(
-            [correct, [not c for c in seen], ~objects],
-            ["correct", "nothing found", "other objects"],
-            default=last,
+            [correct, [not c for c in seen], ~objects], ["correct", "nothing found", "other objects"], default=last
         )
-        parts.append(
-            rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, outcome=outcome)
-        )
+        parts.append(rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, outcome=outcome))
     judged = ["correct", "objects_correct", "rest_correct", "outcome"]
     return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *judged])
 

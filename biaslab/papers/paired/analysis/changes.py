@@ -56,8 +56,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     known = frame["change"].notna().to_numpy()
     p = np.full(len(frame), np.nan)
     p[known] = [
-        fisher_exact(np.array([[a, b], [c, d]]))[1]
-        for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
+        fisher_exact(np.array([[a, b], [c, d]]))[1] for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
     ]
     least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")

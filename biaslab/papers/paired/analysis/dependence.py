@@ -72,17 +72,13 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
         added[stereotype] = images[stereotype].fillna(0) * identity.map(rows["weight"])
         whose[stereotype] = identity.map(rows["occupation"])
     beside = dict(zip(LISTS, reversed(LISTS), strict=True))
-    rows, columns = (
-        adds[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[adds[s].index] for s in LISTS
-    )
+    rows, columns = (adds[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[adds[s].index] for s in LISTS)
     both = added[LISTS[0]] + added[LISTS[1]]
     cells = both.groupby([whose[s] for s in LISTS]).sum().unstack()
     return Parts(rows, columns, cells.reindex(index=rows.index, columns=columns.index))
 
 
-def deviations(
-    images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = ""
-) -> pd.DataFrame | None:
+def deviations(images: pd.DataFrame | None, group: pd.DataFrame, column: str, slope: str = "") -> pd.DataFrame | None:
     """Return ``images`` with what each adds to its identities' values in place of what it shows; None without images.
 
     ``female`` and ``male`` hold what the two people of an image count (NaN if not judged). ``group`` has a row per

@@ -61,11 +61,7 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     }
     total, reason = images.sum(), "no perceived gender of both people of an image is given"
     return [
-        {
-            "measure": measure,
-            "percent_least": 100 * low.sum() / total,
-            "percent_most": 100 * high.sum() / total,
-        }
+        {"measure": measure, "percent_least": 100 * low.sum() / total, "percent_most": 100 * high.sum() / total}
         | {"n": int(total), "evidence": "bounds", "reason": reason}
         for measure, (low, high) in ends.items()
     ]

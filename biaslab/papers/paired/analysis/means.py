@@ -51,9 +51,7 @@ def by_cell(frame: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]
 def ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """Return rows by model, aspect and setting: models as they come, a run's own before printed ones."""
     order = {name: i for i, name in enumerate((*dict.fromkeys(frame["model"]), *ASPECTS, *SETTINGS))}
-    rows = frame.sort_values(
-        CELL, key=lambda c: c.map(lambda v: (order.get(v, len(order)), v)), kind="stable"
-    )
+    rows = frame.sort_values(CELL, key=lambda c: c.map(lambda v: (order.get(v, len(order)), v)), kind="stable")
     return rows.reset_index(drop=True)
 
 
@@ -172,12 +170,7 @@ def strata(
 
 
 def _both(
-    group: pd.DataFrame,
-    column: str,
-    confidence: float,
-    effect: str,
-    images: pd.DataFrame | None,
-    two_people: bool,
+    group: pd.DataFrame, column: str, confidence: float, effect: str, images: pd.DataFrame | None, two_people: bool
 ) -> Mean:
     """Return the mean of the two lists' means over occupations.
 

@@ -15,11 +15,7 @@ from biaslab.papers.paired.analysis.means import counted, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
-_SETTINGS = {
-    ("top5", "none"): "paired_top5",
-    ("all", "none"): "paired",
-    ("top5", "intervention"): "intervention_top5",
-}
+_SETTINGS = {("top5", "none"): "paired_top5", ("all", "none"): "paired", ("top5", "intervention"): "intervention_top5"}
 _AS = re.compile(r" as a (woman|man)(?= and the |\.)")
 NO_DIFFERENCE = "no difference shown"
 _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
@@ -99,9 +95,7 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
                 sides.append(added.assign(**{s: sign * added[s] for s in LISTS}))
         # Where only shares are known: an identity's mitigated and unmitigated pairs both move its partners.
         both = pd.concat(sides) if len(sides) == 2 else None
-        for row, part in strata(
-            group, "change", confidence, -200, 200, effect="change", images=both, two_people=True
-        ):
+        for row, part in strata(group, "change", confidence, -200, 200, effect="change", images=both, two_people=True):
             row |= dict(zip(keys, names, strict=True))
             for end in ("_before", ""):
                 row[f"n_towards{end}"] = int((part[f"direction{end}"] == _TOWARDS).sum())

@@ -104,9 +104,7 @@ def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     return stats.adjusted(stats.adjusted(frame, CELL), CELL, "smallest_p")
 
 
-def lean(
-    shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float
-) -> pd.DataFrame:
+def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
     ``t`` and ``p`` are of one half. By algebra the overall score is the female list's share minus the male list's.
@@ -160,9 +158,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
         known = abs(r.r) < 1 - 1e-9
         row |= {"r": r.r, "p": r.p} | ({"ci_low": r.ci_low, "ci_high": r.ci_high} if known else {})
         if not known:
-            row["reason"] = (
-                "an interval needs three occupations and scores that differ from one role to the other"
-            )
+            row["reason"] = "an interval needs three occupations and scores that differ from one role to the other"
         if not isfinite(r.r):
             row["reason"] = "a correlation needs three occupations and scores that differ"
         male, female = (2 * every["score"][s].dropna() for s in ("male", "female"))
@@ -183,9 +179,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
     return tables.of(rows, "paired_role_coupling")
 
 
-def _same_gender(
-    images: pd.DataFrame, occupations: dict[str, str], confidence: float
-) -> dict[str, float | str]:
+def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> dict[str, float | str]:
     """Return how many images show two people of one perceived gender, and how many would by chance.
 
     By chance: the two people of an image are independent, each as likely a woman as their identity on that side
@@ -238,9 +232,7 @@ def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.D
     names = [f"{s}_identity" for s in LISTS]
     if not set(names) <= set(images.columns) or (images[names] == "").any(axis=None):
         return None
-    return pd.DataFrame(
-        {s: images[n].map(lambda i: occupations.get(i, i)) for s, n in zip(LISTS, names, strict=True)}
-    )
+    return pd.DataFrame({s: images[n].map(lambda i: occupations.get(i, i)) for s, n in zip(LISTS, names, strict=True)})
 
 
 def share_of_images(event: np.ndarray, whose: pd.DataFrame, confidence: float) -> dict:

@@ -109,9 +109,9 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
     apart = (rows["prompt"] == "mean") & ((rows["amplification_plain"] - mean).abs() > 0.01)
-    reasons = NO_SHARES + (
-        " The printed prompts average " + mean.map("{:.3f}".format).astype(str) + "."
-    ).where(apart, "")
+    reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format).astype(str) + ".").where(
+        apart, ""
+    )
     return rows.assign(definition="published", amplification=rows["amplification_plain"], reason=reasons)
 
 
@@ -249,13 +249,10 @@ def _change_rows(
         return
     first, second = estimated(group), estimated(reference)
     reasons = [
-        [first.reason[d, i] or second.reason[d, j] for i, j in pairs.values()]
-        for d in range(len(measures.DEFINITIONS))
+        [first.reason[d, i] or second.reason[d, j] for i, j in pairs.values()] for d in range(len(measures.DEFINITIONS))
     ]
     known = any("" in row for row in reasons)
-    se, df = (
-        _between(group, reference, list(pairs.values()), bootstrap) if known else (np.empty((0, 0)), np.nan)
-    )
+    se, df = _between(group, reference, list(pairs.values()), bootstrap) if known else (np.empty((0, 0)), np.nan)
     quantile = scipy.stats.t.ppf((1 + bootstrap["confidence"]) / 2, df)
     for d, definition in enumerate(measures.DEFINITIONS):
         for k, (prompt, (i, j)) in enumerate(pairs.items()):
@@ -288,9 +285,7 @@ def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
     return {}
 
 
-def _between(
-    group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict
-) -> tuple[np.ndarray, float]:
+def _between(group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> tuple[np.ndarray, float]:
     """Return the standard error of each change, (definitions, pairs), and its degrees of freedom."""
     (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
     k = len(group.prompts)
@@ -298,11 +293,7 @@ def _between(
     # Cells of both side by side; where both have the same generated images, those stand once, with the reference.
     own = ours.shape[1] - k if drawn_once else ours.shape[1]
     counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
-    drawing = (
-        stats.OneByOne(counts.shape[1])
-        if drawn_once
-        else [d for d in (group.drawing, reference.drawing) if d]
-    )
+    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [d for d in (group.drawing, reference.drawing) if d]
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides, others = shares[..., :own], shares[..., own:]

@@ -176,9 +176,7 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
     return tables.of(rows, "paradox_similarity_mean")
 
 
-def _similarity_rows(
-    wide: pd.DataFrame, model: str, approach: str, compared: str, confidence: float
-) -> Iterator[list]:
+def _similarity_rows(wide: pd.DataFrame, model: str, approach: str, compared: str, confidence: float) -> Iterator[list]:
     """Yield the rows of one approach for each prompt and their mean; ``wide`` has a row an occupation."""
 
     def of(approach: str, prompt: str) -> pd.Series:
@@ -200,9 +198,7 @@ def _similarity_rows(
             reason = reason or _reason(differs)
         # The paper states means over its prompts, of images only how they rise.
         kind = "cosine_similarity" if compared == "text" else "image_similarity"
-        stated = [
-            _stated(name, approach) if prompt == "mean" else np.nan for name in (kind, f"{kind}_increase")
-        ]
+        stated = [_stated(name, approach) if prompt == "mean" else np.nan for name in (kind, f"{kind}_increase")]
         yield [model, approach, prompt, compared, *found, *change, *stated, reason]
 
 
@@ -240,9 +236,7 @@ def paraphrase_check(
         settings: Rows of ``pipeline_settings``: how names told a gender when captions were measured (``names``).
         confidence: Level of the intervals, 0–1.
     """
-    told = (
-        [] if settings is None else settings.loc[settings["setting"] == "captions.names", "set_to"].tolist()
-    )
+    told = [] if settings is None else settings.loc[settings["setting"] == "captions.names", "set_to"].tolist()
     names = told[0] if told else "gazetteer"
     rows = []
     for corpus, some in paraphrases.groupby("corpus", sort=False):

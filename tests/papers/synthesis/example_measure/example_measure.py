@@ -9,9 +9,7 @@ def even(study):
     """Distance of the share of women from 50 % by occupation, in points."""
     shares = study.load(paired.percent_female)
     pairs = shares[(shares["setting"] == "paired") & shares["percent_female"].notna()]
-    mean = (
-        pairs.groupby(["model", "occupation"], sort=False)["percent_female"].mean().reset_index(name="value")
-    )
+    mean = pairs.groupby(["model", "occupation"], sort=False)["percent_female"].mean().reset_index(name="value")
     mean["value"] = (mean["value"] - 50).abs()
     return mean.assign(measure="Distance from even, two people", measure_unit="points").rename(
         columns={"occupation": "unit"}
