@@ -34,20 +34,37 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # What `make quick` leaves out beside tests that say so themselves: files, and folders of files, most of which load or
 # train models, start processes or simulate.
-_LONG = (
+_SLOW = (
     *("test_stats_coverage", "test_stats_attainable", "test_planning", "test_pipeline", "test_kernels", "test_engine"),
     *("test_generation", "test_families", "test_latents", "test_attention", "test_train", "test_compare"),
-    *(
-        "test_inception",
-        "test_finite",
-        "test_photographs",
-        "test_skin_tone",
-        "test_paintskills",
-        "test_paired_notebooks",
-    ),
-    *("test_neighbours", "test_downloads", "test_long_texts", "test_models_side_by_side", "test_store", "test_rate"),
+    *("test_inception", "test_finite", "test_photographs", "test_skin_tone", "test_paintskills"),
+    *("test_paired_notebooks", "test_neighbours", "test_downloads", "test_long_texts", "test_models_side_by_side"),
+    *("test_store", "test_rate"),
 )
-_LONG_FOLDERS = ("hub", "calibration")
+_SLOW_FOLDERS = ("hub", "calibration")
+# What `make test` leaves to `make long`: by file, tests of half a minute of a processor and more, of whose kind others
+# stay.
+_LONG = {
+    "test_audits_through_hub": (
+        *("test_an_audit_by_name", "test_an_audit_of_one_paper_takes_no_judge_of_another"),
+        *("test_a_file_of_parameters[sd14-captions]", "test_a_file_of_parameters[sdxl-captions]"),
+        "test_a_file_of_parameters[paired-sdxl-people]",
+    ),
+    "test_audit_killed": ("test_an_audit_killed",),
+    "test_engine": (
+        "test_ray_workers_give",
+        "test_ray_workers_share",
+        "test_an_item_that_kills_every_ray",
+        "test_a_cluster_",
+    ),
+    "test_mini_run": ("test_the_two_reports_are_compared_in_either_order",),
+    "test_nobody_judged": ("test_every_notebook_finishes_and_claims_nothing",),
+    "test_runs": ("test_what_a_killed_run_left_alive_reaches_no_other_run",),
+    "test_stats_coverage": ("test_pages_of_fair_models",),
+    "test_survival": ("test_images_on_two_ray_nodes", "test_images_of_killed_workers"),
+    "test_train_skills_curve": ("test_",),
+    "test_without_world": ("test_a_model_in_a_folder_is_audited",),
+}
 
 
 def pytest_collection_modifyitems(items):
@@ -57,7 +74,10 @@ def pytest_collection_modifyitems(items):
         *("test_audits_through_hub", "test_pipeline_people", "test_kernels"),
     )
     for item in items:
-        if item.path.stem.startswith(_LONG) or item.path.parent.name in _LONG_FOLDERS:
+        file = item.path.stem
+        if long := item.name.startswith(_LONG.get(file, ())):
+            item.add_marker(pytest.mark.long)
+        if long or file.startswith(_SLOW) or item.path.parent.name in _SLOW_FOLDERS:
             item.add_marker(pytest.mark.slow)
     place = {name: i for i, name in enumerate(first)}
     items.sort(key=lambda item: place.get(item.path.stem, len(first)))

@@ -11,7 +11,7 @@ import torch
 
 from biaslab_world import looks, render, scene
 from training.cards import Measured
-from training.common import Average, Training, chunks, rng, to_tensor, torch_rng
+from training.common import Average, Training, chunks, mixed_precision, rng, to_tensor, torch_rng
 
 SIZE = 64
 LATENTS = 8
@@ -92,7 +92,7 @@ def train(
     average = Average({"vae": vae})
 
     def both(pixels, noise):
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             moments = vae.quant_conv(vae.encoder(pixels))
             mean, logvar = moments.float().chunk(2, 1)
             logvar = logvar.clamp(-12, 4)
@@ -131,7 +131,7 @@ def train(
 def encode(vae: torch.nn.Module, images: np.ndarray, *, scaled: bool = True) -> np.ndarray:
     """Return the means of the latents of uint8 images (n, h, w, 3), float16 (n, 8, h/4, w/4)."""
     factor = vae.config.scaling_factor if scaled else 1.0
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+    with torch.inference_mode(), mixed_precision():
         found = [(vae.encode(x).latent_dist.mean.float() * factor).half().numpy() for x in chunks(images)]
     return np.concatenate(found)
 
@@ -142,7 +142,7 @@ def psnr(vae: torch.nn.Module, images: np.ndarray, faces: np.ndarray) -> tuple[f
     Images are uint8 (n, h, w, 3), faces bool (n, h, w).
     """
     errors = []
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+    with torch.inference_mode(), mixed_precision():
         for pixels in chunks(images):
             decoded = vae.decode(vae.encode(pixels).latent_dist.mean).sample.float().clamp(-1, 1)
             errors.append((127.5 * (decoded - pixels)).pow(2).mean(1))

@@ -60,7 +60,7 @@ def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]
         chosen = common.rng(training.seed, i).integers(len(data.images), size=training.batch)
         pixels, _ = loop.roughen(data.images[chosen], training.seed, i)
         true = ids[torch.from_numpy(chosen)]
-        with torch.autocast("cpu", torch.bfloat16):
+        with common.mixed_precision():
             seen = model.vision_model(pixel_values=pixels).last_hidden_state
             error = _error(model, seen, true, words)
         direct = _direct(head, seen.float(), true, words)

@@ -399,7 +399,7 @@ def learn(model, tokenizer, data: Pool, training: common.Training) -> dict:
         forms += forms[::2]
         texts = [write(c, np.random.default_rng(f), fillers) for c, f in zip(claims, forms, strict=True)]
         questions = [text for question in asked for text in question.texts]
-        with torch.autocast("cpu", torch.bfloat16):
+        with common.mixed_precision():
             raw = model.encode_image(pixels)
             named = heads(raw).float()
         said = torch.cat([_said(model, tokens(tokenizer, some)) for some in (texts, questions)])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from biaslab.ground import processor
 from biaslab.ground.errors import InputError, ParameterError
 
 WARM_UP = 0.02
@@ -201,6 +202,14 @@ def rng(seed: int, step: int, stream: int = 0) -> np.random.Generator:
 def torch_rng(seed: int, step: int, stream: int = 1) -> torch.Generator:
     """Return torch's random numbers of one step."""
     return torch.Generator().manual_seed(int(rng(seed, step, stream).integers(2**63 - 1)))
+
+
+def mixed_precision() -> torch.autocast:
+    """Return a context in which torch computes in bfloat16 where the processor has it, and else in float32.
+
+    A processor without it takes six times as long with it.
+    """
+    return torch.autocast("cpu", torch.bfloat16, enabled=processor.favours_bfloat16())
 
 
 def save_half(model: torch.nn.Module, folder: Path) -> None:

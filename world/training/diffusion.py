@@ -24,7 +24,7 @@ from biaslab_world import captions, render, skills, social
 from biaslab_world import pairs as world
 from training import autoencoder, cards
 from training import data as blocks
-from training.common import Average, Training, rng, save_half, torch_rng
+from training.common import Average, Training, mixed_precision, rng, save_half, torch_rng
 from training.text import carried_over, make_tokenizer, tokens
 
 WIDTH = 128
@@ -374,7 +374,7 @@ def velocity_error(
     # One draw per stratum: the mean over noise levels varies less from step to step.
     t = (torch.arange(len(x)) + torch.rand(len(x), generator=draws)) / len(x)
     t = (1000 * t**exponent).long().clamp(0, 999)
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         states = encoder(words).last_hidden_state
         predicted = unet(schedule().add_noise(x, noise, t), t, states).sample
     return (predicted.float() - schedule().get_velocity(x, noise, t)).pow(2), states.float()

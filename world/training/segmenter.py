@@ -16,7 +16,7 @@ from biaslab_world import decoding, render, truthful
 from biaslab_world import triplets as world
 from training import loop
 from training.cards import Measured, share
-from training.common import Training, chunks, rng, save_half, to_tensor
+from training.common import Training, chunks, mixed_precision, rng, save_half, to_tensor
 
 NAME, SIZE = "mini-segmenter", 64
 HELD_OUT_SEED = 9
@@ -74,7 +74,7 @@ def build() -> torch.nn.Module:
 
 
 def _logits(network, pixels: torch.Tensor) -> torch.Tensor:
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         found = network(pixel_values=pixels).logits
     return functional.interpolate(found.float(), size=(SIZE, SIZE), mode="bilinear", align_corners=False)
 

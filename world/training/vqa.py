@@ -120,7 +120,7 @@ def learn(model, words, data: Pool, training: common.Training) -> dict[str, Any]
         asked[:, 0] = 0
         asked[:, 1] = np.where(draw.random(len(asked)) < _WORN, some, asked[:, 1])
         right = said[torch.from_numpy(np.take_along_axis(true, asked, 1).astype(np.int64)).flatten()]
-        with torch.autocast("cpu", torch.bfloat16):
+        with common.mixed_precision():
             seen = model.vision_model(pixel_values=pixels).last_hidden_state
             error = _error(model, seen, ids[torch.from_numpy(asked).flatten()], right, words)
         direct = _direct(head, seen.float(), true)
