@@ -51,6 +51,11 @@ def memory(device: str = "cpu") -> tuple[int, int]:
     return found.available, found.total
 
 
+def busy() -> float:
+    """Return how many processes want to compute for each processor, as the last minute's average."""
+    return psutil.getloadavg()[0] / (psutil.cpu_count() or 1)
+
+
 def favours_bfloat16() -> bool:
     """Return whether the processor multiplies matrices of bfloat16 faster than those of float32.
 

@@ -144,6 +144,8 @@ def said(found: Rehearsal, confidence: float = 0.95) -> str:
     return "\n".join([*lines, "", *notes, told])
 
 
+# More than a model that is tried with a thread for each processor.
+_BUSY = 1.5
 _COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", "price", "pictures")
 _NONE = "-"
 
@@ -226,6 +228,9 @@ def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
             f"Time here: {time_here} to make them, as {n} took that were made in part to find out; judging them comes "
             "on top"
         )
+        if (busy := processor.busy()) > _BUSY:
+            each = f"{busy:.1f} processes wanted each processor"
+            lines.append(f"  This machine was busy: {each}. Alone it may be many times as fast.")
     lines += _disk(found, float(rows["bytes"].sum())) if measured else []
     by_model: dict[str, list[Asked]] = {}
     for one in found:
