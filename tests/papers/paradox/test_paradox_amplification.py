@@ -412,6 +412,26 @@ def test_changes_are_differences_of_the_two_estimates():
     assert change["p"].notna().all() and set(change["n_occupations"]) <= set(range(6, 63))
 
 
+def test_printed_averages_are_compared_where_shares_are_not_given():
+    printed = paradox.printed.printed_amplification()
+    naive = caption_shares(caption_pairs("naive", 20, seed=1)).assign(model="SD 1.4")
+    change = paradox.approach_change(naive, None, printed, **DRAWS)
+    of = change.set_index(["model", "approach", "reference", "prompt"])
+    # Table 3: 12.57 and 4.35, 12.07 and 3.59; section 6: 0.68 against the mean of the naive prompts, 12.57.
+    assert of.loc[("SD 1.4", "nearest_no_indicators", "naive", "mean"), "change"] == -8.22
+    assert of.loc[("SD 1.5", "nearest_no_indicators", "naive", "mean"), "change"] == -8.48
+    assert of.loc[("SD 1.4", "caption_prompts", "naive", "captions"), "change"] == -11.89
+    # Section A.6: 2.49 after 2.05.
+    paraphrased = of.loc[("SD 1.4", "paraphrased_no_indicators", "caption_prompts_no_indicators", "captions")]
+    assert paraphrased["change"] == 0.44 and round(paraphrased["change_percent"], 1) == 21.5
+    assert change[["ci_low", "ci_high", "p", "n_occupations"]].isna().all(axis=None) and (change["reason"] != "").all()
+    # What was measured is not compared as printed.
+    two = pd.concat([naive, naive.assign(approach="nearest")])
+    again = paradox.approach_change(two, None, printed, **DRAWS | {"replicates": 100})
+    measured = again[(again["model"] == "SD 1.4") & (again["approach"] == "nearest")]
+    assert measured["change"].eq(0).all() and set(measured["definition"]) > {"published"}
+
+
 # -- changes between approaches ------------------------------------------------------------------------------
 
 

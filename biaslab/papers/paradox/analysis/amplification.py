@@ -8,7 +8,7 @@ without), ``printed`` rows of ``paradox_printed_amplification``; ``seed`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -207,7 +207,13 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
 
 
 def approach_change(
-    shares: pd.DataFrame, pairs: pd.DataFrame | None = None, *, seed: int, replicates: int, confidence: float
+    shares: pd.DataFrame,
+    pairs: pd.DataFrame | None = None,
+    printed: pd.DataFrame | None = None,
+    *,
+    seed: int,
+    replicates: int,
+    confidence: float,
 ) -> pd.DataFrame:
     """Return the change of amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
 
@@ -216,7 +222,8 @@ def approach_change(
     resampled (at most 2,000 times) with both approaches' shares as they were measured, so what selections share
     (captions, training images, generated images) counts as shared; new images are drawn only to take out their noise.
     Where an approach has no interval of its own, both values are plain and the change has none. ``p`` is that of the
-    interval; ``n_occupations`` are those that count, of the approach with fewer.
+    interval; ``n_occupations`` are those that count, of the approach with fewer. Where shares of either are missing,
+    printed averages are compared, with a reason.
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
@@ -232,11 +239,38 @@ def approach_change(
     rows = [
         row
         for (model, approach), group in found.items()
-        for reference in ("naive", *_REFERENCES.get(approach, ()))
-        if (model, reference) in found and reference != approach
+        for reference in _references(approach)
+        if (model, reference) in found
         for row in _change_rows(group, found[model, reference], estimated, bootstrap)
     ]
+    if printed is not None:
+        rows += _printed_changes(printed, found.keys())
     return tables.of(rows, "paradox_approach_change")
+
+
+def _references(approach: str) -> list[str]:
+    return [one for one in ("naive", *_REFERENCES.get(approach, ())) if one != approach]
+
+
+def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]]) -> Iterator[list]:
+    """Yield rows of printed averages, as :func:`_change_rows` of shares, where a model has no shares of either."""
+    keys = ["model", "approach"]
+    averages = {
+        key: dict(zip(rows["prompt"], rows["amplification_plain"], strict=True))
+        for key, rows in printed.groupby(keys, sort=False)
+    }
+    for (model, approach), ours in averages.items():
+        for reference in _references(approach):
+            theirs = averages.get((model, reference), {})
+            if {(model, approach), (model, reference)} <= set(measured):
+                continue
+            for prompt, value in ours.items():
+                # Captions as prompts have one value, beside the mean of the others.
+                base = theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, np.nan))
+                if np.isfinite(base):
+                    change = round(value - base, 2)
+                    numbers = [base, value, change, np.nan, np.nan, np.nan, 100 * change / base, change, np.nan]
+                    yield [model, approach, reference, "published", prompt, *numbers, NO_SHARES]
 
 
 def _change_rows(
