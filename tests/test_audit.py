@@ -71,6 +71,16 @@ def test_what_cannot_be_audited_is_refused_at_once(names, how, said):
     assert said in str(refused.value)
 
 
+def test_a_run_is_described_by_what_is_asked_for():
+    def described(**how):
+        return audit.params_of(["mini", "world"], **how)["description"].partition("same models: ")[2]
+
+    assert described(papers=["dalleval"]) == "scenes, and people by profession."
+    assert described(papers=["triplets"]) == "triplets of prompts that differ in a gender word."
+    assert described().startswith("people alone and in pairs; scenes") and "captions" not in described()
+    assert described(corpus="mini").startswith("captions with the images behind them; people alone")
+
+
 def planned(root, tmp_path, *overrides, **how):
     """Return the reasons of the notebooks that an audit of a model that draws leaves out, and what is said of it."""
     planned = jobs.plan(checked(root, "mini", size="quick", overrides=overrides, **how))

@@ -66,8 +66,8 @@ def params_of(
         )
     drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
     preset = _merged(*(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size)))
-    parts = ("photographs", "pictures", "custom", "corpus", "no_corpus")
-    photographs, pictures, alone, with_corpus, without = (preset.pop(key) for key in parts)
+    parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
+    photographs, pictures, alone, with_corpus, without, asked = (preset.pop(key) for key in parts)
     notebooks = [*preset["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
     known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring())
     own = bool(prompts or folders) and not papers
@@ -100,20 +100,22 @@ def params_of(
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.points(plugins.CORPORA)
-        own = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
-        settings["captions"] = own | settings["captions"]
+        of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
+        settings["captions"] = of_corpus | settings["captions"]
+    notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
+    asked = [words for paper, words in asked.items() if any(one.startswith(f"{paper}/") for one in notebooks)]
     named = list(map(shown, names))
     goals = [f"until-{until}"] if until else [f"precision-{half_width:g}"] if half_width is not None else []
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size, *goals])
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
-        "description": _described(listed, bool(corpus), own=own, pictures=bool(folders)),
+        "description": _described(listed, asked, own=own, pictures=bool(folders)),
         "source": "pipeline",
         "model": names[0],
         **preset,
         "settings": {"compare_with": [*names[1:]] or "none", **settings},
-        "notebooks": [one for one in notebooks if not papers or one.split("/")[0] in papers],
+        "notebooks": notebooks,
         "jobs": 0,
     }
 
@@ -140,17 +142,13 @@ def models_of(names: Sequence[str]) -> list[str]:
     return names
 
 
-def _described(listed: str, corpus: bool, *, own: bool, pictures: bool) -> str:
-    """Return what a run does, for its page."""
+def _described(listed: str, asked: Sequence[str], *, own: bool, pictures: bool) -> str:
+    """Return what a run does, for its page; ``asked`` is what prompts ask for, in words."""
     if own and pictures:
         return f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
     if own:
         return f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
-    return (
-        f"The same prompts were asked of {listed}, and the images judged by the same models: people alone and in "
-        "pairs, scenes, people by profession, and triplets of prompts that differ in a gender word"
-        + (", and captions with the images behind them." if corpus else ".")
-    )
+    return f"The same prompts were asked of {listed}, and the images judged by the same models: {'; '.join(asked)}."
 
 
 def _each_model(name: str) -> list[str]:
