@@ -309,3 +309,11 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     }
     assert {name for name, lines in found.items() if lines} == allowed
     assert all(len(found[name]) == 1 for name in allowed), found
+
+
+def test_what_is_left_to_the_long_tests_is_there(root, pytestconfig):
+    long = pytestconfig.pluginmanager.get_plugin(str(root / "conftest.py"))._LONG
+    for file, names in long.items():
+        (path,) = (p for folder in ("tests", "world") for p in (root / folder).rglob(f"{file}.py"))
+        defined = re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert all(any(one.startswith(name.partition("[")[0]) for one in defined) for name in names), file
