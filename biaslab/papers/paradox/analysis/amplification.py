@@ -8,6 +8,7 @@ without), ``printed`` rows of ``paradox_printed_amplification``; ``seed`` and ``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -254,11 +255,9 @@ def _references(approach: str) -> list[str]:
 
 def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]]) -> Iterator[list]:
     """Yield rows of printed averages, as :func:`_change_rows` of shares, where a model has no shares of either."""
-    keys = ["model", "approach"]
-    averages = {
-        key: dict(zip(rows["prompt"], rows["amplification_plain"], strict=True))
-        for key, rows in printed.groupby(keys, sort=False)
-    }
+    averages: dict[tuple[str, str], dict[str, float]] = {}
+    for row in printed.to_dict("records"):
+        averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification_plain"]
     for (model, approach), ours in averages.items():
         for reference in _references(approach):
             theirs = averages.get((model, reference), {})
@@ -266,8 +265,8 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
                 continue
             for prompt, value in ours.items():
                 # Captions as prompts have one value, beside the mean of the others.
-                base = theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, np.nan))
-                if np.isfinite(base):
+                base = float(theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, math.nan)))
+                if math.isfinite(base):
                     change = round(value - base, 2)
                     numbers = [base, value, change, np.nan, np.nan, np.nan, 100 * change / base, change, np.nan]
                     yield [model, approach, reference, "published", prompt, *numbers, NO_SHARES]
