@@ -22,7 +22,7 @@ comma := ,
 NOTEBOOKS = $(wildcard notebooks/*/*.ipynb world/biaslab_world/*/notebooks/*/*.ipynb)
 SIMULATIONS = $(wildcard benchmarks/coverage*.py world/benchmarks/coverage*.py)
 BENCHMARKS = $(filter-out $(SIMULATIONS),$(wildcard benchmarks/[a-z]*.py world/benchmarks/[a-z]*.py))
-# uv takes a third of the time that pip does; where it finds less, since it reads no settings of pip's, pip does it.
+# uv is quicker; where it finds less, since it reads no settings of pip's, pip does it.
 install = { $(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv; } && \
   $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(BIN)/python -m pip install --quiet --no-compile $(1)
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
@@ -75,8 +75,8 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/mypy
 	$(BIN)/nbstripout --verify $(NOTEBOOKS)
 
-lock:  ## Write requirements.lock anew, of today's versions (takes uv)
-	uv pip compile --quiet --universal --upgrade --no-header --no-annotate --python-version 3.11 pyproject.toml \
+lock: $(STAMP)  ## Write requirements.lock anew, of today's versions
+	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --no-annotate --python-version 3.11 pyproject.toml \
 	  $(foreach extra,models dev ray peers,--extra $(extra)) --output-file requirements.lock
 
 format: $(STAMP)  ## Apply style

@@ -205,10 +205,7 @@ def torch_rng(seed: int, step: int, stream: int = 1) -> torch.Generator:
 
 
 def mixed_precision() -> torch.autocast:
-    """Return a context in which torch computes in bfloat16 where the processor has it, and else in float32.
-
-    A processor without it takes six times as long with it.
-    """
+    """Return a context in which torch computes in bfloat16 where the processor is faster with it, else in float32."""
     return torch.autocast("cpu", torch.bfloat16, enabled=processor.favours_bfloat16())
 
 

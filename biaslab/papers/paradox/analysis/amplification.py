@@ -254,7 +254,7 @@ def _references(approach: str) -> list[str]:
 
 
 def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]]) -> Iterator[list]:
-    """Yield rows of printed averages, as :func:`_change_rows` of shares, where a model has no shares of either."""
+    """Yield rows of printed averages, as :func:`_change_rows` of shares, where shares of one of the two are missing."""
     averages: dict[tuple[str, str], dict[str, float]] = {}
     for row in printed.to_dict("records"):
         averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification_plain"]
