@@ -25,6 +25,9 @@ BENCHMARKS = $(filter-out $(SIMULATIONS),$(wildcard benchmarks/[a-z]*.py world/b
 # uv is quicker; where it finds less, since it reads no settings of pip's, pip does it.
 install = { $(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet uv; } && \
   $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(BIN)/python -m pip install --quiet --no-compile $(1)
+# What is installed is compiled when first imported, and kept, where an image asks Python for the opposite, too: without,
+# each process would compile torch and its kin again.
+export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help

@@ -1,6 +1,7 @@
 """How the packages are laid out: which room may import which, and what notebooks show of what is declared."""
 
 import ast
+import functools
 import json
 import re
 from graphlib import TopologicalSorter
@@ -45,7 +46,12 @@ MODULES = {
     for path in sorted((root / package).rglob("*.py"))
     if "tests" not in path.parts[len(root.parts) :]
 }
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Return what each of :data:`MODULES` says; when a test asks, since each worker imports this file."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
 def package_of(module: str) -> str:
@@ -73,7 +79,7 @@ def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
 def needed(name: str) -> set[str]:
     """Return the modules that a module names outside of functions, for types too."""
     found = set()
-    for module, taken in imports(TREES[name], when_loaded=True):
+    for module, taken in imports(trees()[name], when_loaded=True):
         # A module inside of a package that is being loaded does not wait for the package.
         inner = f"{module}.{taken}"
         found.add(inner if inner in MODULES else module)
@@ -101,7 +107,7 @@ def test_no_module_waits_for_itself():
 def test_imports_run_downwards():
     floor = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
     upward = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         here, *rest = name.split(".")
         for module, taken in imports(tree, when_loaded=False) if here == "biaslab" and rest else ():
             other = [*module.split("."), taken][1]
@@ -115,7 +121,7 @@ def test_imports_run_downwards():
 def test_no_private_name_is_imported_from_another_module():
     found = [
         f"{name}: {module}.{taken}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for module, taken in imports(tree, when_loaded=False)
         if taken.startswith("_") and not taken.startswith("__")
     ]
@@ -123,8 +129,8 @@ def test_no_private_name_is_imported_from_another_module():
 
 
 def test_imports_name_what_is_there():
-    names = {name: bound(tree) for name, tree in TREES.items()}
-    for name, tree in TREES.items():
+    names = {name: bound(tree) for name, tree in trees().items()}
+    for name, tree in trees().items():
         for module, taken in imports(tree, when_loaded=False):
             assert module in MODULES, f"{name} imports {module}"
             there = not taken or f"{module}.{taken}" in MODULES or taken in names[module]
@@ -158,7 +164,7 @@ def test_what_is_for_all_papers_names_none():
     known = {*papers, *(name for name in tables.schemas() if name.startswith(tuple(f"{p}_" for p in papers)))}
     starts = tuple(f"{paper}/" for paper in papers)
     found = {}
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         room = name.removeprefix("biaslab.")
         if package_of(name) != "biaslab" or room.startswith(_OF_PAPERS):
             continue
@@ -182,7 +188,7 @@ _WORDS = ROOT / "biaslab" / "lexicons" / "data"
 def test_the_package_imports_nothing_of_its_guests():
     found = {
         name: {module for module, _ in imports(tree, when_loaded=False) if package_of(module) != "biaslab"}
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if package_of(name) == "biaslab"
     }
     assert {name: modules for name, modules in found.items() if modules} == {}
@@ -204,7 +210,7 @@ def test_the_package_names_nothing_of_its_guests():
 def test_what_users_load_of_the_world_needs_nothing_that_trains_it():
     for name in MODULES:
         if package_of(name) == "biaslab_world":
-            of = {package_of(module) for module, _ in imports(TREES[name], when_loaded=False)}
+            of = {package_of(module) for module, _ in imports(trees()[name], when_loaded=False)}
             assert "training" not in of, name
 
 
@@ -305,7 +311,7 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
         name: [
             node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node) == "time.time()"
         ]
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
     }
     assert {name for name, lines in found.items() if lines} == allowed
     assert all(len(found[name]) == 1 for name in allowed), found

@@ -1,5 +1,6 @@
 """Images fetched by URL from servers on this machine: kind ones, dead ones, and ones that mean harm."""
 
+import functools
 import gzip
 import io
 import json
@@ -56,10 +57,11 @@ RED = encoded(Image.new("RGB", (90, 60), (200, 20, 30)), "JPEG", quality=95)
 NOISE = encoded(
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (80, 80, 3), dtype=np.uint8)), "JPEG", quality=95
 )
-BIG = png(50_000, 50_000, 20)
-LARGE = png(4999, 4999, 4999)
-WEBP = encoded(Image.new("RGB", (4999, 4999), "green"), "WEBP", lossless=True, method=0)
-BOMB = gzip.compress(bytes(60_000_000))
+# What takes long to make is made when it is first asked for.
+BIG = functools.cache(lambda: png(50_000, 50_000, 20))
+LARGE = functools.cache(lambda: png(4999, 4999, 4999))
+WEBP = functools.cache(lambda: encoded(Image.new("RGB", (4999, 4999), "green"), "WEBP", lossless=True, method=0))
+BOMB = functools.cache(lambda: gzip.compress(bytes(60_000_000)))
 BROKEN = encoded(Image.open(io.BytesIO(NOISE)))
 BROKEN = BROKEN[:2000] + bytes(100) + BROKEN[2100:]
 SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
@@ -68,7 +70,7 @@ SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
 # -- a server ------------------------------------------------------------------------------------------------------
 
 
-# What is given for a path, in the same way each time: a body, a status and headers.
+# What is given for a path, in the same way each time: a body or what makes it, a status and headers.
 GIVEN = {
     "red": (RED, 200, {"Content-Type": "image/jpeg"}),
     "html": (b"<html><script>alert(1)</script></html>", 200, {"Content-Type": "image/jpeg"}),
@@ -143,7 +145,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def given(self, name):
         body, status, headers = GIVEN.get(name, GIVEN["red"])
-        self.give(body, status, **headers)
+        self.give(body() if callable(body) else body, status, **headers)
 
     def give(self, body=b"", status=200, length=True, **headers):
         self.send_response(status)

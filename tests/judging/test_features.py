@@ -10,7 +10,6 @@ from biaslab.judging.features import Features, find
 from biaslab.measures.similarity import cosines
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
-timm = pytest.importorskip("timm", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
@@ -18,6 +17,8 @@ VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads"
 
 def save(folder, architecture, **options):
     """Save a random network as timm does."""
+    # Seconds of imports, which a worker that runs no test of this file does without.
+    import timm
     from timm.models import save_for_hf
 
     torch.manual_seed(2)
@@ -38,6 +39,7 @@ def images():
 
 def prepared(images, model, side=32, shorter=37):
     """Return images by Pillow and torchvision, one by one: the shorter side to 37 = 32 / 0.875, the middle 32."""
+    import timm
     from PIL import Image
     from torchvision import transforms as tv
 

@@ -10,9 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from torch_fidelity import feature_extractor_inceptionv3 as fidelity  # noqa: E402
-from torchmetrics.image.fid import FrechetInceptionDistance  # noqa: E402
-
 from biaslab.ground.errors import InputError, ParameterError  # noqa: E402
 from biaslab.judging import inception  # noqa: E402
 from biaslab.judging.inception import Inception, check_weights  # noqa: E402
@@ -23,6 +20,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """A file of random weights of the network."""
+    # Seconds of imports, which a worker that runs no test of this file does without.
+    from torch_fidelity import feature_extractor_inceptionv3 as fidelity
+
     with pytest.MonkeyPatch.context() as patch:
         # Its constructor downloads weights, and takes what it is given.
         patch.setattr(fidelity, "load_state_dict_from_url", lambda *_, **__: {})
@@ -58,6 +58,9 @@ def features(model, images):
 
 @pytest.fixture(scope="module")
 def metric(weights):
+    # Seconds of imports, which a worker that runs no test of this file does without.
+    from torchmetrics.image.fid import FrechetInceptionDistance
+
     return FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
 
 
