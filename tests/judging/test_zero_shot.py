@@ -14,7 +14,6 @@ from biaslab.judging.person import Person, face_of
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
-open_clip = pytest.importorskip("open_clip", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 TEXTS = ("A photo of a man", "A photo of a woman")
@@ -37,6 +36,7 @@ def model(clip_folder):
 
 
 def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, images):
+    import open_clip
     from PIL import Image
 
     own, _, transform = open_clip.create_model_and_transforms(f"local-dir:{clip_folder}")
