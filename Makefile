@@ -59,7 +59,7 @@ worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is kno
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
 	$(PYTEST) -m "not long"
 
-long: $(STAMP)  ## Run the tests that take half a minute and more each: whole runs that are killed, clusters, a hub
+long: $(STAMP)  ## Run the tests that take longest: runs that are killed, clusters, audits through a hub, simulations
 	$(PYTEST) -m long
 
 quick: $(STAMP)  ## Run the tests that take no whole run, training, browser or other long work: for while one works

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -264,6 +265,23 @@ def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
     assert execute._progress_line(tmp_path) == "paradox/a: generating: a"
     os.utime(tmp_path / "paradox/a/progress.log", (time.time() - 300,) * 2)
     assert execute._progress_line(tmp_path) == ""
+
+
+def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
+    def job(slug, takes, suffix="", makes=True):
+        return SimpleNamespace(slug=slug, takes=frozenset(takes.split()), suffix=suffix, makes_images=makes)
+
+    people, scores = job("paired/3", "paired_people"), job("paired/4", "paired_score paired_people")
+    shares, across = job("paradox/4", "paradox_shares"), job("across", "paired_score paradox_shares")
+    other, printed = job("paired/3--a", "paired_people", "--a"), job("paired/5", "paired_score", makes=False)
+    # The first in order where none is executed, or all would wait.
+    assert execute.following([people, scores, shares], []) is people
+    assert execute.following([scores, across], [people]) is scores
+    # Another paper's, another variant's, or one for which no image is made.
+    assert execute.following([scores, across, shares], [people]) is shares
+    assert execute.following([scores, other, shares], [people]) is other
+    assert execute.following([scores, printed, shares], [people]) is printed
+    assert execute.following([people, scores], [across, shares]) is people
 
 
 def test_a_folder_that_vanishes_while_progress_is_looked_for_is_none(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -83,10 +83,9 @@ def execute_all(
         bar.update()
         note(list(done.values()))
 
-    def waiting() -> None:
+    def waiting(running: Iterable[Job]) -> None:
         if progress:
-            running = [job.slug for job in jobs if job.slug not in done][:workers]
-            line = f"{', '.join(running)}: {round(time.monotonic() - began)} s"
+            line = f"{', '.join(job.slug for job in running)}: {round(time.monotonic() - began)} s"
             bar.set_postfix_str(_progress_line(jobs[0].attempt) or line)
 
     stopped = False
@@ -106,9 +105,12 @@ def execute_all(
 
 
 def _side_by_side(
-    jobs: list[Job], workers: int, ended: Callable[[Job, dict], None], waiting: Callable[[], None]
+    jobs: list[Job], workers: int, ended: Callable[[Job, dict], None], waiting: Callable[[Iterable[Job]], None]
 ) -> list[Job]:
-    """Execute jobs and return those lost because a process was killed; ``waiting`` is called every other second."""
+    """Execute jobs and return those lost because a process was killed.
+
+    ``waiting`` is called every other second, with those that are executed just then.
+    """
     lost = []
     given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
     given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
@@ -116,13 +118,15 @@ def _side_by_side(
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
     with kernels.Processes(given, read_libraries, modules) as processes, ThreadPoolExecutor(workers) as pool:
-        left: dict[Future, Job] = {}
+        pending, left = list(jobs), dict[Future, Job]()
         # Ctrl-C may come as soon as the first call is made.
         try:
-            for job in jobs:
-                log = job.attempt / job.slug / _LOG
-                left[pool.submit(processes.call, log, execute, job)] = job
-            while left:
+            while pending or left:
+                while pending and len(left) < workers:
+                    job = following(pending, left.values())
+                    pending.remove(job)
+                    log = job.attempt / job.slug / _LOG
+                    left[pool.submit(processes.call, log, execute, job)] = job
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
                 for future in done:
                     job = left.pop(future)
@@ -132,7 +136,7 @@ def _side_by_side(
                         lost.append(job)
                         shutil.rmtree(job.attempt / job.slug, ignore_errors=True)
                 if not done:
-                    waiting()
+                    waiting(left.values())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             try:
@@ -147,6 +151,20 @@ def _side_by_side(
                 processes.kill()
             raise
     return lost
+
+
+def following(pending: Sequence[Job], running: Iterable[Job]) -> Job:
+    """Return what to execute beside others: the first for which no images are made that are made for one of these.
+
+    It would wait for them, and its processor with it. Without such a one it is the first of all.
+    """
+    busy = {images for job in running for images in _images(job)}
+    return next((job for job in pending if busy.isdisjoint(_images(job))), pending[0])
+
+
+def _images(job: Job) -> set[tuple[str, str]]:
+    """Return whose images are made for a job: papers, each with the variant."""
+    return {(name.partition("_")[0], job.suffix) for name in job.takes} if job.makes_images else set()
 
 
 def print_aside(text: str) -> None:

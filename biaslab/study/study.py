@@ -588,7 +588,8 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     from PIL import Image
 
     drawn = BytesIO()
-    quick = {"compress_level": 1}
+    # Not compressed: it is read at once.
+    quick = {"compress_level": 0}
     figure.savefig(drawn, format="png", dpi=_DPI, bbox_inches=page, facecolor="white", pil_kwargs=quick)
     image = Image.open(drawn).convert("RGB")
     # A median cut takes six times as long for colours that are nearer by about one level of 255.
