@@ -94,6 +94,8 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran, folder, pipeline
     amplification = tables.read(folder / "tables" / "paradox_amplification.csv", "paradox_amplification")
     naive = amplification.query("approach == 'naive' and definition == 'published' and prompt == 'mean'")
     assert naive["model"].tolist() == ["mini", "SD 1.4", "SD 1.5"] and naive["amplification"].notna().all()
+    # What the page says of it first is no bare number.
+    assert naive.loc[naive["model"] == "mini", ["ci_low", "ci_high"]].notna().all(axis=None)
     # Table 3 of the paper, within 0.02.
     printed = naive.set_index("model")["amplification_plain"]
     assert printed["SD 1.4"] == pytest.approx(12.57, abs=0.02)
@@ -128,8 +130,8 @@ def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(folder, pi
 
 def test_shares_follow_from_judgements_image_by_image(folder, pipeline):
     judged = pipeline.judgements("generated")
-    # Two images of each of four prompts of each occupation.
-    assert len(judged) == 62 * 4 * 2 and not judged["image_id"].duplicated().any()
+    # Three images of each of four prompts of each occupation.
+    assert len(judged) == 62 * 4 * 3 and not judged["image_id"].duplicated().any()
     shares = tables.read(folder / "tables/paradox_percent_female.csv", "paradox_percent_female")
     mine = shares[(shares["model"] == "mini") & (shares["approach"] == "naive")]
     for row in mine[mine["source"] == "generated"].itertuples():

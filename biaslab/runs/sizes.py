@@ -61,7 +61,7 @@ def of_asked(asked: Sequence[Asked], measured: Mapping[tuple, Cost]) -> Iterator
         design = stats.Design(
             k, people * prompts, over["n_images"].mean(), one["reach"], one.get("drawn", True), one.get("lists", 1),
             group * people**2 + (0.25 / beside if beside else 0), 0.0, (0.25 - group) * people,
-            folded=one.get("folded", False),
+            folded=one.get("folded", False), fewest=one.get("fewest", 1),
         )  # fmt: skip
         # Of pictures that are there, and where a file says how many, no setting decides.
         fixed = alike[0].pipeline.custom.folder or (rows["n_images"] != attrgetter(setting)(settings)).any()
