@@ -31,7 +31,7 @@ export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds test long quick docs lab lint lock format benchmark simulate clean
+.PHONY: help setup report worlds test long costs quick docs lab lint lock format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -62,7 +62,12 @@ test: $(STAMP)  ## Run the test suite, on the reports among others, which it bui
 long: $(STAMP)  ## Run the tests that take longest: runs that are killed, clusters, audits through a hub, simulations
 	$(PYTEST) -m long
 
-quick: $(STAMP)  ## Run the tests that take no whole run, training, browser or other long work: for while one works
+costs: $(STAMP)  ## Measure what each test costs, by which test, long and quick choose -> tests/costs.csv
+	@rm -f .costs
+	TEST_COSTS=$(CURDIR)/.costs $(PYTEST)
+	$(BIN)/python tests/costs.py .costs && rm .costs
+
+quick: $(STAMP)  ## Run the tests that take no whole run, browser or half a second: for while one works
 	$(PYTEST) -m "not slow and not browser"
 
 docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html

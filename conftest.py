@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent
 # What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines,
 # a hub.
 sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation", "hub")]
+pytest_plugins = ("costs",)
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
 os.environ.setdefault("BIASLAB_REHEARSED", "1")
@@ -30,80 +31,6 @@ hypothesis.settings.load_profile("steady")
 # A shell's background jobs begin with Ctrl-C ignored, and so would everything that the tests start and stop.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-# What `make quick` leaves out beside tests that say so themselves: files, and folders of files, most of which load or
-# train models, start processes or simulate.
-_SLOW = (
-    *("test_stats_coverage", "test_stats_attainable", "test_planning", "test_pipeline", "test_kernels", "test_engine"),
-    *("test_generation", "test_families", "test_latents", "test_attention", "test_train", "test_compare"),
-    *("test_inception", "test_finite", "test_photographs", "test_skin_tone", "test_paintskills"),
-    *("test_paired_notebooks", "test_neighbours", "test_downloads", "test_long_texts", "test_models_side_by_side"),
-    *("test_store", "test_rate"),
-)
-_SLOW_FOLDERS = ("hub", "calibration")
-# What `make test` leaves to `make long`: by file, tests of ten seconds of a processor and more, of whose kind others
-# stay.
-_LONG = {
-    "test_audit_killed": ("test_an_audit_killed",),
-    "test_audit_of_pictures": ("test_a_vision_model_that_leans",),
-    "test_audits_through_hub": (
-        *("test_an_audit_by_name", "test_an_audit_of_one_paper_takes_no_judge_of_another"),
-        *("test_a_file_of_parameters[sd14-captions]", "test_a_file_of_parameters[sdxl-captions]"),
-        *("test_a_file_of_parameters[paired-sdxl-people]", "test_a_file_of_parameters[dalleval"),
-        "test_skin_tones_need_no_answers",
-    ),
-    "test_engine": (
-        "test_ray_workers_give",
-        "test_ray_workers_share",
-        "test_an_item_that_kills_every_ray",
-        "test_a_cluster_that_cannot",
-        "test_a_cluster_of_its_own",
-    ),
-    "test_generation_images": ("test_a_killed_run_goes_on",),
-    "test_kernels": ("test_a_forked_kernel", "test_what_is_forked"),
-    "test_keys": ("test_a_change_changes_the_keys", "test_a_published_notebook_runs_nothing"),
-    "test_legible": ("test_pages_are_neither_long_nor_heavy[mini", "test_pages_are_neither_long_nor_heavy[published-w"),
-    "test_mini_run": ("test_the_two_reports_are_compared_in_either_order",),
-    "test_nobody_judged": ("test_every_notebook_finishes_and_claims_nothing",),
-    "test_pipeline_dalleval": ("test_captions_of_images_are_held",),
-    "test_pipeline_people": ("test_what_is_planted_is_scored",),
-    "test_platforms": ("test_a_run_without_forks",),
-    "test_published_run": ("test_a_run_is_a_source",),
-    "test_rehearsal": (
-        "test_a_dry_run_says_which_lora",
-        "test_each_command_tries_all_and_tells_together_what_does_not_answer[audit",
-    ),
-    "test_runs": (
-        *("test_what_a_killed_run_left_alive_reaches_no_other_run", "test_a_stopped_run_keeps"),
-        "test_what_a_run_records",
-    ),
-    "test_site": ("test_links_of_the_site", "test_the_site_is_read"),
-    "test_stats_attainable": ("test_no_outcome_of_several_tests_has_a_smaller_corrected_p[holm",),
-    "test_stats_coverage": (
-        *("test_pages_of_fair_models", "test_intervals_of_captions_as_prompts_hold_the_truth[captions n=8"),
-        "test_the_test_of_amplification_holds_its_level[4",
-    ),
-    "test_survival": ("test_images_on_two_ray_nodes", "test_images_of_killed_workers", "test_a_full_disk"),
-    "test_train_skills_curve": ("test_",),
-    "test_without_world": ("test_a_model_in_a_folder_is_audited", "test_the_papers_numbers_are_computed"),
-}
-
-
-def pytest_collection_modifyitems(items):
-    """Begin with the files that hold the slowest tests, so that no worker is left alone with one at the end."""
-    first = (
-        *("test_mini_run", "test_survival", "test_runs", "test_published_run", "test_engine"),
-        *("test_audits_through_hub", "test_pipeline_people", "test_kernels"),
-    )
-    for item in items:
-        file = item.path.stem
-        if long := item.name.startswith(_LONG.get(file, ())):
-            item.add_marker(pytest.mark.long)
-        if long or file.startswith(_SLOW) or item.path.parent.name in _SLOW_FOLDERS:
-            item.add_marker(pytest.mark.slow)
-    place = {name: i for i, name in enumerate(first)}
-    items.sort(key=lambda item: place.get(item.path.stem, len(first)))
 
 
 @pytest.fixture(scope="module")

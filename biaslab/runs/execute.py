@@ -245,7 +245,7 @@ def _papermill(job: Job, target: Path) -> str:
 
     # Said by the kernel before the first cell, in no name of the notebook's.
     note = str(job.attempt / job.slug / _KERNEL)
-    follow = f"__import__('biaslab.ground.lifeline').lifeline.follow({os.getpid()}, {note!r})"
+    follow = f"__import__('biaslab.ground.lifeline').ground.lifeline.follow({os.getpid()}, {note!r})"
     try:
         papermill.execute_notebook(
             _literal(job.notebook.path),

@@ -1,0 +1,83 @@
+"""What each test costs, in seconds of processor, and by that which of `make quick`, `make test` and `make long` runs it.
+
+``costs.csv`` lists the tests that took half a second and more, as ``make costs`` measured them one after the other on
+two processors: their own time, their set-up's and that of the processes they start. A test that is not there is cheap.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).with_suffix(".csv")
+SLOW, LONG = 0.5, 2.0
+"""Seconds from which a test is left out of `make quick`, and from which `make long` runs it in place of `make test`."""
+_VARIABLE = "TEST_COSTS"
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+    """Mark tests ``slow`` and ``long`` by what they cost; those marked ``main`` are never long.
+
+    What is left of them then begins with the dearest file, so that no worker ends alone with one.
+
+    Raises pytest.UsageError where files are collected as a whole and lack tests that are listed.
+    """
+    with FILE.open(encoding="utf-8", newline="") as file:
+        costs = {row["test"]: float(row["seconds"]) for row in csv.DictReader(file)}
+    for item in items:
+        cost = costs.get(item.nodeid, 0.0)
+        if cost >= SLOW:
+            item.add_marker(pytest.mark.slow)
+        if cost >= LONG and not item.get_closest_marker("main"):
+            item.add_marker(pytest.mark.long)
+    here, files = {item.nodeid for item in items}, {_file(item.nodeid) for item in items}
+    gone = [test for test in costs if _file(test) in files and test not in here]
+    if gone and not any("::" in word for word in config.args):
+        raise pytest.UsageError(f"{FILE.name} lists tests that are not there; measure with `make costs`: {gone}")
+    yield
+    dear = Counter()
+    for item in items:
+        dear[_file(item.nodeid)] += costs.get(item.nodeid, 0.0)
+    items.sort(key=lambda item: -dear[_file(item.nodeid)])
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    """Add a line with what a test cost to the file that the environment names, where it names one."""
+    if not (path := os.environ.get(_VARIABLE)):
+        yield
+        return
+    before = _seconds(os.getpid())
+    yield
+    with Path(path).open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerow([item.nodeid, f"{_seconds(os.getpid()) - before:.1f}"])
+
+
+def _seconds(pid: int) -> float:
+    """Return what a process, and all that it started, have taken of processors; 0 where it is gone. For Linux."""
+    try:
+        # The command's name, in brackets, may hold anything.
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = [word for path in glob.glob(f"/proc/{pid}/task/*/children") for word in Path(path).read_text().split()]
+    except OSError:
+        return 0.0
+    own = sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_seconds(int(child)) for child in children)
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8", newline="") as measured:
+        dear = sorted(row for row in csv.reader(measured) if float(row[1]) >= SLOW)
+    with FILE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("test", "seconds"), *dear])
