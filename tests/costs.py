@@ -1,4 +1,4 @@
-"""What each test costs, in seconds of processor, and by that which of `make quick`, `make test` and `make long` runs it.
+"""What each test costs in seconds of processor, and by that which of `make quick`, `test` and `long` runs it.
 
 ``costs.csv`` lists the tests that took half a second and more, as ``make costs`` measured them one after the other on
 two processors: their own time, their set-up's and that of the processes they start. A test that is not there is cheap.
@@ -69,11 +69,11 @@ def _seconds(pid: int) -> float:
     try:
         # The command's name, in brackets, may hold anything.
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        children = [word for path in glob.glob(f"/proc/{pid}/task/*/children") for word in Path(path).read_text().split()]
+        lists = [Path(path).read_text() for path in glob.glob(f"/proc/{pid}/task/*/children")]
     except OSError:
         return 0.0
     own = sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(_seconds(int(child)) for child in children)
+    return own + sum(_seconds(int(child)) for words in lists for child in words.split())
 
 
 if __name__ == "__main__":
