@@ -14,7 +14,6 @@ from biaslab import __version__
 from biaslab.ground.errors import BiaslabError, not_installed
 
 if TYPE_CHECKING:
-    from biaslab.runs.jobs import Job
     from biaslab.runs.params import RunParams
 
 
@@ -260,40 +259,36 @@ def _audit(given: argparse.Namespace) -> int:
     options = {"captions.corpus": given.corpus, "judging.ratings": given.ratings}
     if given_here := [name for name, value in options.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *given_here))
-    if points is None:
-        return _execute(given, checked, say_plan=True)
-    checked, text = until.at_most(checked, points)
-    print(text)
-    return _execute(given, checked, say_plan=True, batches=partial(until.made, points=points))
+    if points is not None:
+        checked, text = until.at_most(checked, points)
+        print(text)
+    return _execute(given, checked, say_plan=True, points=points)
 
 
 def _execute(
-    given: argparse.Namespace,
-    checked: RunParams,
-    *,
-    say_plan: bool = False,
-    batches: Callable[..., RunParams] | None = None,
+    given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False, points: float | None = None
 ) -> int:
     """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status.
 
-    ``batches`` makes images before it, and finds how many there are to be.
+    With ``points`` images are made before it, until intervals are as narrow.
     """
     from biaslab.runs import execute, jobs, runner
 
-    stops, say = given.dry_run, None if given.no_progress else execute.print_aside
+    stops, progress = given.dry_run, not given.no_progress
     if stops or say_plan:
         from biaslab.runs import planning
 
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        rehearsed = planning.rehearse(jobs.plan(checked), **how, say=say)
+        rehearsed = planning.rehearse(jobs.plan(checked), progress, **how)
         print(planning.said(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
-    if batches:
-        checked = batches(checked, say=execute.print_aside, progress=not given.no_progress)
+    if points is not None:
+        from biaslab.runs import until
+
+        checked = until.made(checked, points, execute.print_aside, progress=progress)
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
-    rehearse = None if say_plan else partial(_rehearse, say=say)
-    record = runner.run(checked, **how, rehearse=rehearse, progress=not given.no_progress)
+    record = runner.run(checked, **how, rehearse=not say_plan, progress=progress)
     notebooks = record["notebooks"]
     said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     said += record["problems"]
@@ -307,13 +302,6 @@ def _execute(
         print(text, file=sys.stderr)
     print(f"{given.outputs}/{checked.run}/index.html")
     return 0 if record["status"] == "ok" else 1
-
-
-def _rehearse(planned: list[Job], say: Callable[[str], object] | None) -> None:
-    # Printed numbers need none of what it reads.
-    from biaslab.runs import planning
-
-    planning.rehearse(planned, say=say)
 
 
 def _shard(given: argparse.Namespace) -> None:

@@ -135,7 +135,16 @@ def _commands() -> str:
 
 
 def _settings() -> str:
-    return declared.markdown(declared.declared())
+    """Return all settings, a heading a group."""
+    parts = []
+    for group, about in declared.groups().items():
+        inside = [one for one in declared.declared() if one.name.rpartition(".")[0] == group]
+        if inside:
+            parts.append(f"## {group or 'Beside the groups'}\n\n{about}")
+        for one in inside:
+            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.brought)
+            parts.append(f"`{one.name}`{{ #{one.name} }}\n:   {one.meaning}{more}\n\n    *{one.facts}*")
+    return "\n\n".join(parts)
 
 
 def _limits() -> str:

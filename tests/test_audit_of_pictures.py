@@ -44,7 +44,8 @@ def folders(tmp_path_factory):
 def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys, inline):
     names = [f"images:{folders / model}" for model in ("first", "second")]
     how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "mine", "--no-progress"]
-    sets = [f"settings.judging.{judge}" for judge in JUDGES] + ["bootstrap_replicates=1000"]
+    sets = [f"settings.judging.{judge}" for judge in JUDGES]
+    sets += ["bootstrap_replicates=200", "notebooks=[custom/shares, custom/people]"]
     status = cli.main(["audit", *names, *how, *(text for one in sets for text in ("--set", one))])
     assert status == 0, capsys.readouterr().err
     shares = pd.read_csv(tmp_path / "mine/tables/custom_shares.csv").set_index(["model", "group", "answer"])
@@ -56,9 +57,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     changes = pd.read_csv(tmp_path / "mine/tables/custom_differences.csv").set_index("group")
     assert changes.loc["pilot", "ci_low"] <= 60 <= changes.loc["pilot", "ci_high"]
     record = json.loads((tmp_path / "mine/run.json").read_text())
-    assert [n["slug"] for n in record["notebooks"]] == [
-        f"custom/{name}" for name in ("beyond_precision", "people", "ratings", "shares")
-    ]
+    assert [n["slug"] for n in record["notebooks"]] == ["custom/people", "custom/shares"]
     page = (tmp_path / "mine/index.html").read_text()
     assert "How many of the people in pictures of first are perceived as female?" in page
 
@@ -118,9 +117,15 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     assert "are women once the errors of endpoint:eye are taken off?" in page
 
 
+def blank(folder, *names):
+    """Write pictures of which no two are alike."""
+    folder.mkdir(exist_ok=True)
+    for k, name in enumerate(names):
+        Image.fromarray(np.full((4, 4, 3), 3 * k, np.uint8)).save(folder / name)
+
+
 def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
-    for file in ("a.png", "b.png"):
-        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / file)
+    blank(tmp_path, "a.png", "b.png")
     (tmp_path / "t.csv").write_text("file,group,model\na.png,chef,B\nb.png,chef,A\n")
     found = audit.params_of([f"images:{tmp_path}"])
     assert found["model"] == f"images:{tmp_path}::A"
@@ -135,16 +140,13 @@ def test_prompts_of_ones_own_are_asked_in_place_of_the_papers(tmp_path):
     # The papers' are asked, too, where they are named.
     both = audit.params_of(["mini"], papers=["paired"], **given)
     assert both["settings"]["custom"] == given and all(one.startswith("paired/") for one in both["notebooks"])
-    with pytest.raises(ParameterError, match=r"'labour\.csv'"):
-        audit.params_of(["mini"], benchmark="labour.csv")
 
 
 def test_a_folder_that_nothing_tells_apart_is_refused_before_anything_is_written(tmp_path):
-    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "a.png")
-    with pytest.raises(InputError, match=r"a\.png"):
-        audit.params_of([f"images:{tmp_path}"])
-    with pytest.raises(InputError, match="nowhere"):
-        audit.params_of([f"images:{tmp_path / 'nowhere'}"])
+    blank(tmp_path, "a.png")
+    for folder, told in ((tmp_path, r"a\.png"), (tmp_path / "nowhere", "nowhere")):
+        with pytest.raises(InputError, match=told):
+            audit.params_of([f"images:{folder}"])
 
 
 def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):
@@ -156,40 +158,29 @@ def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_p
 
 
 def test_a_changed_table_or_file_is_another_run(tmp_path):
-    for name in ("a.png", "b.png"):
-        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / name)
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text("a chef\n")
-    (tmp_path / "t.csv").write_text("file,prompt\na.png,a chef\n")
-    settings = Settings.of({"custom": {"prompts": str(prompts)}, "captions": {"approaches": []}})
-
-    def digest():
-        return checks.digest(Pipeline(f"images:{tmp_path}", settings, progress=False))
-
-    found = [digest()]
-    assert digest() == found[0]
-    (tmp_path / "t.csv").write_text("file,prompt\na.png,a chef\nb.png,a chef\n")
-    found.append(digest())
-    prompts.write_text("a chef\na nurse\n")
-    found.append(digest())
-    assert len(set(found)) == 3
+    blank(tmp_path, "a.png", "b.png")
+    settings = Settings.of({"custom": {"prompts": f"{tmp_path}/prompts.txt"}, "captions": {"approaches": []}})
+    found = []
+    for prompts, rows in (("", ""), ("", ""), ("", "b.png,a chef\n"), ("a nurse\n", "b.png,a chef\n")):
+        (tmp_path / "prompts.txt").write_text(f"a chef\n{prompts}")
+        (tmp_path / "t.csv").write_text(f"file,prompt\na.png,a chef\n{rows}")
+        found.append(checks.digest(Pipeline(f"images:{tmp_path}", settings, progress=False)))
+    assert found[0] == found[1] and len(set(found)) == 3
 
 
-def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path):
+@pytest.mark.parametrize("shown", ["crop", "position"])
+@pytest.mark.parametrize("of", ["person", "image"])
+def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path, of, shown):
     (rated := tmp_path / "rated.csv").write_text("image_id,gender\nnurse/0.png,female\n")
-    for of, refused in (("person", True), ("image", False)):
-        (file := tmp_path / "q.yaml").write_text(
-            f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}"
-        )
-        judging = {"gender": f"ratings:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
-        for shown in ("crop", "position"):
-            settings = Settings(judging=judging, vision={"shown": shown})
-            asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
-            if refused and shown == "crop":
-                with pytest.raises(ParameterError, match=r"set vision\.shown to 'position'"):
-                    asked.questions()
-            else:
-                assert len(asked.questions()) == 1
+    (file := tmp_path / "q.yaml").write_text(f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}")
+    judging = {"gender": f"ratings:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
+    settings = Settings(judging=judging, vision={"shown": shown})
+    asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
+    if (of, shown) == ("person", "crop"):
+        with pytest.raises(ParameterError, match=r"set vision\.shown to 'position'"):
+            asked.questions()
+    else:
+        assert len(asked.questions()) == 1
 
 
 def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
@@ -220,11 +211,9 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     social = list(dalleval.social(1)["text"][:12])
     pairs = list(paired.paired(images=1, runs=1).texts.query("aspect == 'occupation'")["text"][:12])
     for name, texts in (("other", asked), ("social", social), ("few", social[:9]), ("pairs", pairs)):
-        (tmp_path / name).mkdir()
-        for k in range(len(texts)):
-            Image.fromarray(np.full((4, 4, 3), 3 * k, np.uint8)).save(tmp_path / name / f"{k}.png")
-        table = pd.DataFrame({"file": [f"{k}.png" for k in range(len(texts))], "prompt": texts})
-        table.to_csv(tmp_path / name / "told.csv", index=False)
+        files = [f"{k}.png" for k in range(len(texts))]
+        blank(tmp_path / name, *files)
+        pd.DataFrame({"file": files, "prompt": texts}).to_csv(tmp_path / name / "told.csv", index=False)
     found = {name: audit.params_of([f"images:{tmp_path / name}"]) for name in ("other", "social", "few", "pairs")}
     assert found["other"]["notebooks"] == found["few"]["notebooks"] == ["custom/*"]
     assert found["social"]["notebooks"][1:] == ["dalleval/5_3_gender", "dalleval/5_3_skin_tone"]

@@ -15,33 +15,17 @@ from biaslab.ground.errors import ParameterError, RunError
 from biaslab.runs import compare
 
 
-def amplification(model, values, low, high, prompts=("1", "2")):
-    return pd.DataFrame(
-        {
-            "model": model,
-            "approach": "naive",
-            "definition": "published",
-            "prompt": list(prompts),
-            "amplification": values,
-            "ci_low": low,
-            "ci_high": high,
-            "n_occupations": 50,
-            "n_excluded": 12,
-            "t": 1.0,
-            "p": 0.5,
-            "amplification_plain": values,
-            "noise": 0.0,
-            "t_plain": 1.0,
-            "p_plain": 0.5,
-            "n_images": 500,
-            "reason": "",
-        }
-    )
+def amplification(model, values, arm=1, prompts=("1", "2")):
+    """Return rows whose limits lie ``arm`` to either side of values."""
+    values = np.array(values)
+    rows = {"model": model, "approach": "naive", "definition": "published", "prompt": list(prompts)}
+    rows |= {"amplification": values, "ci_low": values - arm, "ci_high": values + arm}
+    rows |= {"n_occupations": 50, "n_excluded": 12, "t": 1.0, "p": 0.5, "amplification_plain": values, "noise": 0.0}
+    return pd.DataFrame({**rows, "t_plain": 1.0, "p_plain": 0.5, "n_images": 500, "reason": ""})
 
 
 def test_rows_meet_on_their_identity_and_lone_rows_stay():
-    first = amplification("SD", [10, 20], [9, 19], [11, 21])
-    second = amplification("SD", [13, 5], [12, 4], [14, 6], prompts=("1", "3"))
+    first, second = amplification("SD", [10, 20]), amplification("SD", [13, 5], prompts=("1", "3"))
     got = compare.side_by_side(first, second, "paradox_amplification").set_index("prompt")
     assert got.loc["1", "amplification_difference"] == 3
     # sqrt(1 + 1) on either side.
@@ -50,57 +34,53 @@ def test_rows_meet_on_their_identity_and_lone_rows_stay():
 
 
 def test_runs_of_one_model_each_are_matched_across_models():
-    first = amplification("SD 1.4", [10, 20], [9, 19], [11, 21])
-    second = amplification("SD 1.5", [13, 5], [12, 4], [14, 6])
-    got = compare.side_by_side(first, second, "paradox_amplification")
-    assert got["amplification_difference"].tolist() == [3, -15]
+    first, second = amplification("SD 1.4", [10, 20]), amplification("SD 1.5", [13, 20])
+    got = compare.side_by_side(first, second, "paradox_amplification", same=True)
+    assert got["amplification_difference"].tolist() == [3, 0]
     assert set(got["model_first"]) == {"SD 1.4"} and set(got["model_second"]) == {"SD 1.5"}
+    # Told apart, they are not the same measurements.
+    assert set(got["basis"]) == {"different inputs"} and got["ci_low"].notna().all()
+    got = compare.side_by_side(first, second.assign(model="SD 1.4"), "paradox_amplification", same=True)
+    assert got["basis"].tolist() == ["same inputs", "identical"]
 
 
 def test_what_stands_beside_both_does_not_keep_the_runs_own_models_apart():
     keys = ["model", "aspect", "setting", "stereotype"]
     beside = ("DALL-E 3", "occupation", "paired", "overall", 40.0)
-    own = [
+    mine, yours = (
         pd.DataFrame([(name, *beside[1:4], score), beside], columns=[*keys, "score"]).assign(ci_low=0.0, ci_high=60.0)
         for name, score in (("mine", 10.0), ("yours", 30.0))
-    ]
-    found = compare.side_by_side(*own, "paired_stereotype_score", beside={"DALL-E 3"})
+    )
+
+    def met(first, second):
+        return compare.side_by_side(first, second, "paired_stereotype_score", beside={"DALL-E 3"})
+
+    found = met(mine, yours)
     assert found[["model_first", "model_second", "score_difference"]].to_numpy().tolist() == [["mine", "yours", 20.0]]
     # So they do where it stands beside one of them.
-    found = compare.side_by_side(own[0][:1], own[1], "paired_stereotype_score", beside={"DALL-E 3"})
-    assert found["score_difference"].tolist() == [20.0]
+    assert met(mine[:1], yours)["score_difference"].tolist() == [20.0]
     # One model in both meets itself, beside what is printed.
-    found = compare.side_by_side(
-        own[0], own[0].assign(score=[15.0, 40.0]), "paired_stereotype_score", beside={"DALL-E 3"}
-    )
-    assert found.set_index("model")["score_difference"].to_dict() == {"mine": 5.0, "DALL-E 3": 0.0}
+    found = met(mine, mine.assign(score=[15.0, 40.0])).set_index("model")["score_difference"]
+    assert found.to_dict() == {"mine": 5.0, "DALL-E 3": 0.0}
 
 
 def test_swept_parameters_are_matched_on():
-    seeds = [amplification("SD", [v, v], [v - 1] * 2, [v + 1] * 2).assign(seed=str(v)) for v in (1, 2)]
-    first = pd.concat(seeds, ignore_index=True)
-    second = first.assign(amplification=first["amplification"] + 5)
-    got = compare.side_by_side(first, second, "paradox_amplification", swept=["seed"])
+    first = pd.concat([amplification("SD", [v, v]).assign(seed=v) for v in (1, 2)], ignore_index=True)
+    how = {"name": "paradox_amplification", "swept": ["seed"]}
+    got = compare.side_by_side(first, first.assign(amplification=first["amplification"] + 5), **how)
     assert len(got) == 4 and got["amplification_difference"].tolist() == [5] * 4
-
-
-def test_a_parameter_that_one_run_swept_tells_its_rows_apart():
-    first = pd.concat(
-        [amplification("SD", [v, v], [v - 1] * 2, [v + 1] * 2).assign(seed=v) for v in (1, 2)], ignore_index=True
-    )
-    second = amplification("SD", [7, 7], [6, 6], [8, 8])
-    got = compare.side_by_side(first, second, "paradox_amplification", swept=["seed"])
+    # One that a single run swept tells its rows apart: seed 1 has the value 1, seed 2 the value 2, for both prompts.
+    second = amplification("SD", [7, 7])
+    got = compare.side_by_side(first, second, **how)
     assert "seed_second" not in got
-    # Seed 1 has the value 1, seed 2 the value 2, for both prompts.
     by_seed = got.groupby("seed_first")["amplification_difference"].agg(["size", "min", "max"])
     assert by_seed.loc[1].tolist() == [2, 6, 6] and by_seed.loc[2].tolist() == [2, 5, 5]
-    got = compare.side_by_side(second, first, "paradox_amplification", swept=["seed"])
-    assert sorted(got["seed_second"]) == [1, 1, 2, 2]
+    assert sorted(compare.side_by_side(second, first, **how)["seed_second"]) == [1, 1, 2, 2]
 
 
 def test_swept_values_of_other_types_do_not_break_the_match():
-    first = amplification("SD", [1, 1], [0, 0], [2, 2]).assign(model_set="all")
-    second = amplification("SD", [4, 4], [3, 3], [5, 5]).assign(model_set=2)
+    first = amplification("SD", [1, 1]).assign(model_set="all")
+    second = amplification("SD", [4, 4]).assign(model_set=2)
     got = compare.side_by_side(first, second, "paradox_amplification", swept=["model_set"])
     # One value a run, so it is told apart and not matched on.
     assert got["amplification_difference"].tolist() == [3, 3]
@@ -112,25 +92,39 @@ def test_swept_values_of_other_types_do_not_break_the_match():
 
 @pytest.fixture
 def two_runs(tmp_path):
+    """Return the folder of two runs, "one" and "two", of which the second amplifies by 3 points more in one prompt."""
+    outputs = tmp_path / "outputs"
     for name, shift in (("one", 0), ("two", 3)):
-        folder = tmp_path / "outputs" / name
-        frame = amplification("SD", [10 + shift, 20], [9 + shift, 18], [11 + shift, 22])
-        tables.write(frame, folder / "tables" / "paradox_amplification.csv")
-        record = {"run": name, "seeds": {"seed": 1}, "biaslab": {}, "packages": {}, "platform": {}}
-        (folder / "run.json").write_text(json.dumps(record))
-    return tmp_path / "outputs"
+        save(outputs, name, paradox_amplification=amplification("SD", [10 + shift, 20], arm=np.array([1, 2])))
+        (outputs / name / "run.json").write_text(json.dumps({"run": name, **RECORD}))
+    return outputs
+
+
+RECORD = {"seeds": {"seed": 1}, "biaslab": {}, "packages": {}, "platform": {}}
+
+
+def save(outputs, run, room="tables", **frames):
+    for name, frame in frames.items():
+        tables.write(frame, outputs / run / room / f"{name}.csv")
+
+
+def compared(outputs, table="paradox_amplification"):
+    """Compare two runs, and return the comparison's record and one of its tables."""
+    folder = compare.compare("one", "two", outputs=outputs)
+    return report_of(folder), pd.read_csv(folder / "tables" / f"{table}.csv", dtype={"prompt": str})
 
 
 def test_a_comparison_is_a_report_of_its_own(two_runs):
-    folder = compare.compare("one", "two", outputs=two_runs)
-    assert folder.name == "compare-one-two"
-    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
+    record, table = compared(two_runs)
+    folder = two_runs / "compare-one-two"
     assert table["amplification_difference"].tolist() == [3, 0]
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    assert "1 of 2 differences exclude 0" in page
+    assert "1 of 2 differences exclude 0" in (folder / "index.html").read_text(encoding="utf-8")
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
-    assert report_of(folder)["parameters"] == {"runs": ["one", "two"]}
+    assert report_of(folder)["parameters"] == record["parameters"] == {"runs": ["one", "two"]}
+    # It is none of two runs to compare.
+    with pytest.raises(ParameterError, match="compare-one-two is a comparison, not a run"):
+        compare.compare("one", "compare-one-two", outputs=two_runs)
 
 
 def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
@@ -147,23 +141,18 @@ def test_a_comparison_names_no_folder_and_holds_no_key(two_runs, monkeypatch):
 
 
 def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
-    third = two_runs / "three"
-    frame = amplification("SD", [14, 20], [13, 18], [15, 22])
-    tables.write(frame, third / "tables" / "paradox_amplification.csv")
-    (third / "run.json").write_text((two_runs / "one" / "run.json").read_text(encoding="utf-8"))
+    save(two_runs, "three", paradox_amplification=amplification("SD", [14, 20]))
+    (two_runs / "three" / "run.json").write_text((two_runs / "one" / "run.json").read_text(encoding="utf-8"))
     for name, estimate in (("one", 10.0), ("two", 13.0), ("three", 14.0)):
         found = {"question": "Amplified?", "answer": "Yes.", "model": "SD", "main": True, "card": 1,
                  "estimate": estimate, "ci_low": estimate - 1, "ci_high": estimate + 1, "unit": "points"}  # fmt: skip
         printed = found | {"model": "SD 1.4", "printed": True, "estimate": 12.4, "ci_low": 9, "ci_high": 15}
-        alone = found | {"question": f"Only {name}?"}
-        change(two_runs, name, findings=[found, printed, alone])
+        change(two_runs, name, findings=[found, printed, found | {"question": f"Only {name}?"}])
     folder = compare.compare("one", "two", "three", outputs=two_runs)
     assert folder.name == "compare-one-two-three"
-    differences = {
-        name: pd.read_csv(folder / "tables" / f"paradox_amplification_{name}.csv")["amplification_difference"].tolist()
-        for name in ("two", "three")
-    }
-    assert differences == {"two": [3, 0], "three": [4, 0]}
+    for name, expected in {"two": [3, 0], "three": [4, 0]}.items():
+        table = pd.read_csv(folder / "tables" / f"paradox_amplification_{name}.csv")
+        assert table["amplification_difference"].tolist() == expected
     page = BeautifulSoup((folder / "index.html").read_text(encoding="utf-8"), "html.parser")
     # A mark a run, and the printed number, which all three have, once; what one run alone asks is left out.
     marks = [mark.get_text() for mark in page.article(class_="mark-name")[:-1]]
@@ -171,11 +160,9 @@ def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
     assert "Only one?" not in page.get_text()
 
 
-def test_one_run_alone_or_twice_is_no_comparison(two_runs):
-    with pytest.raises(ParameterError, match="nothing to compare one with"):
-        compare.compare("one", outputs=two_runs)
-    with pytest.raises(ParameterError, match="compared with itself"):
-        compare.compare("one", "two", "one", outputs=two_runs)
+def write(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
 
 
 def change(outputs, name, **entries):
@@ -188,29 +175,27 @@ def report_of(folder):
 
 
 def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
-    change(two_runs, "one", notebook_defaults={"paradox/4_baseline": {"confidence": 0.95}})
-    change(two_runs, "two", notebook_defaults={"paradox/4_baseline": {"confidence": 0.95}})
-    folder = compare.compare("one", "two", outputs=two_runs)
-    assert not any("confidence" in text for text in report_of(folder)["limits"])
+    for name in ("one", "two"):
+        change(two_runs, name, notebook_defaults={"paradox/4_baseline": {"confidence": 0.9}})
+    record, _ = compared(two_runs)
+    assert not any("confidence" in text for text in record["limits"])
+    # Of two differences at 90 % so many would exclude 0 by chance.
+    assert "1 of 2 differences exclude 0; by chance 0.2 would." in [f["answer"] for f in record["findings"]]
+    assert compared(two_runs, "compared_tables")[1]["by chance"].tolist() == [pytest.approx(0.2)]
     change(two_runs, "two", parameters={"confidence": 0.5})
-    compare.compare("one", "two", outputs=two_runs)
-    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
-    assert table["ci_low"].isna().all() and table["ci_high"].isna().all()
+    record, table = compared(two_runs)
+    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
     assert table["amplification_difference"].tolist() == [3, 0]
-    assert (
-        "Differences have no intervals: the confidence of one is 0.95 and that of two 0.5. "
-        "Repeat one of the runs with the level of the other."
-    ) in report_of(folder)["limits"]
+    assert any("the confidence of one is 0.9 and that of two 0.5" in text for text in record["limits"])
     # Swept in one run: its rows are of several levels.
     change(two_runs, "one", sweep={"confidence": [0.5, 0.9]})
-    compare.compare("one", "two", outputs=two_runs)
-    assert any("confidence of one is 0.5, 0.9 and that of two 0.5" in t for t in report_of(folder)["limits"])
+    record, _ = compared(two_runs)
+    assert any("confidence of one is 0.5, 0.9 and that of two 0.5" in text for text in record["limits"])
 
 
 def test_runs_of_one_bundle_say_so_and_others_what_differs(two_runs):
-    def told(name="one"):
-        folder = compare.compare(name, "two", outputs=two_runs)
-        found = report_of(folder)
+    def told():
+        found = report_of(compare.compare("one", "two", outputs=two_runs))
         main = [f["answer"] for f in found["findings"] if f["question"] == "Are they of one bundle?"]
         return found["description"].partition("Are they of one bundle? ")[2], main
 
@@ -220,8 +205,7 @@ def test_runs_of_one_bundle_say_so_and_others_what_differs(two_runs):
     assert told() == ("No: seed is 1 in one and 2 in two.", [])
     # The second repeats the first, with the judge that is in the first's record.
     record = hashlib.sha256((two_runs / "one" / "run.json").read_bytes()).hexdigest()
-    bundle = {"digest": "d" * 64, "record": record}
-    change(two_runs, "two", parameters=values | {"model": "B"}, bundle=bundle)
+    change(two_runs, "two", parameters=values | {"model": "B"}, bundle={"digest": "d" * 64, "record": record})
     said = "Yes, of dddddddddddd: the same prompts, settings and seeds."
     assert told() == (said, [said])
     # Where work runs is no setting of what is found; another judge is.
@@ -234,57 +218,49 @@ def test_runs_of_one_bundle_say_so_and_others_what_differs(two_runs):
     change(two_runs, "two", parameters=values)
     assert told() == (said, [said])
     change(two_runs, "two", bundle={})
-    assert told()[0] == "No: neither was made from the bundle of the other, though they ask the same."
+    assert told()[0].startswith("No: neither was made from the bundle of the other")
 
 
 def test_rows_that_meet_are_counted(two_runs):
-    frame = amplification("SD", [1, 1, 1], [0, 0, 0], [2, 2, 2], prompts=("2", "3", "4"))
-    path = two_runs / "two" / "tables" / "paradox_amplification.csv"
-    tables.write(frame, path)
     # Prompts 1 and 2 against 2, 3 and 4.
-    folder = compare.compare("one", "two", outputs=two_runs)
-    first, second = report_of(folder)["findings"]
+    frame = amplification("SD", [1, 1, 1], prompts=("2", "3", "4"))
+    save(two_runs, "two", paradox_amplification=frame)
+    record, table = compared(two_runs)
+    first, second = record["findings"]
     assert first["answer"] == "1 of 4 rows are in both runs." and first["main"] and second["main"]
-    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv", dtype={"prompt": str})
     expected = {"1": "first", "2": "both", "3": "second", "4": "second"}
     assert table.set_index("prompt")["in_runs"].to_dict() == expected
-    described = {c["name"]: c["description"] for c in report_of(folder)["tables"][1]["columns"]}
+    described = {c["name"]: c["description"] for c in record["tables"][1]["columns"]}
     assert described["in_runs"] == "Which run has the row: both, first or second."
-
-    tables.write(frame[1:], path)
-    with pytest.raises(RunError) as error:
+    save(two_runs, "two", paradox_amplification=frame[1:])
+    with pytest.raises(RunError, match=r"No row .* prompt is '1', '2' in one and '3', '4' in two"):
         compare.compare("one", "two", outputs=two_runs, name="none")
-    assert str(error.value) == (
-        "No row of the tables that one and two share is in both, so there is nothing to compare: "
-        "they are of other models, occupations or prompts. Not compared: paradox_amplification: prompt is '1', '2' in "
-        "one and '3', '4' in two."
-    )
     assert not (two_runs / "none").exists()
 
 
-def test_what_only_one_run_has_is_named_in_the_limits(two_runs):
-    shares = tables.of([], "paradox_captions_found")
-    tables.write(shares, two_runs / "one" / "tables" / "paradox_captions_found.csv")
-    folder = compare.compare("one", "two", outputs=two_runs)
-    assert "Not compared, as only one has them: paradox_captions_found." in report_of(folder)["limits"]
-    tables.write(shares, two_runs / "two" / "tables" / "paradox_captions_found.csv")
-    folder = compare.compare("one", "two", outputs=two_runs)
-    assert "Not compared: paradox_captions_found: one has no rows." in report_of(folder)["limits"]
+def test_what_is_not_compared_is_named_in_the_limits(two_runs):
+    shares, other = tables.of([], "paradox_captions_found"), pd.DataFrame({"model": ["SD"]})
+    save(two_runs, "one", paradox_captions_found=shares, paradox_t_tests=other)
+    save(two_runs, "two", paradox_t_tests=other)
+    limits = compared(two_runs)[0]["limits"]
+    assert "Not compared, as only one has them: paradox_captions_found." in limits
+    # A table of another version is named, and the others are compared.
+    assert any("one/tables/paradox_t_tests.csv has no column 'approach'" in text for text in limits)
+    save(two_runs, "two", paradox_captions_found=shares)
+    assert "Not compared: paradox_captions_found: one has no rows." in compared(two_runs)[0]["limits"]
 
 
 def test_unfinished_runs_are_named_in_the_limits(two_runs):
     sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
     change(two_runs, "one", status="failed", notebooks=sections)
     change(two_runs, "two", status="ok", notebooks=sections[:1])
-    limits = report_of(compare.compare("one", "two", outputs=two_runs))["limits"]
-    assert limits[0] == (
-        "The status of the run one is failed; of its 4 sections: 1 failed, 2 skipped. "
-        "Tables or rows may be missing for that reason."
+    limits = compared(two_runs)[0]["limits"]
+    assert limits[0].startswith(
+        "The status of the run one is failed; of its 4 sections: 1 failed, 2 skipped. Tables or rows may be missing"
     )
     assert not any("run two" in text for text in limits)
     change(two_runs, "two", status="running", notebooks=[])
-    limits = report_of(compare.compare("one", "two", outputs=two_runs))["limits"]
-    assert limits[1].startswith("The status of the run two is running. ")
+    assert compared(two_runs)[0]["limits"][1].startswith("The status of the run two is running. ")
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a" * 81])
@@ -308,26 +284,20 @@ def test_names_keep_their_case_and_a_comparison_of_others_is_not_replaced(two_ru
     assert report_of(folder)["title"] == "a and b-c"
 
 
-def test_a_comparison_is_not_compared_again(two_runs):
-    compare.compare("one", "two", outputs=two_runs)
-    with pytest.raises(ParameterError) as error:
-        compare.compare("one", "compare-one-two", outputs=two_runs)
-    assert str(error.value) == "compare-one-two is a comparison, not a run; name the two runs to compare."
-
-
 def test_what_cannot_be_compared(two_runs):
     with pytest.raises(ParameterError, match=r"There is no run 'tow'.*Did you mean 'two'"):
         compare.compare("one", "tow", outputs=two_runs)
+    with pytest.raises(ParameterError, match="nothing to compare one with"):
+        compare.compare("one", outputs=two_runs)
+    with pytest.raises(ParameterError, match="compared with itself"):
+        compare.compare("one", "two", "one", outputs=two_runs)
+    write(thesis := two_runs / "mine" / "thesis.txt", "years of work")
+    with pytest.raises(RunError, match="mine is no comparison"):
+        compare.compare("one", "two", outputs=two_runs, name="mine")
     (two_runs / "two" / "tables" / "paradox_amplification.csv").unlink()
     with pytest.raises(RunError, match="share no table"):
-        compare.compare("one", "two", outputs=two_runs)
-    (two_runs / "mine").mkdir()
-    (two_runs / "mine" / "thesis.txt").write_text("years of work")
-    amplified = two_runs / "one/tables/paradox_amplification.csv"
-    amplified.rename(two_runs / "two/tables/paradox_amplification.csv")
-    with pytest.raises(RunError, match="share no table"):
         compare.compare("one", "two", outputs=two_runs, name="mine")
-    assert (two_runs / "mine" / "thesis.txt").exists()
+    assert thesis.read_text() == "years of work"
 
 
 # -- which column an interval belongs to ----------------------------------------------------------------
@@ -358,72 +328,41 @@ def test_each_interval_of_a_table_has_its_difference():
 
 
 def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
-    printed = amplification("SD 1.4", [10, 20], [9, 19], [11, 21])
-    own = [amplification("mine", [v, v], [v - 1] * 2, [v + 1] * 2) for v in (3, 4)]
-    shares = pd.DataFrame(
-        {
-            "model": ["SD 1.4", "mine"], "approach": "naive", "occupation": "ceo", "source": "generated",
-            "prompt": "1", "percent_female": [10.0, 50], "n": 20,
-        }
-    )  # fmt: skip
+    printed, own = amplification("SD 1.4", [10, 20]), [amplification("mine", [v, v]) for v in (3, 4)]
+    columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
+    shares = [(model, "naive", "ceo", "generated", "1", 10.0, 20) for model in ("SD 1.4", "mine")]
+    shares = pd.DataFrame(shares, columns=columns)
     for name, mine, share in (("one", own[0], 50), ("two", own[1], 50.5)):
         frame = pd.concat([printed.assign(ci_low=9 if name == "one" else 9.01), mine])
-        tables.write(frame, two_runs / name / "tables" / "paradox_amplification.csv")
-        told = shares.assign(percent_female=[10.0, share])
-        tables.write(told, two_runs / name / "measured" / "paradox_percent_female.csv")
-        tables.write(shares[:1], two_runs / name / "tables" / "paradox_percent_female.csv")
-    folder = compare.compare("one", "two", outputs=two_runs)
-    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv").set_index("model")
+        save(two_runs, name, paradox_amplification=frame, paradox_percent_female=shares[:1])
+        save(two_runs, name, "measured", paradox_percent_female=shares.assign(percent_female=[10.0, share]))
+    record, table = compared(two_runs)
+    table = table.set_index("model")
     assert set(table.loc["SD 1.4", "basis"]) == {"identical"}
     assert set(table.loc["mine", "basis"]) == {"different inputs"}
     # No interval where nothing was drawn twice; the shares themselves, all alike, are listed and not shown.
-    assert table.loc["SD 1.4", ["ci_low", "ci_high"]].isna().all(axis=None)
+    limits = ["ci_low", "ci_high"]
+    assert table.loc["SD 1.4", limits].isna().all(axis=None) and table.loc["mine", limits].notna().all(axis=None)
     assert (table.loc["SD 1.4", "amplification_difference"] == 0).all()
-    assert table.loc["mine", ["ci_low", "ci_high"]].notna().all(axis=None)
-    assert not (folder / "tables" / "paradox_percent_female.csv").exists()
-    listed = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
+    assert "paradox_percent_female" not in [entry["name"] for entry in record["tables"]]
+    listed = compared(two_runs, "compared_tables")[1].set_index("table")
     kinds = ["identical", "same inputs", "different inputs", "differences"]
     assert listed.loc["paradox_amplification", kinds].tolist() == [2, 0, 2, 2]
     assert listed.loc["paradox_percent_female", kinds].tolist() == [1, 0, 0, 0]
-    said = {f["question"]: f["answer"] for f in report_of(folder)["findings"]}
+    said = {f["question"]: f["answer"] for f in record["findings"]}
     assert said["Which tables are the same?"].startswith("1 of 2")
-
     # The same measurements analysed otherwise: a difference, and no interval of it.
-    changed = pd.concat([printed.assign(amplification=[10, 25]), own[1]])
-    tables.write(changed, two_runs / "two" / "tables" / "paradox_amplification.csv")
-    table = pd.read_csv(compare.compare("one", "two", outputs=two_runs) / "tables" / "paradox_amplification.csv")
+    save(two_runs, "two", paradox_amplification=pd.concat([printed.assign(amplification=[10, 25]), own[1]]))
+    _, table = compared(two_runs)
     other = table[table["basis"] == "same inputs"]
     assert other["amplification_difference"].tolist() == [5] and other["ci_low"].isna().all()
 
 
-def test_models_told_apart_are_not_the_same_measurements():
-    # Two runs of one source, each for one of its models.
-    first = amplification("SD 1.4", [10, 20], [9, 19], [11, 21])
-    second = amplification("SD 1.5", [13, 20], [12, 19], [14, 21])
-    got = compare.side_by_side(first, second, "paradox_amplification", same=True)
-    assert set(got["basis"]) == {"different inputs"} and got["ci_low"].notna().all()
-    got = compare.side_by_side(first, second.assign(model="SD 1.4"), "paradox_amplification", same=True)
-    assert got["basis"].tolist() == ["same inputs", "identical"]
-
-
 def test_equal_values_of_different_measurements_keep_their_interval(two_runs):
     # Two runs can measure the same by chance: 0 of 8 images, say.
-    for name, share in (("one", 10.0), ("two", 20)):
-        frame = amplification("SD", [10, 20 + share], [9, 19], [11, 50])
-        tables.write(frame, two_runs / name / "tables" / "paradox_amplification.csv")
-    folder = compare.compare("one", "two", outputs=two_runs)
-    table = pd.read_csv(folder / "tables" / "paradox_amplification.csv")
+    save(two_runs, "two", paradox_amplification=amplification("SD", [10, 30]))
+    _, table = compared(two_runs)
     assert set(table["basis"]) == {"different inputs"} and table["ci_low"].notna().all()
-
-
-def test_a_table_of_another_version_is_named_and_the_others_compared(two_runs):
-    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "one" / "tables" / "paradox_t_tests.csv")
-    tables.write(pd.DataFrame({"model": ["SD"]}), two_runs / "two" / "tables" / "paradox_t_tests.csv")
-    folder = compare.compare("one", "two", outputs=two_runs)
-    assert (
-        "Not compared: one/tables/paradox_t_tests.csv has no column 'approach'. Repeat the run with this version."
-    ) in report_of(folder)["limits"]
-    assert (folder / "tables" / "paradox_amplification.csv").is_file()
 
 
 # -- tables of which a run has less ------------------------------------------------------------------------
@@ -467,17 +406,18 @@ def test_any_table_can_be_compared_with_one_that_lacks_columns_or_rows(name):
 # -- units that both runs have -----------------------------------------------------------------------------
 
 
-def professions(values, model="M"):
-    return pd.DataFrame(
-        {"model": model, "profession": [f"p{i}" for i in range(len(values))], "value": values, "n": 9}
-    )  # fmt: skip
+def professions(values, names=None, model="M"):
+    names = names or [f"p{i}" for i in range(len(values))]
+    return pd.DataFrame({"model": model, "profession": names, "value": values, "n": 9})
 
 
-def overall(genders, confidence=0.95):
-    mean = stats.mean_interval(genders["value"].to_numpy(), confidence)
-    row = {"model": genders["model"].iloc[0], "category": "gender", "average": mean.value, "n": mean.n}
+def audited(outputs, run, genders):
+    """Write a run's genders by profession, and their mean with its interval."""
+    mean = stats.mean_interval(genders["value"].to_numpy(), 0.95)
+    row = {"model": "M", "category": "gender", "average": mean.value, "n": mean.n}
     row |= {"ci_low": mean.ci_low, "ci_high": mean.ci_high, "images_per_profession": 9}
-    return tables.of([row], "dalleval_overall_average")
+    overall = tables.of([row], "dalleval_overall_average")
+    save(outputs, run, dalleval_overall_average=overall, dalleval_average_gender=genders)
 
 
 @pytest.fixture
@@ -486,30 +426,25 @@ def two_audits(tmp_path):
     lean = rng.uniform(-0.9, 0.9, 20)
     found = [np.clip(lean + rng.normal(shift, 0.05, 20), -1, 1) for shift in (0, 0.06)]
     for name, values in zip(("one", "two"), found, strict=True):
-        genders, folder = professions(values), tmp_path / name
-        tables.write(overall(genders), folder / "tables" / "dalleval_overall_average.csv")
-        tables.write(genders, folder / "tables" / "dalleval_average_gender.csv")
-        (folder / "run.json").write_text(
-            json.dumps({"run": name, "seeds": {}, "biaslab": {}, "packages": {}, "platform": {}})
-        )
+        audited(tmp_path, name, professions(values))
+        (tmp_path / name / "run.json").write_text(json.dumps({"run": name, **RECORD}))
     return tmp_path, found
 
 
 def test_runs_over_the_same_professions_are_paired(two_audits):
     outputs, (first, second) = two_audits
-    folder = compare.compare("one", "two", outputs=outputs)
-    (row,) = pd.read_csv(folder / "tables/dalleval_overall_average.csv").to_dict("records")
+    record, table = compared(outputs, "dalleval_overall_average")
+    (row,) = table.to_dict("records")
     # Independently: scipy's paired t interval of the mean difference.
     paired = scipy_stats.ttest_rel(second, first)
-    expected = paired.confidence_interval(0.95)
     assert row["average_difference"] == pytest.approx((second - first).mean())
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(expected), rel=1e-6)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(paired.confidence_interval(0.95)), rel=1e-6)
     assert row["n_paired"] == 20 and row["ci_low"] > 0
     # As if they were independent, several times as wide and over 0.
     assert np.hypot(*[scipy_stats.sem(v) for v in (first, second)]) > 5 * paired._standard_error
-    said = {f["question"]: f["answer"] for f in report_of(folder)["findings"]}
+    said = {f["question"]: f["answer"] for f in record["findings"]}
     assert said["Overall averages: what differs?"] == "1 of 1 differences exclude 0; by chance 0.05 would."
-    (shown,) = [t for t in report_of(folder)["tables"] if t["name"] == "dalleval_overall_average"]
+    (shown,) = [t for t in record["tables"] if t["name"] == "dalleval_overall_average"]
     described = {c["name"]: c["description"] for c in shown["columns"]}
     assert described["n_paired"].startswith("Units that both runs have")
 
@@ -517,13 +452,10 @@ def test_runs_over_the_same_professions_are_paired(two_audits):
 def test_units_of_one_run_alone_vary_by_themselves(two_audits):
     outputs, (first, second) = two_audits
     # Of the second run's professions 12 are the first's, and there are 3 more of its own.
-    kept = professions(np.append(second[:12], [0.1, -0.4, 0.5])).assign(
-        profession=[f"p{i}" for i in range(12)] + ["x", "y", "z"]
-    )
-    tables.write(overall(kept), outputs / "two/tables/dalleval_overall_average.csv")
-    tables.write(kept, outputs / "two/tables/dalleval_average_gender.csv")
-    folder = compare.compare("one", "two", outputs=outputs)
-    (row,) = pd.read_csv(folder / "tables/dalleval_overall_average.csv").to_dict("records")
+    names = [*(f"p{i}" for i in range(12)), "x", "y", "z"]
+    kept = professions(np.append(second[:12], [0.1, -0.4, 0.5]), names)
+    audited(outputs, "two", kept)
+    (row,) = compared(outputs, "dalleval_overall_average")[1].to_dict("records")
     arms = [scipy_stats.t.ppf(0.975, v.size - 1) * scipy_stats.sem(v) for v in (first, kept["value"])]
     r = np.corrcoef(first[:12], second[:12])[0, 1] * 12 / np.sqrt(20 * 15)
     half = np.sqrt(arms[0] ** 2 + arms[1] ** 2 - 2 * r * arms[0] * arms[1])
@@ -532,40 +464,25 @@ def test_units_of_one_run_alone_vary_by_themselves(two_audits):
 
 
 def test_fewer_units_than_a_verdict_takes_are_not_paired(two_audits):
-    outputs, (first, second) = two_audits
-    for name, values in (("one", first[:5]), ("two", second[:5])):
-        genders = professions(values)
-        tables.write(overall(genders), outputs / name / "tables/dalleval_overall_average.csv")
-        tables.write(genders, outputs / name / "tables/dalleval_average_gender.csv")
-    folder = compare.compare("one", "two", outputs=outputs)
-    (row,) = pd.read_csv(folder / "tables/dalleval_overall_average.csv").to_dict("records")
-    half = scipy_stats.t.ppf(0.975, 4) * np.hypot(scipy_stats.sem(first[:5]), scipy_stats.sem(second[:5]))
+    outputs, found = two_audits
+    for name, values in zip(("one", "two"), found, strict=True):
+        audited(outputs, name, professions(values[:5]))
+    (row,) = compared(outputs, "dalleval_overall_average")[1].to_dict("records")
+    half = scipy_stats.t.ppf(0.975, 4) * np.hypot(*(scipy_stats.sem(values[:5]) for values in found))
     assert np.isnan(row["n_paired"]) and row["ci_high"] - row["average_difference"] == pytest.approx(half)
-
-
-def test_chance_expects_as_many_rows_as_its_level_has(two_runs):
-    for name in ("one", "two"):
-        change(two_runs, name, notebook_defaults={"paradox/4_baseline": {"confidence": 0.9}})
-    folder = compare.compare("one", "two", outputs=two_runs)
-    listed = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
-    # Two differences at 90 %.
-    assert listed.loc["paradox_amplification", "by chance"] == pytest.approx(0.2)
-    answers = [f["answer"] for f in report_of(folder)["findings"]]
-    assert "1 of 2 differences exclude 0; by chance 0.2 would." in answers
 
 
 def test_what_one_run_measured_besides_leaves_printed_rows_the_same(two_runs):
     # Two judges of captions as printed, of which the second run has measured one more.
-    printed = pd.DataFrame(
-        {"judge": ["CLIP", "BLIP"], "captions": "original", "metric": "recall@1", "value": [50.0, 60.0]}
-    ).assign(reason="")
+    printed = pd.DataFrame({"judge": ["CLIP", "BLIP"], "captions": "original", "metric": "recall@1", "reason": ""})
+    printed = printed.assign(value=[50.0, 60.0])
     more = pd.concat([printed, printed[:1].assign(judge="mine")])
-    genders, shown = professions([0.1, 0.2, -0.3], "Karlo"), professions([0.5, 0.1, 0.2], "mine")
-    for name, judges, rows in (("one", printed, genders), ("two", more, pd.concat([genders, shown]))):
+    genders = professions([0.1, 0.2, -0.3], model="Karlo")
+    both = pd.concat([genders, professions([0.5, 0.1, 0.2], model="mine")])
+    for name, judges, rows in (("one", printed, genders), ("two", more, both)):
         for room in ("tables", "measured"):
-            tables.write(rows, two_runs / name / room / "dalleval_average_gender.csv")
-        tables.write(judges, two_runs / name / "measured/dalleval_gender_judges.csv")
-    folder = compare.compare("one", "two", outputs=two_runs)
-    listed = pd.read_csv(folder / "tables" / "compared_tables.csv").set_index("table")
+            save(two_runs, name, room, dalleval_average_gender=rows)
+        save(two_runs, name, "measured", dalleval_gender_judges=judges)
+    listed = compared(two_runs, "compared_tables")[1].set_index("table")
     counts = listed.loc["dalleval_average_gender", ["identical", "different inputs", "in one run"]].tolist()
     assert counts == [3, 0, 3]

@@ -28,31 +28,18 @@ from biaslab.runs import jobs, params
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 SMALL = {
-    "captions.occupations": "[nurse, engineer]",
-    "captions.rows": 3000,
-    "captions.per_occupation": 8,
-    "captions.candidates_per_occupation": 10,
-    "captions.nearest_per_prompt": 3,
-    "generation.images_per_prompt": 2,
-    "generation.caption_prompts_per_occupation": 3,
-    "generation.steps": 1,
-    "people.occupations": 2,
-    "people.power_runs": 1,
-    "people.single_images": 1,
-    "people.three_prompts": 2,
-    "dalleval.scenes": 2,
-    "dalleval.professions": 2,
-    "dalleval.social_images": 1,
-    "dalleval.detector_renders": 10,
-    "triplets.triplets": 4,
-    "triplets.one_triplet": 2,
-    "triplets.detector_drawings": 10,
-    "calibration.off_rows": 3000,
-    "calibration.off_captions": 5,
-    "calibration.matched_captions": 5,
-    "calibration.world_images": 2,
-    "calibration.test_renders": 20,
-    "settings.compare_with": "none",
+    "captions": {
+        **{"occupations": "[nurse, engineer]", "rows": 3000, "per_occupation": 8},
+        **{"candidates_per_occupation": 10, "nearest_per_prompt": 3},
+    },
+    "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
+    "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 2},
+    "dalleval": {"scenes": 2, "professions": 2, "social_images": 1, "detector_renders": 10},
+    "triplets": {"triplets": 4, "one_triplet": 2, "detector_drawings": 10},
+    "calibration": {
+        **{"off_rows": 3000, "off_captions": 5, "matched_captions": 5, "world_images": 2, "test_renders": 20},
+    },
+    "settings": {"compare_with": "none"},
 }
 # What rests on no image of these: texts and latents, and what the model's folder says of less training data.
 OF_NO_IMAGES = {"triplets/4_disparities", "triplets/7_1_one_prompt", "triplets/beyond_noise", "dalleval/5_2_skills"}
@@ -150,7 +137,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
                 f"custom.prompts={prompts}",
                 f"notebooks={json.dumps(listed)}",
             ),
-            *(f"{name}={value}" for name, value in SMALL.items()),
+            *(f"{group}.{name}={value}" for group, small in SMALL.items() for name, value in small.items()),
         ],
     )
     planned = [replace(job, folder=tmp_path / "outputs") for job in jobs.plan(loaded)]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -34,60 +35,49 @@ def test_values_titles_and_order_come_out_as_given(project):
 
 
 def test_set_and_notebook_override_the_file(project):
-    got = project("run: mine\nseed: 7\n", overrides=["seed=8", "run=other"], notebooks=["paradox/*"])
-    assert (got.run, got.values["seed"], len(got.selected)) == ("other", 8, 1)
+    overrides = ["seed=8", "run=2024", "jobs=1"]
+    got = project("run: mine\nseed: 7\n", overrides=overrides, notebooks=["paradox/*"])
+    assert (got.run, got.jobs, got.values["seed"], len(got.selected)) == ("2024", 1, 8, 1)
 
 
 def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
     got = project("run: mine\nmodel: [A, B]\nseed: [1, 2, 3]\n")
     assert got.sweep == {"model": ["A", "B"], "seed": [1, 2, 3]}
     # 2 models x 3 seeds, the first key slowest.
-    assert [values for values, _ in got.variants()][:4] == [
-        {"model": "A", "seed": 1},
-        {"model": "A", "seed": 2},
-        {"model": "A", "seed": 3},
-        {"model": "B", "seed": 1},
+    assert [values for values, _ in got.variants()] == [
+        {"model": model, "seed": seed} for model in "AB" for seed in (1, 2, 3)
     ]
-    assert len(got.variants()) == 6
 
 
 def test_a_mapping_is_given_whole_or_value_by_value(project):
     own = {"steps": 20, "guidance_scale": 3}
     text = f"run: mine\nsettings: {json.dumps({'generation': own})}\n"
-    assert project(text).values["settings"] == {"generation": own}
+
+    def settings(*overrides):
+        return project(text, overrides=overrides).values["settings"]
+
+    assert settings() == {"generation": own}
     # A name alone is that of a group of settings.
-    got = project(text, overrides=["settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9"])
-    captions = {"corpus": "a.csv", "rows": 9}
-    assert got.values["settings"] == {"generation": own | {"steps": 30}, "captions": captions}
-    deep = project(text, overrides=["captions.downloads.size=64"]).values["settings"]
-    assert deep == {"generation": own, "captions": {"downloads": {"size": 64}}}
-    assert project(text, overrides=["settings={compare_with: none}"]).values["settings"] == {"compare_with": "none"}
+    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9")
+    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "rows": 9}}
+    assert settings("captions.downloads.size=64")["captions"] == {"downloads": {"size": 64}}
+    assert settings("settings={compare_with: none}") == {"compare_with": "none"}
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 
 def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(project):
     one, two, three = ("{generation: {steps: 20}}", "{generation: {steps: 20, height: 1}}", "{generation: {steps: 9}}")
-    got = project(f"run: mine\nsettings: [{one}, {two}, {three}]\n")
-    assert [v["settings"] for v, _ in got.variants()][1] == {"generation": {"steps": 20, "height": 1}}
-    assert [words["settings"] for _, words in got.variants()] == [
-        "generation.steps=20",
-        "generation.steps=20, generation.height=1",
-        "generation.steps=9",
+    got = project(f"run: mine\nsettings: [{one}, {two}, {three}]\n").variants()
+    assert got[1][0]["settings"] == {"generation": {"steps": 20, "height": 1}}
+    words = ["generation.steps=20", "generation.steps=20, generation.height=1", "generation.steps=9"]
+    assert [in_words["settings"] for _, in_words in got] == words
+    same = project(f"run: mine\nsettings: [{one}, {two}]\nmodel: [A, B]\n").variants()
+    assert [words for _, words in same] == [
+        {"settings": settings, "model": model} for settings in ("defaults", "generation.height=1") for model in "AB"
     ]
-    same = project(f"run: mine\nsettings: [{one}, {two}]\nmodel: [A, B]\n")
-    assert [words for _, words in same.variants()][2:] == [
-        {"settings": "generation.height=1", "model": "A"},
-        {"settings": "generation.height=1", "model": "B"},
-    ]
-    assert same.variants()[0][1] == {"settings": "defaults", "model": "A"}
-    with pytest.raises(ParameterError, match=r"settings is \[\{.*no values to set by name"):
-        project(f"run: mine\nsettings: [{one}, {three}]\n", overrides=["generation.steps=1"])
-    with pytest.raises(ParameterError, match=r"generation is 3, which has no values to set by name"):
-        project("run: mine\nsettings: {generation: 3}\n", overrides=["generation.steps=1"])
-
-
-def test_a_whole_number_serves_as_a_number(project):
-    assert project("run: mine\nconfidence: 1\n").values["confidence"] == 1.0
+    for text, told in ((f"[{one}, {three}]", r"settings is \[\{"), ("{generation: 3}", "generation is 3")):
+        with pytest.raises(ParameterError, match=f"{told}.*no values to set by name"):
+            project(f"run: mine\nsettings: {text}\n", overrides=["generation.steps=1"])
 
 
 @pytest.mark.parametrize(
@@ -113,9 +103,8 @@ def test_a_whole_number_serves_as_a_number(project):
         # What YAML allows and no parameter is.
         ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
         ("settings: {1: 2}", "settings has the key 1, which is not a text"),
-        ("settings:\n  ~: 2", "settings has the key None, which is not a text"),
         ("? 1.5\n: 2", "has the key 1.5, which is not a text"),
-        ("seed: " + "9" * 5000, "cannot be used as YAML: a value does not fit its kind (Exceeds"),
+        ("seed: " + "9" * 5000, "a value does not fit its kind (Exceeds"),
         ("settings: " + "[" * 700 + "]" * 700, "a value does not fit its kind (maximum recursion"),
         ("seed: " + "9" * 1000, "seed is a whole number beyond what is allowed"),
         ("seed: 2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
@@ -124,7 +113,6 @@ def test_a_whole_number_serves_as_a_number(project):
         ('title: "\\Uffffffff"', "a value does not fit its kind"),
         ('title: "\\0"', "title is '\\x00', which holds a null byte"),
         ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which holds a null byte or half"),
-        ("confidence: [0.9, .inf]", "confidence is inf; a number must be finite"),
         ("settings: {a: {b: [1, -.inf]}}", "settings.a.b is -inf; a number must be finite"),
         ("settings: &x {a: *x}", "lies 20 mappings or lists deep"),
         (
@@ -137,51 +125,53 @@ def test_a_whole_number_serves_as_a_number(project):
     ],
 )
 def test_what_cannot_be_used_is_named(project, text, message):
-    with pytest.raises(ParameterError) as error:
+    with pytest.raises(ParameterError, match=re.escape(message)):
         project(f"{text}\n" if text.startswith("run") else f"run: mine\n{text}\n")
-    assert message in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "message"), [("- a\n- b\n", "holds list"), ("", "is empty"), ("seed: 1\n", "''")])
-def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, text, message):
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (b"- a\n- b\n", "holds list"),
+        (b"", "is empty"),
+        (b"seed: 1\n", "''"),
+        (b"run: caf\xe9\n", r"mine\.yaml is not UTF-8 \(byte 8\); save it as UTF-8\."),
+    ],
+)
+def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, held, message):
+    (path := tmp_path / "params" / "mine.yaml").write_bytes(held)
     with pytest.raises(ParameterError, match=message):
-        project(text)
+        params.load(path)
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("seed", "--set 'seed' is not of the form key=value"),
         ("seed=" + "9" * 5000, "the value cannot be used as YAML (a value does not fit its kind"),
         ("confidence=.nan", "confidence is nan; a number must be finite"),
         ("generation.steps={[a]: 1}", "found unhashable key"),
-        ("seed=2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
         ("model=a\0b", "model is 'a\\x00b', which holds a null byte"),
     ],
 )
 def test_what_set_cannot_use_is_named(project, override, message):
-    with pytest.raises(ParameterError) as error:
+    with pytest.raises(ParameterError, match=re.escape(message)) as error:
         project("run: mine\n", overrides=[override])
-    assert message in str(error.value) and len(str(error.value)) < 500
+    assert len(str(error.value)) < 500
 
 
-def test_a_date_serves_as_a_text(project):
-    got = project("run: 2026-12-01\ndescription: 2026-13-45\n")
-    assert (got.run, got.description) == ("2026-12-01", "2026-13-45")
+def test_kinds_that_serve_as_others(project):
+    got = project("run: 2026-12-01\ndescription: 2026-13-45\nconfidence: 1\n")
+    assert (got.run, got.description, got.values["confidence"]) == ("2026-12-01", "2026-13-45", 1.0)
 
 
 def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
-    with pytest.raises(ParameterError) as error:
+    with pytest.raises(ParameterError, match=r"A model is named with --set model=NAME\."):
         params.load("SG161222/RealVisXL_V4.0")
-    assert "A model is named with --set model=NAME." in str(error.value)
     # A file that is misspelt is one.
     project("run: mine\n")
     with pytest.raises(ParameterError, match=r"Did you mean '.*params/mine\.yaml'"):
         params.load(tmp_path / "params" / "mien.yaml")
-
-
-def test_every_problem_is_told_at_once(project):
-    with pytest.raises(ParameterError, match=r"'modle' .* seed is 'x'"):
-        project("run: mine\nmodle: A\nseed: x\n")
 
 
 def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(project):
@@ -189,6 +179,11 @@ def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(proj
     assert dict(project(text).values) == {}
     with pytest.raises(ParameterError, match="'aspect' is a parameter of other notebooks, of none that this run"):
         project(text, overrides=["aspect=y"])
+
+
+def test_every_problem_is_told_at_once(project):
+    with pytest.raises(ParameterError, match=r"'modle' .* seed is 'x'"):
+        project("run: mine\nmodle: A\nseed: x\n")
 
 
 @pytest.mark.parametrize("value", ["on", "2024", "my #1.csv", "a: b", "~", "{x}", "null"])
@@ -220,23 +215,6 @@ def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_
     needed = {"paradox_percent_female", "paired_printed_value", "paired_prompts"}
     assert notebook.needs == needed
     assert notebook.takes == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
-
-
-def test_a_file_that_is_not_utf8(tmp_path):
-    path = tmp_path / "bad.yaml"
-    path.write_bytes(b"run: caf\xe9\n")
-    with pytest.raises(ParameterError, match=r"bad\.yaml is not UTF-8 \(byte 8\); save it as UTF-8\."):
-        params.load(path)
-
-
-def test_set_takes_keys_of_the_run_in_their_types(project):
-    got = project("run: mine\n", overrides=["jobs=1", "run=2024"])
-    assert (got.jobs, got.run) == (1, "2024")
-
-
-def test_set_needs_key_and_value(project):
-    with pytest.raises(ParameterError, match="--set 'seed' is not of the form key=value"):
-        project("run: mine\n", overrides=["seed"])
 
 
 @pytest.mark.parametrize("cell", ["seed: int = 1", 'seed: "int | None" = None', "seed = 1  # type: int"])
@@ -288,23 +266,22 @@ def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, wr
         project(f"{both}other: 1\n")
 
 
-def test_cells_that_hide_what_a_run_sets_are_refused(project, tmp_path, write_notebook):
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        (("", "parameters", "parameters"), "Cells 2 and 3 are tagged 'parameters', and a run"),
+        (("parameters", "", ""), r"Cell 1 is tagged 'parameters' and is no code\. Tag the cell that sets them\."),
+        (("", "injected-parameters", "parameters"), "Values of an earlier run stand above"),
+    ],
+)
+def test_cells_that_hide_what_a_run_sets_are_refused(project, tmp_path, write_notebook, tags, message):
     path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1", "seed")
     whole = json.loads(path.read_text())
-
-    def problem(*tags):
-        for cell, tag in zip(whole["cells"], tags, strict=True):
-            cell["metadata"] = {"tags": [tag] if tag else []}
-        path.write_text(json.dumps(whole))
-        with pytest.raises(ParameterError) as error:
-            project("run: mine\nnotebooks: ['own/*']\n")
-        return str(error.value).removeprefix(f"{path}: ")
-
-    assert problem("", "parameters", "parameters").startswith("Cells 2 and 3 are tagged 'parameters', and a run")
-    assert problem("parameters", "", "") == (
-        "Cell 1 is tagged 'parameters' and is no code. Tag the cell that sets them."
-    )
-    assert problem("", "injected-parameters", "parameters").startswith("Values of an earlier run stand above")
+    for cell, tag in zip(whole["cells"], tags, strict=True):
+        cell["metadata"] = {"tags": [tag] if tag else []}
+    path.write_text(json.dumps(whole))
+    with pytest.raises(ParameterError, match=message):
+        project("run: mine\nnotebooks: ['own/*']\n")
 
 
 def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, write_notebook):
@@ -338,12 +315,11 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
 
 def test_variants_are_counted_before_they_are_made(project):
     """Three lists of 300 make 27 million of them, each a mapping."""
-    lists = {"seed": [*range(300)], "confidence": [0.5 + n / 1000 for n in range(300)]}
-    text = f"run: mine\nmodel: {json.dumps([f'm{n}' for n in range(300)])}\n"
-    text += "".join(f"{name}: {given}\n" for name, given in lists.items())
+    lists = {"model": [f"m{n}" for n in range(300)], "seed": [*range(300)]}
+    lists["confidence"] = [0.5 + n / 1000 for n in range(300)]
     told = r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
     with pytest.raises(ParameterError, match=told):
-        project(text).variants()
+        project("run: mine\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in lists.items())).variants()
     assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
     with pytest.raises(ParameterError, match="make 1,001 variants"):
         project(f"run: mine\nseed: {[*range(1001)]}\n").variants()
@@ -377,7 +353,6 @@ def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, writ
         ({"language_info": {"name": "julia"}}, "It is written in julia,"),
         ({"kernelspec": {"name": "python3"}}, ""),
         ({"language_info": {"name": "ipython"}}, ""),
-        ({}, ""),
         (3, ""),
     ],
 )

@@ -21,7 +21,7 @@ pytest.importorskip("torch", reason="models need the extra 'models'")
 SMALL = {
     "captions": {"occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 6, "nearest_per_prompt": 2},
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
-    "people": {"occupations": 2, "power_runs": 1, "three_prompts": 2, "single_images": 1},
+    "people": {"occupations": 1, "power_runs": 1, "three_prompts": 1, "single_images": 1},
     "dalleval": {"scenes": 3, "professions": 1, "social_images": 1, "detector_renders": 6},
     "triplets": {
         "triplets": 3,

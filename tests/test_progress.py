@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from biaslab.ground import progress
-from biaslab.study import Study
+from biaslab.study import Study, sources
 from biaslab.study.study import ATTEMPT
 
 
@@ -34,7 +34,10 @@ def test_a_line_below_the_cell(monkeypatch):
     with progress.working("computing shares"):
         assert heard.told.wait(30)
     assert "computing shares: 00:00" in heard.getvalue()
-    assert threading.active_count() == 1 or not [t for t in threading.enumerate() if t.name == "biaslab progress"]
+    # An error ends it, too.
+    with pytest.raises(ZeroDivisionError), progress.working("dividing"):
+        _ = 1 / 0
+    assert not [t for t in threading.enumerate() if t.name == "biaslab progress"]
 
 
 def test_what_is_quick_says_nothing(monkeypatch, capsys):
@@ -62,35 +65,18 @@ def test_in_a_run_the_file_says_it_and_a_bar_says_more(tmp_path, capsys):
     assert file.read_text() == "judging: 6 of 9"
 
 
-def test_an_error_ends_it(monkeypatch):
-    with pytest.raises(ZeroDivisionError), progress.working("dividing"):
-        _ = 1 / 0
-    assert not [t for t in threading.enumerate() if t.name == "biaslab progress"]
-
-
 def test_measurements_say_that_they_are_made(tmp_path, monkeypatch):
     attempt = tmp_path / "mine/.parts/.attempts/1"
     attempt.mkdir(parents=True)
     monkeypatch.setenv(ATTEMPT, str(attempt))
     study = Study(tmp_path / "mine/.parts/paradox/a")
-    said = []
-    file = attempt / "paradox/a/progress.log"
+    said, heard, measured = set(), threading.Event(), sources.measured
 
-    def heard(path, line):
-        assert path == file
-        said.append(line.rpartition(":")[0])
+    def write(path, line):
+        said.add((path, line.rpartition(":")[0]))
+        heard.set()
 
-    monkeypatch.setattr(progress, "_write", heard)
-    waits = threading.Event()
-
-    def measured(*_, **__):
-        while "measuring paradox_percent_female" not in said:
-            waits.wait(0.01)
-        return original("paradox_percent_female", source="published")
-
-    from biaslab.study import sources
-
-    original = sources.measured
-    monkeypatch.setattr(sources, "measured", measured)
+    monkeypatch.setattr(progress, "_write", write)
+    monkeypatch.setattr(sources, "measured", lambda *of, **how: heard.wait(30) and measured(*of, **how))
     assert len(study.load("paradox_percent_female"))
-    assert set(said) == {"measuring paradox_percent_female"}
+    assert said == {(attempt / "paradox/a/progress.log", "measuring paradox_percent_female")}

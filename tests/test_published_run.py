@@ -67,29 +67,6 @@ def test_the_contract_holds(folder, record):
         assert all(c["description"] for c in entry["columns"]), entry["name"]
 
 
-def test_facts_that_the_papers_tables_settle(folder):
-    amplification = table(folder, "paradox_amplification").set_index(["model", "approach", "definition", "prompt"])
-    naive = amplification["amplification_plain"].xs(("naive", "published"), level=("approach", "definition"))
-    # Table 3 of the paper, within 0.02.
-    for model, values in {"SD 1.4": [10.24, 17.57, 10.77, 11.68], "SD 1.5": [10.87, 16.36, 11.15, 9.91]}.items():
-        assert [naive[model, p] for p in "1234"] == pytest.approx(values, abs=0.02)
-    scores = table(folder, "paired_stereotype_score").set_index(["aspect", "setting", "stereotype"])["score"]
-    for (aspect, setting), values in {
-        ("occupation", "single"): [50.00, -30.00, 10.00],
-        ("occupation", "paired"): [45.00, 49.75, 47.38],
-        ("power", "single"): [37.04, -27.78, 4.63],
-        ("power", "paired"): [17.59, 20.37, 18.98],
-    }.items():
-        got = [scores[aspect, setting, s] for s in ("female", "male", "overall")]
-        assert got == pytest.approx(values, abs=0.006), (aspect, setting)
-    gender = table(folder, "dalleval_average_gender").groupby("model")["value"].mean()
-    assert gender[["minDALL-E", "Karlo", "Stable Diffusion"]].tolist() == pytest.approx(
-        [-0.25, -0.22, -0.42], abs=0.006
-    )
-    mad = table(folder, "dalleval_mad").query("category == 'gender'").set_index("model")["mad"]
-    assert mad[["minDALL-E", "Karlo", "Stable Diffusion"]].tolist() == pytest.approx([0.196, 0.358, 0.364], abs=0.0006)
-
-
 def test_every_estimate_has_an_interval_or_a_reason(folder, record):
     without = 0
     for entry in record["tables"]:
@@ -165,7 +142,7 @@ def test_each_status_says_who_does_what(row):
     }
     # Computed anywhere, or else reprinted, or else neither with the reason.
     expected = {"regenerated"} if runs_ else {"reprinted"} if again else {"open", "illustrative"}
-    assert row["status"] in expected and row["status"] in coverage.STATUSES
+    assert row["status"] in expected
     assert bool(runs_ or again) == bool(row["output"]) == bool(row["notebook"])
     assert row["output"] or row["note"]
     # What a run on printed numbers computes, it computes from tables that are held.

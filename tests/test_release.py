@@ -50,29 +50,21 @@ def test_every_card_is_whole_and_all_models_have_a_data_statement(root):
 
 @pytest.mark.skipif(os.name != "posix", reason="releases are built on POSIX only")
 def test_a_release_is_refused_without_its_tag(root, tmp_path):
-    words = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path)]
-    for name in (
-        ".ci/release",
-        "CITATION.cff",
-        "CHANGELOG.md",
-        "biaslab/__init__.py",
-        "world/biaslab_world/__init__.py",
-    ):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(tmp_path)]
+    changes = tmp_path / "CHANGELOG.md"
+    of_version = ("CITATION.cff", "CHANGELOG.md", "biaslab/__init__.py", "world/biaslab_world/__init__.py")
+    for name in (".ci/release", *of_version):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / name, tmp_path / name)
-
-    def said():
-        done = subprocess.run([tmp_path / ".ci" / "release"], capture_output=True, text=True)
-        assert done.returncode == 2
-        return done.stderr
-
-    subprocess.run([*words, "init", "--quiet"], check=True)
-    changes = tmp_path / "CHANGELOG.md"
+    subprocess.run([*git, "init", "--quiet"], check=True)
     text = changes.read_text(encoding="utf-8")
-    changes.write_text(text.replace("not released yet", "soon", 1), encoding="utf-8")
-    assert f"CHANGELOG.md has no '## {__version__} (DATE)'" in said()
-    changes.write_text(text.replace("not released yet", "2026-11-27", 1), encoding="utf-8")
-    assert "not committed" in said()
-    subprocess.run([*words, "add", "."], check=True)
-    subprocess.run([*words, "commit", "--quiet", "-m", "One"], check=True)
-    assert f"this commit has no tag v{__version__}" in said()
+    for when, commits, said in (
+        ("soon", (), f"CHANGELOG.md has no '## {__version__} (DATE)'"),
+        ("2026-11-27", (), "not committed"),
+        ("2026-11-27", (["add", "."], ["commit", "--quiet", "-m", "One"]), f"this commit has no tag v{__version__}"),
+    ):
+        changes.write_text(text.replace("not released yet", when, 1), encoding="utf-8")
+        for words in commits:
+            subprocess.run([*git, *words], check=True)
+        done = subprocess.run([tmp_path / ".ci" / "release"], capture_output=True, text=True)
+        assert done.returncode == 2 and said in done.stderr

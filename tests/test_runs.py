@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,18 +13,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from biaslab import cli
-from biaslab.ground import tables
+from biaslab import cli, report
 from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
+from biaslab.pipeline import checks
 from biaslab.plots import texts
 from biaslab.request import Request
-from biaslab.runs import earlier, execute, export, gather, jobs, params, runner
+from biaslab.runs import compare, earlier, execute, export, gather, jobs, params, runner
+from biaslab.study import Study
 from biaslab.study.study import ATTEMPT
 
 CELL = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 0\nshare = 25.0\n'
@@ -69,6 +74,10 @@ def inline_project(tmp_path, write_notebook, inline):
     texts._figures.cache_clear()
 
 
+def read_record(folder):
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
 def code(occupation: str) -> str:
     return CODE.replace("OCC", occupation)
 
@@ -94,15 +103,13 @@ def finished(once, tmp_path):
 @pytest.mark.slow
 def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
     record, folder = finished, tmp_path / "outputs" / "mine"
-    assert record["status"] == "ok"
-    assert json.loads((folder / "run.json").read_text(encoding="utf-8")) == json.loads(json.dumps(record))
+    assert record["status"] == "ok" and read_record(folder) == json.loads(json.dumps(record))
     # Rows of both notebooks, share 25 + seed 3.
     table = pd.read_csv(folder / "tables" / "paradox_percent_female.csv")
     assert table[["occupation", "percent_female"]].to_numpy().tolist() == [["ceo", 28], ["nurse", 28]]
-    for name in ("paradox_line_ceo", "paradox_line_nurse"):
-        assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
-    for name in ("a", "b"):
+    for figure, name in (("paradox_line_ceo", "a"), ("paradox_line_nurse", "b")):
+        assert (folder / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / "figures" / f"{figure}.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
         executed = json.loads((folder / "notebooks" / "paradox" / f"{name}.ipynb").read_text(encoding="utf-8"))
         assert any(c.get("outputs") for c in executed["cells"])
         assert (folder / "notebooks" / "paradox" / f"{name}.html").stat().st_size > 1000
@@ -171,21 +178,12 @@ def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
     assert names[0] == "paradox_line_ceo--model-sd-1.4-seed-1.svg" and len(names) == 2
 
 
-def test_notebooks_that_disagree_on_a_row_are_a_problem(tmp_path):
-    rows = {"model": "m", "approach": "naive", "occupation": "ceo", "source": "generated", "prompt": "1"}
-    for name, share in (("a", 25.0), ("b", 99.0)):
-        part = tmp_path / ".parts" / name
-        frame = pd.DataFrame([{**rows, "percent_female": share, "n": 500}])
-        tables.write(frame, part / "tables/paradox_percent_female.csv")
-        noted = {"figures": [], "tables": [{"name": "paradox_percent_female"}], "findings": []}
-        (part / "records.json").write_text(json.dumps(noted))
-    problems = []
-    notebooks = [{"id": f"paradox/{name}", "slug": name, "values": {}} for name in "ab"]
-    assert gather._gather_tables(tmp_path, notebooks, [], problems) == []
-    assert problems[0].startswith(
-        "Table paradox_percent_female: the notebooks do not agree. Different values for {'model': 'm', "
-    )
-    assert gather._gather_tables(tmp_path, notebooks[:1], [], problems)[0]["rows"] == 1
+@pytest.mark.slow
+def test_notebooks_that_disagree_on_a_row_are_a_problem(inline_project, tmp_path):
+    record = inline_project({"paradox/a": code("ceo"), "paradox/b": code("ceo").replace("share + seed", "share + 1")})
+    assert record["status"] == "failed" and record["tables"] == []
+    assert record["problems"][0].startswith("Table paradox_percent_female: the notebooks do not agree.")
+    assert "'occupation': 'ceo'" in record["problems"][0]
 
 
 @pytest.mark.slow
@@ -226,101 +224,85 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     a = params.Notebook("paradox/a", notebook, "A", {})
     job = jobs.Job(a, {}, "", {"seed": 1, "source": "published"}, request=Request(seed=1), folder=tmp_path)
-    cells = ("from biaslab.papers import triplets",)
-    more = replace(job, notebook=replace(a, cells=cells))
     fingerprint = earlier.fingerprint
-
     first = fingerprint(job, record)
-    elsewhere = replace(job, folder=Path("y"))
-    assert fingerprint(elsewhere, record) == first
+    assert fingerprint(replace(job, folder=Path("y")), record) == first
     folder = replace(job, given={"seed": 1, "source": "f"}, request=Request("f"))
     others = [
         fingerprint(replace(job, given={**job.given, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
         fingerprint(folder, record),
         fingerprint(folder, {**record, "inputs": {"f": "1"}}),
-        fingerprint(more, record),
+        fingerprint(replace(job, notebook=replace(a, cells=("from biaslab.papers import triplets",))), record),
     ]
     # What models compute with counts where there are images.
     other = {**record, "packages": {"numpy": "2.0", "torch": "2.9"}}
-    assert fingerprint(job, other) == first
     images = replace(job, given={"seed": 1}, request=None)
-    assert fingerprint(images, other) != fingerprint(images, record)
+    assert fingerprint(job, other) == first and fingerprint(images, other) != fingerprint(images, record)
     notebook.write_text("2")
-    others.append(fingerprint(job, record))
-    assert len({first, *others}) == 7
+    assert len({first, fingerprint(job, record), *others}) == 7
 
 
-def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path):
+def test_progress_is_the_line_that_a_stage_wrote_last(tmp_path, monkeypatch):
     assert execute._progress_line(tmp_path) == ""
-    for name, seconds in (("a", 5), ("b", 1), ("c", 300)):
-        log = tmp_path / "paradox" / name / "progress.log"
+    logs = {name: tmp_path / "paradox" / name / execute.PROGRESS for name in "abc"}
+    for (name, log), seconds in zip(logs.items(), (5, 1, 300), strict=True):
         log.parent.mkdir(parents=True)
         log.write_text(f"generating: {name}")
         os.utime(log, (time.time() - seconds,) * 2)
     assert execute._progress_line(tmp_path) == "paradox/b: generating: b"
-    # Seen, and gone when it is looked at.
-    (tmp_path / "paradox/b/progress.log").unlink()
-    (tmp_path / "paradox/b/progress.log").symlink_to(tmp_path / "gone")
+    # Seen, and gone when it is looked at; or its folder, between the look at it and the one into it.
+    logs["b"].unlink()
+    logs["b"].symlink_to(tmp_path / "gone")
     assert execute._progress_line(tmp_path) == "paradox/a: generating: a"
-    os.utime(tmp_path / "paradox/a/progress.log", (time.time() - 300,) * 2)
-    assert execute._progress_line(tmp_path) == ""
-
-
-def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
-    def job(slug, takes, suffix="", makes=True):
-        return SimpleNamespace(slug=slug, takes=frozenset(takes.split()), suffix=suffix, makes_images=makes)
-
-    people, scores = job("paired/3", "paired_people"), job("paired/4", "paired_score paired_people")
-    shares, across = job("paradox/4", "paradox_shares"), job("across", "paired_score paradox_shares")
-    other, printed = job("paired/3--a", "paired_people", "--a"), job("paired/5", "paired_score", makes=False)
-    # The first in order where none is executed, or all would wait.
-    assert execute.following([people, scores, shares], []) is people
-    assert execute.following([scores, across], [people]) is scores
-    # Another paper's, another variant's, or one for which no image is made.
-    assert execute.following([scores, across, shares], [people]) is shares
-    assert execute.following([scores, other, shares], [people]) is other
-    assert execute.following([scores, printed, shares], [people]) is printed
-    assert execute.following([people, scores], [across, shares]) is people
-
-
-def test_a_folder_that_vanishes_while_progress_is_looked_for_is_none(tmp_path, monkeypatch):
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / execute.PROGRESS).write_text(f"generating: {name}", encoding="utf-8")
     walk = os.walk
 
     def vanishing(top, *args, **how):
         for found in walk(top, *args, **how):
-            # Between the look at the folder and the one into it.
-            shutil.rmtree(tmp_path / "a", ignore_errors=True)
+            shutil.rmtree(logs["b"].parent, ignore_errors=True)
             yield found
 
-    monkeypatch.setattr(os, "walk", vanishing)
-    assert execute._progress_line(tmp_path) == "b: generating: b"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "walk", vanishing)
+        assert execute._progress_line(tmp_path) == "paradox/a: generating: a"
+    os.utime(logs["a"], (time.time() - 300,) * 2)
+    assert execute._progress_line(tmp_path) == ""
+
+
+def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
+    def job(takes, suffix="", makes=True):
+        return SimpleNamespace(takes=frozenset(takes.split()), suffix=suffix, makes_images=makes)
+
+    people, scores, shares = map(job, ("paired_people", "paired_score paired_people", "paradox_shares"))
+    across, other = job("paired_score paradox_shares"), job("paired_people", "--a")
+    printed = job("paired_score", makes=False)
+    # The first in order where none is executed, or all would wait.
+    assert execute.following([people, scores, shares], []) is people
+    assert execute.following([scores, across], [people]) is scores
+    # Another paper's, another variant's, or one for which no image is made.
+    for free in (shares, other, printed):
+        assert execute.following([scores, across, free], [people]) is free
+    assert execute.following([people, scores], [across, shares]) is people
 
 
 @pytest.mark.slow
 def test_a_rerun_keeps_the_inputs_of_tables_that_are_found_again(inline_project, tmp_path):
-    source = _shares(tmp_path / "in", GOOD)
     reads = """
 from biaslab.papers import paradox
 from biaslab.study import Study
-study = Study(output_dir, source=source, seed=seed)
-shares = study.load("paradox_percent_female")
-found = study.cached(paradox.amplification, shares, seed=seed, replicates=100, confidence=0.95)
-study.save("paradox_amplification", found)
+shares = (study := Study(output_dir, source=source, replicates=100)).load("paradox_percent_female")
+study.save("paradox_amplification", study.cached(paradox.amplification, shares))
 """
-    text = f"run: mine\nsource: {source}\n"
+    text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     kept = tmp_path / "outputs/mine/measured/paradox_percent_female.csv"
     needs = reads.replace("paradox_percent_female", "paired_percent_female")
     for _ in range(2):
         record = inline_project({"paradox/a": reads, "synthesis/b": reads, "paired/c": needs}, text, again=True)
         assert record["status"] == "ok", record["problems"]
         # Without its input a notebook is skipped, and says so.
-        skipped = [n["reason"] for n in record["notebooks"] if n["status"] == "skipped"]
-        assert len(skipped) == 1 and "holds no paired_percent_female.csv" in skipped[0]
-        assert [len(kept.read_text(encoding="utf-8").splitlines())] == [1 + len(GOOD)]
+        (skipped,) = (n["reason"] for n in record["notebooks"] if n["status"] == "skipped")
+        assert "holds no paired_percent_female.csv" in skipped
+        assert len(kept.read_text(encoding="utf-8").splitlines()) == 1 + len(GOOD)
     # One store a run: both papers' notebooks found the same table.
     assert len(list((tmp_path / "outputs/mine/.parts").rglob("*.parquet"))) == 1
 
@@ -351,12 +333,10 @@ def _shares(folder, rows):
 
 
 def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
-    from biaslab import report
-
     page = tmp_path / "outputs/index.html"
     page.parent.mkdir()
     page.write_text("<!DOCTYPE html><title>My page</title>")
-    with pytest.raises(ParameterError, match=r"index\.html is there already and is no page over runs .* --outputs DIR"):
+    with pytest.raises(ParameterError, match=r"index\.html is there already .* --outputs DIR"):
         project({"paradox/a": code("ceo")})
     assert page.read_text() == "<!DOCTYPE html><title>My page</title>" and not (tmp_path / "outputs/mine").exists()
     page.unlink()
@@ -364,7 +344,7 @@ def test_a_page_of_somebody_else_beside_the_runs_stays(project, tmp_path):
     report.check_overview(page.parent)
     # What is no file is not replaced by any page or record either.
     (tmp_path / "folder").mkdir()
-    with pytest.raises(RunError, match="folder is no file, so none is written in its place"):
+    with pytest.raises(RunError, match="folder is no file"):
         gather.write_json(tmp_path / "folder", {})
 
 
@@ -391,28 +371,27 @@ pd.DataFrame({"where": [output_dir]})
     failing = "import pandas as pd\npd.read_csv(source + '/gone.csv')"
     missing = "from biaslab.ground.errors import MissingInputError\nraise MissingInputError(source)"
     notebooks = {"paradox/a": noisy + code("ceo"), "paradox/b": failing, "paradox/c": missing}
+    run = partial(project, notebooks, f"run: mine\nsource: {source}\n", outputs="telltale/outputs")
     monkeypatch.chdir(tmp_path)
-    record = project(notebooks, f"run: mine\nsource: {source}\n", outputs="telltale/outputs")
+    record = run()
     assert [n["status"] for n in record["notebooks"]] == ["ok", "failed", "skipped"]
     assert record["notebooks"][2]["reason"].startswith("MissingInputError: in (cell")
     assert record["parameters"] == {"source": "in"} and list(record["inputs"]) == ["in"]
-    run = tmp_path / "telltale" / "outputs" / "mine"
-    looked_at = [p for p in run.rglob("*") if p.is_file() and ".parts" not in p.parts]
+    folder = tmp_path / "telltale" / "outputs" / "mine"
+    looked_at = [p for p in folder.rglob("*") if p.is_file() and ".parts" not in p.parts]
     assert {p.suffix for p in looked_at} == {".json", ".yaml", ".ipynb", ".html", ".csv", ".png", ".svg"}
     for path in looked_at:
         text = path.read_bytes().decode("utf-8", errors="replace")
         for private in ("telltale", str(tmp_path), f"{sys.prefix}/", os.path.expanduser("~/")):
             assert private not in text, (path, private)
     # What they say is still there: the run's own files by their place in it, others by their names.
-    pages = [(run / f"notebooks/paradox/{name}").read_text("utf-8") for name in ("a.ipynb", "b.html")]
+    pages = [(folder / f"notebooks/paradox/{name}").read_text("utf-8") for name in ("a.ipynb", "b.html")]
     assert "Look into .parts/paradox/a." in pages[0] and "in/gone.csv" in pages[1]
     assert record["coverage"] == [] and record["description"].startswith("Measurements: the tables in in.")
-    # The next run finds what it was; with a changed input it is another.
-    text = f"run: mine\nsource: {source}\n"
-    assert project(notebooks, text, outputs="telltale/outputs")["notebooks"][0]["kept"]
+    # With a changed input it is another run.
     _shares(source, [*GOOD[:3], "M,naive,nurse,generated,captions,96,100"])
     with pytest.raises(RunError, match="has changed or is another"):
-        project(notebooks, text, outputs="telltale/outputs")
+        run()
 
 
 @pytest.mark.slow
@@ -430,64 +409,43 @@ print(settings, "https://example.org/home/Alice?w=9&sig=telltale", "a man/woman"
 """
     failing = 'import os\nraise RuntimeError("cannot ask with " + os.environ["OPENAI_API_KEY"])'
     reading = 'open("/srv/telltale/The clients/secret.csv")'
-    cell = CELL + "settings = {}\n"
     for name, code_ in {"a": noisy, "b": failing, "c": reading}.items():
-        write_notebook(tmp_path / "notebooks" / "paradox" / f"{name}.ipynb", cell, code_)
+        write_notebook(tmp_path / "notebooks" / "paradox" / f"{name}.ipynb", CELL + "settings = {}\n", code_)
     url = "https://api.example.org/v1"
     text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', key_variable: OURS}}\n"
-    (tmp_path / "params").mkdir()
-    (tmp_path / "params" / "mine.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    record = runner.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
+    record = runner.run(params.load("mine.yaml"), outputs="outputs", progress=False)
     reasons = [n["reason"] for n in record["notebooks"]]
     assert reasons[0] == "" and reasons[1].startswith("RuntimeError: cannot ask with [key] (cell")
     assert "'secret.csv'" in reasons[2]
     folder = tmp_path / "outputs" / "mine"
     looked_at = [p for p in [*folder.rglob("*"), tmp_path / "outputs/index.html"] if p.is_file()]
-    texts = {
-        p.relative_to(folder.parent).as_posix(): p.read_text("utf-8") for p in looked_at if ".parts" not in p.parts
-    }
+    texts = {p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in looked_at[:-1] if ".parts" not in p.parts}
+    texts["index of all"] = looked_at[-1].read_text("utf-8")
     coded = ["ours%2Ftest", "aGYtdGVzdC", "telltale", *held.values()]
     assert {name: form for name, text in texts.items() for form in coded if form in text} == {}
-    for name in (
-        "mine/run.json",
-        "mine/params.yaml",
-        "mine/notebooks/paradox/a.ipynb",
-        "mine/notebooks/paradox/a.html",
-    ):
+    for name in ("run.json", "params.yaml", "notebooks/paradox/a.ipynb", "notebooks/paradox/a.html"):
         assert url in texts[name], name
     assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
-    assert "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["mine/notebooks/paradox/a.ipynb"]
-    # The same run again is the same, and is sent.
-    again = runner.run(params.load("params/mine.yaml"), outputs="outputs", progress=False)
-    assert [n["kept"] for n in again["notebooks"]] == [True, False, False]
+    assert "https://example.org/home/Alice?w=9&sig=[key] a man/woman" in texts["notebooks/paradox/a.ipynb"]
     assert export.export("mine").exists()
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("old", "new", "message"),
     [
-        (
-            [
-                r.replace(",10,", ",0.1,").replace(",95,", ",0.9,").replace(",20,", ",0.2,").replace(",80,", ",0.8,")
-                for r in GOOD
-            ],
-            "every percent_female is 1 or less, as if given as 0–1; multiply it by 100",
-        ),
-        (
-            [r.replace(",100", ",10.5") for r in GOOD],
-            r"n is 10\.5 in row 1; it counts images, so it must be a whole number",
-        ),
-        ([r.replace(",100", ",0") for r in GOOD], "n is 0 in row 1; it counts images"),
-        ([r.replace(",100", ",-3") for r in GOOD], "n is -3 in row 1; allowed is 0 images or more"),
-        (GOOD[:1], "source is training; amplification needs 'training' and 'generated'"),
-        ([r.replace("generated", "genrated") for r in GOOD], "source is 'genrated'. Did you mean 'generated'"),
-        ([r.replace("naive", "naiv") for r in GOOD], "approach is 'naiv'. Did you mean 'naive'"),
-        ([*GOOD, GOOD[0]], "has two rows for"),
+        (r",(\d\d),100", r",0.\1,100", "every percent_female is 1 or less"),
+        (",100", ",10.5", r"n is 10\.5 in row 1"),
+        (",100", ",0", "n is 0 in row 1"),
+        (",100", ",-3", "n is -3 in row 1"),
+        ("generated", "training", "source is training; amplification needs 'training' and 'generated'"),
+        ("generated", "genrated", "source is 'genrated'. Did you mean 'generated'"),
     ],
 )
-def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path, rows, message):
-    source = _shares(tmp_path / "in", rows)
+def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path, old, new, message):
+    rows = GOOD[::2] if new == "training" else GOOD
+    source = _shares(tmp_path / "in", [re.sub(old, new, row) for row in rows])
     with pytest.raises(InputError, match=message):
         project({"paradox/a": code("ceo")}, f"run: mine\nsource: {source}\n")
     assert not (tmp_path / "outputs").exists()
@@ -501,13 +459,9 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
     ],
 )
 def test_what_ends_a_notebook_is_its_reason(tmp_path, monkeypatch, error, said):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr("papermill.execute_notebook", fail)
+    monkeypatch.setattr("papermill.execute_notebook", Mock(side_effect=error))
     a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
-    job = jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path)
-    record = execute.execute(job)
+    record = execute.execute(jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path))
     assert (record["status"], record["reason"], record["notebook"]) == ("failed", said, None)
 
 
@@ -530,29 +484,13 @@ def test_variants_never_share_a_file_name():
     assert jobs._suffixes([{}]) == [""]
 
 
-def test_a_variant_takes_in_its_own_files_only(tmp_path):
-    made = tmp_path / "attempt/notebooks/paradox"
-    made.mkdir(parents=True)
-    for name in ("a--model-sd-1", "a--model-sd-1.4"):
-        (made / f"{name}.ipynb").write_text(name)
-    a = params.Notebook("paradox/a", Path("a.ipynb"), "A", {})
-    job = jobs.Job(a, {}, "--model-sd-1", {}, folder=tmp_path, attempt=tmp_path / "attempt")
-    record = {"notebook": f"notebooks/{job.slug}.ipynb", "html": None, "slug": job.slug}
-    assert list(execute._take_in(job, record)["files"]) == [record["notebook"]]
-    assert [path.name for path in made.iterdir()] == ["a--model-sd-1.4.ipynb"]
-
-
-def test_a_file_in_the_place_of_a_run_is_named(project, tmp_path):
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs/file").write_text("")
+def test_what_is_no_run_is_never_replaced(project, tmp_path):
+    (tmp_path / "outputs/mine").mkdir(parents=True)
+    for name in ("file", "mine/thesis.txt"):
+        (tmp_path / "outputs" / name).write_text("years of work")
     with pytest.raises(RunError, match="is a file; choose another name"):
         project({"paradox/a": code("ceo")}, "run: file\n")
-
-
-def test_a_folder_that_is_no_run_is_never_replaced(project, tmp_path):
-    (tmp_path / "outputs/mine").mkdir(parents=True)
-    (tmp_path / "outputs/mine/thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match=r"is not empty and holds no run\.json, so it is not a run of biaslab"):
+    with pytest.raises(RunError, match=r"is not empty and holds no run\.json"):
         project({"paradox/a": code("ceo")}, overwrite=True)
     assert (tmp_path / "outputs/mine/thesis.txt").exists()
 
@@ -566,10 +504,11 @@ def test_two_processes_do_not_write_one_run(project, tmp_path):
 
 
 RUN = [sys.executable, "-m", "biaslab.cli", "run", "mine.yaml"]
+GOES_ON = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are tried on POSIX only")
 
 
-def until(true, *, seconds=90, alive=None):
+def until(true, *, seconds=300, alive=None):
     """Wait for a state; a process that must live until then is looked at, too."""
     end = time.monotonic() + seconds
     while not true():
@@ -587,6 +526,11 @@ def is_gone(pid):
     return stat.rpartition(")")[2].split()[0] == "Z"
 
 
+FINDS = """
+from biaslab.papers.findings import Finding
+from biaslab.study import Study
+Study(output_dir).find(Finding("Which?", "Found by a."), main=True)
+"""
 WAITS = """
 import os, time
 from pathlib import Path
@@ -607,60 +551,66 @@ def marks(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture
+def begun(tmp_path, write_notebook):
+    """Return a function that starts a run of notebooks in a process of its own, which leads a group."""
+    started = []
+
+    def start(notebooks, *words, jobs):
+        for name, cell in notebooks.items():
+            write_notebook(tmp_path / f"notebooks/paradox/{name}.ipynb", CELL, cell)
+        (tmp_path / "mine.yaml").write_text(f"run: mine\njobs: {jobs}\n")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        words = [*RUN, *words, "--no-progress"]
+        started.append(subprocess.Popen(words, cwd=tmp_path, start_new_session=True, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
 @pytest.mark.slow
 @posix
-def test_a_stopped_run_keeps_what_had_finished(tmp_path, write_notebook, marks):
-    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, code("ceo"))
-    write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL, WAITS)
-    write_notebook(tmp_path / "notebooks/paradox/c.ipynb", CELL, code("nurse"))
-    (tmp_path / "mine.yaml").write_text("run: mine\njobs: 1\n")
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = subprocess.Popen([*RUN, "--no-progress"], cwd=tmp_path, start_new_session=True, **pipes)
+def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
+    started = begun({"a": FINDS, "b": WAITS, "c": FINDS}, jobs=1)
     until((marks / "kernel").exists, alive=started)
     kernel, worker = (int((marks / name).read_text()) for name in ("kernel", "parent"))
     # As Ctrl-C in a terminal does: every process of the group.
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate(timeout=60)
-    assert started.returncode == 130
-    assert (out, err.splitlines()) == (
-        "",
-        ["biaslab: stopped; what had finished is kept, and the same command goes on from there."],
-    )
+    assert (started.returncode, out, err) == (130, "", GOES_ON)
     assert is_gone(worker) and is_gone(kernel)
     folder = tmp_path / "outputs/mine"
-    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    record = read_record(folder)
     assert [n["status"] for n in record["notebooks"]] == ["ok", "stopped", "stopped"]
     assert record["status"] == "stopped"
     page = (folder / "index.html").read_text(encoding="utf-8")
-    assert "ceo: 25.0 %." in page and "2 of 3 sections were stopped" in page and "sections failed" not in page
+    assert "Found by a." in page and "2 of 3 sections were stopped" in page and "sections failed" not in page
     # The same command goes on.
     (marks / "go").write_text("")
     again = subprocess.run([*RUN, "--no-progress"], cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    assert [(n["status"], n["kept"]) for n in record["notebooks"]] == [("ok", True), ("ok", False), ("ok", False)]
+    done = [(n["status"], n["kept"]) for n in read_record(folder)["notebooks"]]
+    assert done == [("ok", True), ("ok", False), ("ok", False)]
 
 
 @pytest.mark.slow
 @posix
-def test_a_run_that_is_stopped_twice_while_it_starts_ends_in_one_line(tmp_path, write_notebook):
-    for name in "abc":
-        write_notebook(tmp_path / f"notebooks/paradox/{name}.ipynb", CELL, "import time; time.sleep(600)")
-    (tmp_path / "mine.yaml").write_text("run: mine\njobs: 2\n")
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = subprocess.Popen([*RUN, "--no-progress"], cwd=tmp_path, start_new_session=True, **pipes)
-    record = tmp_path / "outputs/mine/run.json"
+def test_a_run_that_is_stopped_twice_while_it_starts_ends_in_one_line(begun, tmp_path):
+    started = begun(dict.fromkeys("abc", "import time; time.sleep(600)"), jobs=2)
+    folder = tmp_path / "outputs/mine"
     # Its processes are not there yet, or are just reading their libraries.
-    until(record.exists, alive=started)
+    until((folder / "run.json").exists, alive=started)
     for _ in range(2):
         os.killpg(started.pid, signal.SIGINT)
         time.sleep(0.2)
-    out, err = started.communicate(timeout=60)
-    goes_on = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"
-    assert (out, err) == ("", goes_on)
+    assert started.communicate(timeout=60) == ("", GOES_ON)
     # The second one may come when Python itself is about to end.
-    assert started.returncode == 130 or started.returncode == -signal.SIGINT
-    said = json.loads(record.read_text(encoding="utf-8"))
+    assert started.returncode in (130, -signal.SIGINT)
+    said = read_record(folder)
     assert said["status"] in ("stopped", "running")
     assert {n["status"] for n in said["notebooks"]} <= {"stopped"}
     until(lambda: not living(started.pid))
@@ -679,18 +629,14 @@ def living(group):
 
 @pytest.mark.slow
 @posix
-def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_notebook, marks):
-    writes = WAITS + code("ceo")
-    write_notebook(tmp_path / "notebooks/paradox/a.ipynb", CELL, writes)
-    (tmp_path / "mine.yaml").write_text("run: mine\njobs: 1\n")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    first = subprocess.Popen([*RUN, "--set", "seed=1", "--no-progress"], cwd=tmp_path, start_new_session=True, **quiet)
+def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, marks):
+    first = begun({"a": WAITS + code("ceo")}, "--set", "seed=1", jobs=1)
     until((marks / "kernel").exists, alive=first)
     kernel, worker = (int((marks / name).read_text()) for name in ("kernel", "parent"))
     assert worker != first.pid
     os.kill(kernel, signal.SIGSTOP)
     first.kill()
-    first.wait()
+    first.communicate()
     if sys.platform == "linux":
         until(lambda: is_gone(worker) and is_gone(kernel))
     # The next one has another seed; then the first one's kernel, where it lives, goes on.
@@ -701,19 +647,14 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(tmp_path, write_noteb
     with contextlib.suppress(ProcessLookupError):
         os.kill(kernel, signal.SIGCONT)
     until(lambda: is_gone(kernel))
-    table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
+    folder = tmp_path / "outputs/mine"
+    table, record = pd.read_csv(folder / "tables/paradox_percent_female.csv"), read_record(folder)
     assert table["percent_female"].tolist() == [27]
-    record = json.loads((tmp_path / "outputs/mine/run.json").read_text(encoding="utf-8"))
     assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
-    assert earlier.altered(tmp_path / "outputs/mine", record["files"]) == ""
-    assert earlier.altered(tmp_path / "outputs/mine", record["notebooks"][0]["files"]) == ""
+    assert earlier.altered(folder, record["files"] | record["notebooks"][0]["files"]) == ""
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
-    from biaslab.papers import paradox
-    from biaslab.plots import texts
-    from biaslab.study import Study
-
     parts = tmp_path / "mine/.parts"
     attempt = parts / ".attempts/1"
     attempt.mkdir(parents=True)
@@ -734,8 +675,6 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
     # Another run takes its place.
     shutil.rmtree(parts)
     (parts / ".attempts/2").mkdir(parents=True)
-    import matplotlib.pyplot as plt
-
     for write in (
         lambda: study.save("paradox_percent_female", frame),
         lambda: study.find(Finding("Which?", "Two.")),
@@ -743,7 +682,7 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
         lambda: study.load("paradox_percent_female"),
         lambda: study.cached(paradox.overall, frame),
     ):
-        with pytest.raises(RunError, match=r"The run that this notebook is part of has ended"):
+        with pytest.raises(RunError, match="The run that this notebook is part of has ended"):
             write()
     plt.close("all")
     assert sorted(p.relative_to(parts).as_posix() for p in parts.rglob("*")) == [".attempts", ".attempts/2"]
@@ -751,35 +690,29 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_what_was_changed_on_disk_is_noticed(finished, inline_project, tmp_path):
-    from biaslab.runs import compare
-
     run = partial(inline_project, BOTH, SEED)
-    folder = tmp_path / "outputs/mine"
+    folder, name = tmp_path / "outputs/mine", "tables/paradox_percent_female.csv"
     first = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")}
     # A gathered table: made anew of what notebooks left, and none is executed.
-    table = folder / "tables/paradox_percent_female.csv"
-    table.write_text(table.read_text().replace("28", "82"))
+    (folder / name).write_text((folder / name).read_text().replace("28", "82"))
     shutil.copytree(folder, tmp_path / "outputs/other")
-    with pytest.raises(RunError, match=r"tables/paradox_percent_female.csv was changed since the run ended"):
+    with pytest.raises(RunError, match=f"{name} was changed since the run ended"):
         compare.compare("mine", "other", outputs=tmp_path / "outputs")
     record = run()
     assert [n["kept"] for n in record["notebooks"]] == [True, True]
-    assert record["notes"] == [
-        "Tables, figures and pages are made anew, because tables/paradox_percent_female.csv was changed since the run "
-        "ended."
-    ]
+    (said,) = record["notes"]
+    assert said.endswith(f"are made anew, because {name} was changed since the run ended.")
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
     assert run()["up_to_date"]
     # What a notebook left: it is executed again, and says so.
-    part = folder / ".parts/paradox/a/tables/paradox_percent_female.csv"
-    part.write_text(part.read_text().replace("28", "82"))
-    (folder / "notebooks/paradox/b.html").write_text("<p>Other findings</p>")
+    part, page = f".parts/paradox/a/{name}", "notebooks/paradox/b.html"
+    (folder / part).write_text((folder / part).read_text().replace("28", "82"))
+    (folder / page).write_text("<p>Other findings</p>")
     record = run()
     assert [n["kept"] for n in record["notebooks"]] == [False, False]
     assert record["notes"] == [
-        "paradox/a is executed again, because .parts/paradox/a/tables/paradox_percent_female.csv was changed since it "
-        "finished.",
-        "paradox/b is executed again, because notebooks/paradox/b.html was changed since it finished.",
+        f"paradox/{of} is executed again, because {changed} was changed since it finished."
+        for of, changed in (("a", part), ("b", page))
     ]
     assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*.csv")} == first
 
@@ -791,55 +724,48 @@ study.save("paradox_percent_female", study.load("paradox_percent_female"))
 """
 
 
-def _cut(text: str, how: str) -> str | None:
-    """Return a file's text as a power loss may leave it: without its last line, or not at all."""
-    return {"line": "".join(text.splitlines(keepends=True)[:-1]), "gone": None}[how]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["line", "gone"])
-def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path, how):
-    text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
-    run, folder = (
-        partial(inline_project, {"paradox/a": READS, "paradox/b": code("nurse")}, text),
-        tmp_path / "outputs/mine",
-    )
-    assert run()["status"] == "ok"
-    left, shown = (
-        folder / ".parts/measured/paradox_percent_female.csv",
-        folder / "measured/paradox_percent_female.csv",
-    )
-    whole = shown.read_text(encoding="utf-8")
-    assert len(whole.splitlines()) == 1 + len(GOOD)
-    left.unlink()
-    if (cut := _cut(whole, how)) is not None:
-        left.write_text(cut, encoding="utf-8")
-    # What is gathered now takes all measured tables along.
-    (folder / "tables/paradox_percent_female.csv").write_text("cut")
-    record = run()
-    assert record["status"] == "ok" and [n["kept"] for n in record["notebooks"]] == [False, True]
-    said = "is gone" if how == "gone" else "was changed"
-    assert f".parts/measured/paradox_percent_female.csv {said} since it finished" in record["notes"][0]
-    assert shown.read_text(encoding="utf-8") == left.read_text(encoding="utf-8") == whole
-    assert run()["up_to_date"]
-
-
-@pytest.mark.slow
-def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(inline_project, tmp_path):
+@pytest.fixture
+def reading(inline_project, tmp_path):
+    """Return a function that runs a notebook that reads a folder of tables, and one that reads none."""
     text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     notebooks = {"paradox/a": READS, "paradox/b": code("nurse")}
-    inline_project(notebooks, text)
+    return lambda more="", **how: inline_project(notebooks, text + more, **how)
+
+
+# As a power loss may leave it.
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [-1, None], ids=["without its last line", "gone"])
+def test_measured_tables_that_were_cut_are_made_anew(reading, tmp_path, lines):
+    folder, name = tmp_path / "outputs/mine", "measured/paradox_percent_female.csv"
+    assert reading()["status"] == "ok"
+    left, shown = folder / ".parts" / name, folder / name
+    whole = shown.read_text(encoding="utf-8")
+    assert len(whole.splitlines()) == 1 + len(GOOD)
+    if lines:
+        left.write_text("".join(whole.splitlines(keepends=True)[:lines]), encoding="utf-8")
+    else:
+        left.unlink()
+    # What is gathered now takes all measured tables along.
+    (folder / "tables/paradox_percent_female.csv").write_text("cut")
+    record = reading()
+    assert record["status"] == "ok" and [n["kept"] for n in record["notebooks"]] == [False, True]
+    said = "was changed" if lines else "is gone"
+    assert f".parts/{name} {said} since it finished" in record["notes"][0]
+    assert shown.read_text(encoding="utf-8") == left.read_text(encoding="utf-8") == whole
+    assert reading()["up_to_date"]
+
+
+@pytest.mark.slow
+def test_a_measured_table_that_was_cut_is_left_out_where_its_notebook_is_not_executed(reading, tmp_path):
+    reading()
     folder = tmp_path / "outputs/mine"
     left = folder / ".parts/measured/paradox_percent_female.csv"
-    left.write_text(_cut(left.read_text(encoding="utf-8"), "line"), encoding="utf-8")
-    record = inline_project(notebooks, f"{text}notebooks: [paradox/b]\n", again=True)
-    assert record["notes"][0] == (
-        ".parts/measured/paradox_percent_female.csv was changed, so it is left out until paradox/a is executed again."
-    )
+    left.write_text("".join(left.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    record = reading("notebooks: [paradox/b]\n", again=True)
+    assert record["notes"][0].endswith("csv was changed, so it is left out until paradox/a is executed again.")
     assert not left.exists() and not list((folder / "measured").iterdir())
     # As it is, by itself.
-    record = inline_project(notebooks, text)
-    assert [n["kept"] for n in record["notebooks"]] == [False, True] and left.exists()
+    assert [n["kept"] for n in reading()["notebooks"]] == [False, True] and left.exists()
 
 
 @pytest.mark.slow
@@ -861,37 +787,20 @@ tables.write = full
 """
     record = project({"paradox/a": code("ceo"), "paradox/b": fills + code("nurse")})
     assert [n["status"] for n in record["notebooks"]] == ["ok", "failed"]
-    assert record["notebooks"][1]["reason"].startswith("RunError: No space left to write ")
-    assert "What was finished before is kept: free some space and run it again." in (record["notebooks"][1]["reason"])
-    # The run's own files.
-    from biaslab import report
+    said = record["notebooks"][1]["reason"]
+    assert said.startswith("RunError: No space left to write ") and "free some space and run it again" in said
 
+    # The run's own files.
     def full(*_):
         raise OSError(122, "Disk quota exceeded")
 
-    monkeypatch.setattr(report, "build", full)
-    with pytest.raises(RunError) as error:
-        project({"paradox/a": code("ceo")})
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "build", full)
+        with pytest.raises(RunError) as error:
+            project({"paradox/a": code("ceo")})
     assert str(error.value).startswith(f"No space left to write {tmp_path / 'outputs/mine'}. Finished notebooks")
-    assert "the same command goes on where it stopped" in str(error.value)
-    monkeypatch.undo()
     record = project({"paradox/a": code("ceo")})
     assert [(n["id"], n["kept"]) for n in record["notebooks"]] == [("paradox/a", True), ("paradox/b", False)]
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ("run: mine\nmodel: SD 14\n", ParameterError, r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
-        ("run: mine\nsource: publishd\n", ParameterError, "source is 'publishd'.*Did you mean 'published'"),
-        ("run: mine\nsource: ratings\n", ParameterError, "source is 'ratings' but ratings is empty"),
-        ("run: mine\nseed: -1\n", ParameterError, "seed is -1; it must be 0 or more"),
-    ],
-)
-def test_wrong_values_fail_before_anything_starts(project, tmp_path, text, error, message):
-    with pytest.raises(error, match=message):
-        project({"paradox/a": code("ceo")}, text)
-    assert not (tmp_path / "outputs").exists()
 
 
 # -- the pipeline as a source ----------------------------------------------------------------------------
@@ -900,8 +809,6 @@ def test_wrong_values_fail_before_anything_starts(project, tmp_path, text, error
 @pytest.fixture
 def planned(tmp_path, write_notebook, monkeypatch):
     """Return a function that plans three notebooks with a parameters text, and what was looked up."""
-    from biaslab.pipeline import checks
-
     looked_up = []
     monkeypatch.setattr(checks, "check", lambda p: looked_up.append((p.model, p.settings.generation.steps)))
     monkeypatch.setattr(checks, "digest", lambda p: f"{p.model} {p.settings.captions.corpus}")
@@ -912,8 +819,7 @@ def planned(tmp_path, write_notebook, monkeypatch):
 
     def plan(text):
         (tmp_path / "mine.yaml").write_text(f"run: mine\n{text}")
-        loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        planned = jobs.plan(loaded)
+        planned = jobs.plan(params.load(tmp_path / "mine.yaml"))
         return planned, jobs.inputs(planned, tmp_path / "outputs/mine"), looked_up
 
     return plan
@@ -930,18 +836,14 @@ def test_the_pipeline_measures_for_notebooks_that_take_settings(planned):
     assert looked_up == [("mini", 3)] and inputs == {"mini: mini": "mini mini"}
 
 
-def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned, monkeypatch):
-    text = "source: pipeline\nmodel: owner/name\nnotebooks: ['paradox/a']\n"
+def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     given = [{"generation": {"steps": s}, "captions": {"corpus": c}} for s, c in ((3, "a"), (4, "b"))]
-    text += f"settings: {json.dumps(given)}\n"
-    found, inputs, looked_up = planned(text)
-    assert [(job.slug, job.parameters["settings"]) for job in found] == [
-        ("paradox/a--settings-generation.steps-3-captions.corpus-a", given[0]),
-        ("paradox/a--settings-generation.steps-4-captions.corpus-b", given[1]),
-    ]
-    assert [job.variant for job in found] == [
-        {"settings": f"generation.steps={s}, captions.corpus={c}"} for s, c in ((3, "a"), (4, "b"))
-    ]
+    text = "source: pipeline\nmodel: owner/name\nnotebooks: ['paradox/a']\n"
+    found, inputs, looked_up = planned(f"{text}settings: {json.dumps(given)}\n")
+    assert [job.parameters["settings"] for job in found] == given
+    for job, steps, corpus in zip(found, (3, 4), "ab", strict=True):
+        assert job.slug == f"paradox/a--settings-generation.steps-{steps}-captions.corpus-{corpus}"
+        assert job.variant == {"settings": f"generation.steps={steps}, captions.corpus={corpus}"}
     assert looked_up == [("owner/name", 3), ("owner/name", 4)]
     assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
     record = {"inputs": inputs, "packages": {}}
@@ -954,55 +856,48 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     captions = {"corpus": f"{tmp_path}/captions.txt", "occupations": ["nurse", "engineer"]}
     text = f"run: mine\nsource: mini\nsettings: {json.dumps({'captions': captions})}\n"
     (tmp_path / "mine.yaml").write_text(text + "notebooks: ['paradox/*']\n")
-    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks")
-    reasons = {job.notebook.id: job.reason for job in jobs.plan(loaded)}
+
+    def reasons(*overrides):
+        loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=root / "notebooks", overrides=overrides)
+        return {job.notebook.id: job.reason for job in jobs.plan(loaded)}
+
+    bare = reasons()
     runs_anyway = {"paradox/2_setup", "paradox/5_1_indicators", "paradox/5_2_nearest"}
-    assert {name for name, reason in reasons.items() if not reason} == runs_anyway
-    said = reasons["paradox/4_baseline"]
+    assert {name for name, reason in bare.items() if not reason} == runs_anyway
+    said = bare["paradox/4_baseline"]
     assert said.startswith("It needs the images behind captions (for paradox_")
     assert "The corpus 'captions.txt' has captions and no images. Set captions.training_images to a folder" in said
     # With images, no notebook of the paper is left out for want of them.
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "biaslab.json").write_text('{"pictures": "drawings"}')
-    loaded = params.load(
-        tmp_path / "mine.yaml",
-        notebooks_dir=root / "notebooks",
-        overrides=[f"captions.training_images={tmp_path}/images"],
-    )
-    reasons = {job.notebook.id: job.reason for job in jobs.plan(loaded)}
-    assert [name for name, reason in reasons.items() if reason] == ["paradox/ratings"]
+    with_images = reasons(f"captions.training_images={tmp_path}/images")
+    assert [name for name, reason in with_images.items() if reason] == ["paradox/ratings"]
 
 
 def test_a_model_that_a_file_without_models_cannot_have_says_which_column_to_add(tmp_path, root):
     rows = "occupation,source,percent_female,n\nnurse,training,60,20\nnurse,generated,80,20\n"
     (tmp_path / "shares.csv").write_text(rows)
-    (tmp_path / "mine.yaml").write_text(f"run: mine\nsource: ratings\nratings: {tmp_path}/shares.csv\n")
-    loaded = params.load(
-        tmp_path / "mine.yaml",
-        overrides=["model=SD 1.4"],
-        notebooks=["paradox/ratings"],
-        notebooks_dir=root / "notebooks",
-    )
-    with pytest.raises(ParameterError) as error:
-        jobs.plan(loaded)
-    assert str(error.value) == (
-        "model is 'SD 1.4', but shares.csv has no column 'model'. Add one that names the model of each generated image "
-        "(training images may have none), or set model to 'all'."
-    )
+    given = {"run": "mine", "source": "ratings", "ratings": f"{tmp_path}/shares.csv", "model": "SD 1.4"}
+    how = {"notebooks": ["paradox/ratings"], "notebooks_dir": root / "notebooks"}
+    with pytest.raises(ParameterError, match=r"model is 'SD 1\.4', but shares\.csv has no column 'model'\. Add one"):
+        jobs.plan(params.load("mine.yaml", given=given, **how))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("source: mini\nsettings: {steps: 3}\n", "settings has no 'steps'. Did you mean 'generation.steps'"),
-        ("source: pipeline\n", "source is 'pipeline' and model is 'all'; set model"),
-        ("source: published\nsettings: {generation: {steps: 3}}\n", "source is 'published', which makes no images"),
+        ("model: SD 14\nnotebooks: ['paradox/*']", r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
+        ("source: publishd", "source is 'publishd'.*Did you mean 'published'"),
+        ("source: ratings", "source is 'ratings' but ratings is empty"),
+        ("seed: -1", "seed is -1"),
+        ("source: mini\nsettings: {steps: 3}", r"settings has no 'steps'\. Did you mean 'generation\.steps'"),
+        ("source: pipeline", "source is 'pipeline' and model is 'all'"),
+        ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which makes no images"),
     ],
 )
-def test_wrong_settings_fail_before_anything_starts(planned, text, message):
-    with pytest.raises(ParameterError) as error:
-        planned(text)
-    assert message in str(error.value)
+def test_wrong_values_fail_before_anything_starts(planned, text, message):
+    with pytest.raises(ParameterError, match=message):
+        planned(f"{text}\n")
 
 
 TYPED = "output_dir = ''\nseed: int = 20231\nname = 'x'\n"
@@ -1014,12 +909,13 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
     own, says = tmp_path / "notebooks/own", "print(f'seed {seed}, {name}')"
     odd = {"widgets": {"application/vnd.jupyter.widget-state+json": {"0a": {"state": {}}}}}
     odd |= {"kernelspec": {"name": "conda-env-x-py", "display_name": "x"}, "language_info": None}
-    for name, parameters, metadata in (
-        ("colab", TYPED, odd),
+    good = {
+        "colab": (TYPED, odd),
         # papermill would look for a parameter of that name.
-        ("{x} {}", TYPED, {}),
-        ("ü" * 120, "output_dir = ''\nseed = 20231\nname = None\n", {}),
-    ):
+        "{x} {}": (TYPED, {}),
+        "ü" * 120: ("output_dir = ''\nseed = 20231\nname = None\n", {}),
+    }
+    for name, (parameters, metadata) in good.items():
         path = write_notebook(own / f"{name}.ipynb", parameters, says)
         whole = json.loads(path.read_text()) | {"metadata": metadata, "nbformat_minor": 4}
         for cell in whole["cells"]:
@@ -1028,20 +924,20 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
     write_notebook(own / "tuple.ipynb", "seed, name = 1, 2", says)
     (own / "cut.ipynb").write_text("{")
     (own / "untagged.ipynb").write_text('{"cells": [], "metadata": {}}')
-    (tmp_path / "mine.yaml").write_text("run: mine\nnotebooks: ['own/*']\nseed: [77, 78]\nname: y\n")
-    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
+    given = {"run": "mine", "notebooks": ["own/*"], "seed": [77, 78], "name": "y"}
+    loaded = params.load("mine.yaml", given=given, notebooks_dir=tmp_path / "notebooks")
     record = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
     folder = tmp_path / "outputs/mine"
-    executed = {}
+    done, others = [], []
     for entry in record["notebooks"]:
         if entry["status"] == "ok":
             text = (folder / entry["notebook"]).read_text(encoding="utf-8")
             assert (folder / entry["html"]).is_file() and f"seed {entry['values']['seed']}, y" in text
-            executed.setdefault(entry["id"].removeprefix("own/"), []).append(entry["variant"])
-    assert set(executed) == {"colab", "{x} {}", "ü" * 120}
-    assert all(variants == ["seed=77", "seed=78"] for variants in executed.values())
+            done.append((entry["id"].removeprefix("own/"), entry["variant"]))
+        else:
+            others.append((entry["id"], entry["status"], entry["reason"][:24]))
+    assert sorted(done) == sorted((name, f"seed={seed}") for name in good for seed in (77, 78))
     # Once, whatever is swept.
-    others = [(n["id"], n["status"], n["reason"][:24]) for n in record["notebooks"] if n["status"] != "ok"]
     assert others == [
         ("own/cut", "failed", "It is not a whole notebo"),
         ("own/tuple", "failed", "The cell tagged 'paramet"),
@@ -1079,15 +975,11 @@ def test_what_the_system_refuses_is_told_in_full_here_and_without_folders_in_the
     store = tmp_path / "outputs/file/store"
     store.parent.parent.mkdir()
     store.parent.write_text("")
-    makes = f"""
-from pathlib import Path
-from biaslab.keep.store import explaining
-with explaining(Path({str(store)!r})):
-    Path({str(store)!r}).mkdir(parents=True)
-"""
+    path = f"__import__('pathlib').Path({str(store)!r})"
+    makes = f"from biaslab.keep.store import explaining\nwith explaining({path}):\n    {path}.mkdir(parents=True)"
     (entry,) = project({"paradox/a": makes})["notebooks"]
     what = "RunError: A file stands where a folder is needed:"
-    assert entry["reason"].startswith(f"{what} file/store. Finished shards are kept and will be found again: move")
+    assert entry["reason"].startswith(f"{what} file/store. Finished shards")
     assert f"paradox/a: {what} {store}. Finished shards" in capsys.readouterr().err
 
 
@@ -1097,20 +989,18 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
     monkeypatch.setattr(execute, "execute_all", lambda *_: pytest.fail("started"))
-    for words, store in ((["--set", f"compute.store={tmp_path}/file/a"], "a"), ([], "b")):
-        monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
-        given = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/outputs", "--no-progress", *words]
-        assert cli.main(given) == 2
-        assert capsys.readouterr().err == (
-            f"biaslab: A file stands where a folder is needed: {tmp_path}/file/{store}. Finished shards are kept and "
-            "will be found again: move that file away, or name another folder as compute.store or BIASLAB_STORE, and "
-            "run again.\n"
-        )
-    # The folder of runs.
-    assert (
-        cli.main(["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/file/o", "--set", "source=published"]) == 2
-    )
-    assert f"A file stands where a folder is needed: {tmp_path}/file/o. Finished notebooks" in capsys.readouterr().err
+    monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
+    for outputs, override, place in (
+        ("outputs", f"compute.store={tmp_path}/file/a", "file/a. Finished shards"),
+        ("outputs", "seed=0", "file/b. Finished shards"),
+        # The folder of runs.
+        ("file/o", "source=published", "file/o. Finished notebooks"),
+    ):
+        words = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/{outputs}", "--set", override]
+        assert cli.main([*words, "--no-progress"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"biaslab: A file stands where a folder is needed: {tmp_path}/{place}")
+        assert ("compute.store or BIASLAB_STORE" in said) == (outputs == "outputs")
 
 
 def test_a_run_does_not_end_before_it_began():

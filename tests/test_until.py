@@ -10,7 +10,7 @@ from fake_endpoint import drawn
 from PIL import Image
 
 from biaslab import cli
-from biaslab.ground.errors import BiaslabError, ParameterError
+from biaslab.ground.errors import BiaslabError
 from biaslab.ground.tables import Rounds
 from biaslab.runs import audit, jobs, params, runner, until
 from biaslab.stats import confidence_sequence
@@ -31,26 +31,24 @@ def test_what_cannot_be_aimed_at_is_refused_before_anything_else(text, capsys):
 
 
 @pytest.mark.parametrize(
-    ("prompts", "how", "said"),
+    ("names", "prompts", "how", "said"),
     [
-        ("prompt,n\na nurse,4\na pilot,\n", {}, "leave the column n out"),
-        (PROMPTS, {"overrides": ["custom.images=7"]}, r"custom\.images is set"),
-        (PROMPTS, {"overrides": ["seed=[1, 2]"]}, "one value of seed"),
-        (PROMPTS, {"papers": ["triplets"]}, "--prompts"),
+        (["mini"], "prompt,n\na nurse,4\na pilot,\n", {}, "leave the column n out"),
+        (["mini"], PROMPTS, {"overrides": ["custom.images=7"]}, r"custom\.images is set"),
+        (["mini"], PROMPTS, {"overrides": ["seed=[1, 2]"]}, "one value of seed"),
+        (["mini"], PROMPTS, {"papers": ["triplets"]}, "--prompts"),
+        # Of pictures that are there no more are made.
+        (["images:theirs"], "", {}, "no more can be made"),
     ],
 )
-def test_what_says_the_number_itself_is_refused(root, tmp_path, prompts, how, said):
+def test_what_says_the_number_itself_is_refused(root, tmp_path, monkeypatch, names, prompts, how, said):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "p.csv").write_text(prompts)
-    checked = planned(root, "mini", prompts=str(tmp_path / "p.csv"), **how)
+    (tmp_path / "theirs" / "nurse").mkdir(parents=True)
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save("theirs/nurse/a.png")
+    checked = planned(root, *names, prompts="p.csv" if prompts else "", **how)
     with pytest.raises(BiaslabError, match=said):
         until.at_most(checked, 10)
-
-
-def test_of_pictures_that_are_there_no_more_are_made(root, tmp_path):
-    (tmp_path / "theirs" / "nurse").mkdir(parents=True)
-    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "theirs/nurse/a.png")
-    with pytest.raises(ParameterError, match="no more can be made"):
-        until.at_most(planned(root, f"images:{tmp_path / 'theirs'}"), 5)
 
 
 def test_the_most_is_three_times_a_fixed_number_for_prompts_and_professions(root, tmp_path):
@@ -66,7 +64,7 @@ def test_what_counts_as_an_observation():
     # Of the nurse's first prompt the image 1 shows nobody who is judged; of the second, image 0 shows two people.
     seen = {
         ("nurse", "a nurse"): ["female", "", "male", "male"],
-        ("nurse", "a nurse at work"): [("male", "female"), "female", "male"],
+        ("nurse", "a nurse at work"): ["male female", "female", "male"],
         ("pilot", "a pilot"): ["male", "male", "male", "unsure", "male"],
         ("nobody", "a chair"): ["", ""],
     }
@@ -74,17 +72,15 @@ def test_what_counts_as_an_observation():
         {"model": "m", "group": group, "prompt": prompt, "image_id": f"{prompt}/{k}", "gender": gender}
         for (group, prompt), genders in seen.items()
         for k, each in enumerate(genders)
-        for gender in ([each] if isinstance(each, str) else each)
+        for gender in each.split(" ")
     ]
-    rounds = Rounds(setting="custom.images", table="custom_people")
-    frame = pd.DataFrame(rows)
+    rounds, frame = Rounds(setting="custom.images", table="custom_people"), pd.DataFrame(rows)
     # The k-th images that count: (1, 0.5), (0, 1), (0, 0) of the nurse; all 0 of the pilot.
-    nurse, pilot = [0.75, 0.5, 0], [0, 0, 0, 0]
-    both = [0.375, 0.25, 0]
+    expected = {"nurse": [0.75, 0.5, 0], "pilot": [0, 0, 0, 0], until.ALL: [0.375, 0.25, 0]}
     found = pd.DataFrame(until.intervals(frame[frame["group"] != "nobody"], rounds, 20, 0.5))
-    assert found["group"].tolist() == ["nurse", "pilot", until.ALL] and found["n"].tolist() == [3, 4, 3]
+    assert found["group"].tolist() == [*expected] and found["n"].tolist() == [3, 4, 3]
     assert found["percent_female"].tolist() == pytest.approx([125 / 3, 0, 62.5 / 3])
-    for row, values in zip(found.itertuples(), (nurse, pilot, both), strict=True):
+    for row, values in zip(found.itertuples(), expected.values(), strict=True):
         low, high = confidence_sequence(values, 0.2, 0.5)
         assert (row.ci_low, row.ci_high) == pytest.approx((100 * low[-1], 100 * high[-1]))
     assert found["ci_high"].min() < 100
@@ -161,24 +157,24 @@ def test_an_error_after_the_first_batch_ends_it_with_what_there_is(bought, serve
 @pytest.mark.slow
 def test_an_audit_until_intervals_are_narrow(root, tmp_path, capsys, monkeypatch, inline):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.csv").write_text(PROMPTS.replace("a nurse at", "a photo of a nurse at"))
-    how = ["--prompts", "p.csv", "--until", "25", "--notebooks-dir", str(root / "notebooks"), "--no-progress"]
-    how += ["--set", "bootstrap_replicates=500", "--set", "generation.steps=1"]
+    (tmp_path / "p.csv").write_text("prompt,group\na photo of a nurse,nurse\na photo of a pilot,pilot\n")
+    how = ["--prompts", "p.csv", "--until", "30", "--notebooks-dir", str(root / "notebooks"), "--no-progress"]
+    how += ["--set", "bootstrap_replicates=200", "--set", "generation.steps=1", "--set", "notebooks=[custom/shares]"]
     assert cli.main(["audit", "mini", *how, "--dry-run"]) == 0
-    # (50 * 1.96 / 25)² = 15.4: at most 3 * 16 images of 3 prompts.
+    # (50 * 1.96 / 30)² = 10.7: at most 3 * 11 images of 2 prompts.
     out = capsys.readouterr()
-    assert "Images: 144" in out.out and "48 a prompt" in out.out and "images a prompt, with" not in out.err
+    assert "Images: 66" in out.out and "33 a prompt" in out.out and "images a prompt, with" not in out.err
     assert cli.main(["audit", "mini", *how]) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Until ±25 points: ")]
-    folder = tmp_path / "outputs/audit-mini-standard-until-25"
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Until ±30 points: ")]
+    folder = tmp_path / "outputs/audit-mini-standard-until-30"
     record = json.loads((folder / "run.json").read_text())
     n = record["parameters"]["settings"]["custom"]["images"]
-    assert said[-1].startswith(f"Until ±25 points: {n} images a prompt")
+    assert said[-1].startswith(f"Until ±30 points: {n} images a prompt")
     people = pd.read_csv(folder / "measured/custom_people.csv")
-    assert people.groupby("prompt")["image_id"].nunique().tolist() == [n] * 3
+    assert people.groupby("prompt")["image_id"].nunique().tolist() == [n] * 2
     assert [row["group"] for row in record["until"]["groups"]] == ["nurse", "pilot", until.ALL]
     page = (folder / "index.html").read_text()
-    assert "Images until ±25 points" in page and "do not know of it" in page
+    assert "Images until ±30 points" in page and "do not know of it" in page
     shards = {path: path.stat().st_mtime_ns for path in (tmp_path / "outputs/.store").rglob("*.parquet")}
     assert cli.main(["audit", "mini", *how]) == 0 and "Nothing has changed" in capsys.readouterr().err
     assert shards == {path: path.stat().st_mtime_ns for path in (tmp_path / "outputs/.store").rglob("*.parquet")}

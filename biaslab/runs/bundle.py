@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from biaslab.ground import plugins
@@ -101,6 +100,8 @@ def contents(
         ParameterError: The run makes no images, they are not all there, or a model or file is not found.
     """
     # What opens pipelines takes seconds to import, and whoever compares runs opens none.
+    from PIL import Image
+
     from biaslab.pipeline.asked import computing_nothing
     from biaslab.runs import planning
 
@@ -162,7 +163,8 @@ def contents(
                 (image,) = made.read([image_id])
                 if not isinstance(image, Unreadable):
                     files[image_id] = f"{image_id.removesuffix('.png')}.png"
-                    yield f"{at}/{files[image_id]}", _png(image)
+                    Image.fromarray(image).save(file := io.BytesIO(), "png")
+                    yield f"{at}/{files[image_id]}", file.getvalue()
             table = made.table.assign(file=made.table["image_id"].map(files), **of)
             tables.append(table)
             if files:
@@ -208,13 +210,6 @@ def _told(table: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
 
 def _csv(frame: pd.DataFrame) -> bytes:
     return frame.to_csv(index=False, lineterminator="\n").encode()
-
-
-def _png(image: np.ndarray) -> bytes:
-    from PIL import Image
-
-    Image.fromarray(image).save(file := io.BytesIO(), "png")
-    return file.getvalue()
 
 
 def _nested(settings: Mapping[str, Any]) -> dict:

@@ -285,7 +285,8 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             continue
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
-        same = equal or alike.get(_paper(table), whole)
+        # The paper on whose measurements the table rests, "synthesis" where it is all of them.
+        same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
         over = [_over(folder, table, swept) for folder in (one, other)] if table in units.over() else ()
         how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "beside": beside}
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
@@ -416,11 +417,6 @@ def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[
         f"Differences have no intervals: the confidence of {first} is {one} and that of {second} {other}. "
         "Repeat one of the runs with the level of the other."
     ], 0.95
-
-
-def _paper(table: str) -> str:
-    """Return the paper on whose measurements a table rests, ``synthesis`` where it is all of them."""
-    return tables.schema(table).rests_on or table.partition("_")[0]
 
 
 def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bool]:

@@ -1,4 +1,4 @@
-"""All that can be set, as it is declared: ``biaslab settings``, and the site's page of settings."""
+"""All that can be set, as it is declared: for ``biaslab settings``, and the site's page of settings."""
 
 from __future__ import annotations
 
@@ -83,19 +83,6 @@ def lines(found: list[Declared], width: int = 0) -> Iterator[str]:
         yield f"{one.name}  ({one.facts})"
         yield from textwrap.wrap(one.meaning, **wrap)
         yield from (f"    {text}" for text in one.brought)
-
-
-def markdown(found: list[Declared]) -> str:
-    """Return settings as a page, a heading a group."""
-    parts = []
-    for group, about in groups().items():
-        inside = [one for one in found if one.name.rpartition(".")[0] == group]
-        if inside:
-            parts.append(f"## {group or 'Beside the groups'}\n\n{about}")
-        for one in inside:
-            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.brought)
-            parts.append(f"`{one.name}`{{ #{one.name} }}\n:   {one.meaning}{more}\n\n    *{one.facts}*")
-    return "\n\n".join(parts)
 
 
 def _all() -> Iterator[Declared]:

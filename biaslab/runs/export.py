@@ -61,7 +61,7 @@ def export(
     record = record_of(folder, comparisons=True)
     if not as_bundle and (everything or overrides):
         raise ParameterError("--all and --set are of a bundle; add --bundle.")
-    names = [name for name in _named(record) if _is_own(folder / name, folder)]
+    names = _named(record, folder)
     more = [("README.txt", _READ_ME.encode())]
     if as_bundle:
         names = [name for name in names if name == records.FILE or name.startswith(f"{sources.MEASURED}/")]
@@ -74,12 +74,14 @@ def export(
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
-                sums, known = {}, _told_by(folder, Path(outputs).absolute(), record)
+                roots = folder, folder.parent, Path(outputs).absolute(), project_root(), project_root(folder)
+                private = shared.telling(*roots, default_root().absolute())
+                sums, keys = {}, secrets.held(record.get("parameters"))
                 # What is there is checked before what takes long.
                 for name, data in chain(((name, (folder / name).read_bytes()) for name in names), more):
                     # Images are made anew from their pixels.
                     if not (name.startswith(f"{bundle.PICTURES}/") and name.endswith(".png")):
-                        _check(name, data, *known)
+                        _check(name, data, private, keys)
                     packed.writestr(_entry(f"{stem}/{name}"), data)
                     sums[name] = hashlib.sha256(data).hexdigest()
                 if as_bundle:
@@ -109,35 +111,31 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _named(record: Mapping) -> list[str]:
-    """Return the files that a record names and a reader needs, by their paths in the run's folder."""
+def _named(record: Mapping, folder: Path) -> list[str]:
+    """Return the files that a record names and a reader needs, by their paths in the run's folder, where they are.
+
+    A path lies within the folders of a run, on any system, and no part of it hides; a link may lead anywhere.
+    """
     entries = [*record.get("notebooks", []), *record.get("tables", [])]
     named = (entry.get(k) for entry in entries for k in ("notebook", "html", "file"))
-    names = {name for name in (*record.get("files", {}), *named) if isinstance(name, str)}
-    return sorted({*FILES, *(name for name in names if _is_plain(PurePosixPath(name)))})
-
-
-def _is_plain(path: PurePosixPath) -> bool:
-    """Return whether a path is one within the folders of a run, on any system, that no part of hides."""
-    return path.parts[:1] in [(name,) for name in FOLDERS] and not any(
-        part.startswith(".") or "\\" in part for part in path.parts
-    )
-
-
-def _is_own(path: Path, folder: Path) -> bool:
-    # A link may lead anywhere.
-    return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
-
-
-def _told_by(folder: Path, outputs: Path, record: Mapping) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return what no file may name: folders of this machine, and keys with their variables in the environment."""
-    places = folder, folder.parent, outputs, project_root(), project_root(folder), default_root().absolute()
-    return shared.telling(*places), secrets.held(record.get("parameters"))
+    names = set(FILES)
+    for name in (name for name in (*record.get("files", {}), *named) if isinstance(name, str)):
+        parts = PurePosixPath(name).parts
+        if parts and parts[0] in FOLDERS and not any(part.startswith(".") or "\\" in part for part in parts):
+            names.add(name)
+    paths = {name: folder / name for name in sorted(names)}
+    return [
+        name
+        for name, path in paths.items()
+        if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
+    ]
 
 
 def _check(name: str, data: bytes, folders: Sequence[str], keys: Mapping[str, str]) -> None:
     """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
-    text, is_text = _text(data)
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    # Of pictures it is the letters among their bytes.
+    text, is_text = data.decode("utf-16" if wide else "utf-8", errors="replace"), wide or b"\0" not in data
     for key, variable in keys.items():
         if secrets.is_in(text, key):
             raise RunError(
@@ -149,10 +147,3 @@ def _check(name: str, data: bytes, folders: Sequence[str], keys: Mapping[str, st
             f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "
             "such as biaslab.ground.shared.named gives, and run it with --again."
         )
-
-
-def _text(data: bytes) -> tuple[str, bool]:
-    """Return a file's text, and whether it is one: of pictures it is the letters among their bytes."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", errors="replace"), True
-    return data.decode("utf-8", errors="replace"), b"\0" not in data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -23,7 +23,7 @@ from biaslab.pipeline.rehearsal import Rehearsal
 from biaslab.pipeline.trials import Trial
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.part import read as rated_part
-from biaslab.runs import jobs, sizes
+from biaslab.runs import execute, jobs, sizes
 from biaslab.runs.params import RunParams
 
 
@@ -78,9 +78,9 @@ def sized(checked: RunParams, points: float) -> list[str]:
     return sets
 
 
-def rehearse(planned: list[jobs.Job], *, say: Callable[[str], object] | None = None, **how: bool) -> Rehearsal:
-    """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does."""
-    without = jobs.left_out(planned)
+def rehearse(planned: list[jobs.Job], progress: bool = False, **how: bool) -> Rehearsal:
+    """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does; say so beside it with ``progress``."""
+    without, say = jobs.left_out(planned), execute.print_aside if progress else None
     for text in without if say else ():
         say(text)
     opened = jobs.pipelines(planned)
@@ -231,7 +231,9 @@ def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
         if (busy := processor.busy()) > _BUSY:
             each = f"{busy:.1f} processes wanted each processor"
             lines.append(f"  This machine was busy: {each}. Alone it may be many times as fast.")
-    lines += _disk(found, float(rows["bytes"].sum())) if measured else []
+        root, size = found[0].pipeline.store.root, float(rows["bytes"].sum())
+        free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
+        lines.append(f"Disk: {megabytes(size)}" + ("" if size < free else f", and only {megabytes(free)} are free"))
     by_model: dict[str, list[Asked]] = {}
     for one in found:
         if one.price is not None:
@@ -241,13 +243,6 @@ def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
         short = f", more than endpoint.cost_limit, {limit:g}, lets it buy" if left * each > limit else ""
         lines.append(f"Price: {model} {left:,} x {each:g} = {left * each:,.2f}{short}")
     return "\n".join(lines)
-
-
-def _disk(found: list[Asked], size: float) -> list[str]:
-    root = found[0].pipeline.store.root
-    free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
-    room = "" if size < free else f", and only {megabytes(free)} are free"
-    return [f"Disk: {megabytes(size)}{room}"]
 
 
 def _most(rows: pd.DataFrame) -> str:

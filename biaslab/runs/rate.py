@@ -62,12 +62,10 @@ class Page(NamedTuple):
     """A rating page that was written."""
 
     path: Path
-    images: int
-    """Images on the page."""
-    bytes: int
-    """Size of the page."""
+    images: int  # Images on the page.
+    bytes: int  # Size of the page.
+    # Images that are not shown, counted by reason: drawn ones that cannot be, and those of a folder that must not.
     left_out: dict[str, int]
-    """Images that are not shown, counted by reason: drawn ones that cannot be, and those of a folder that must not."""
 
 
 # What can be rated (image_id, source, occupation, model; for people by position also position), what reads the images

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def run(
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     again: bool = False,
-    rehearse: Callable[[list[jobs.Job]], object] | None = None,
+    rehearse: bool = False,
     progress: bool = True,
 ) -> dict:
     """Execute the selected notebooks and build the report.
@@ -48,7 +48,7 @@ def run(
     Args:
         overwrite: Whether a folder that holds another run may be replaced.
         again: Whether to execute also what has not changed.
-        rehearse: Tries what the run uses before images are made (:func:`biaslab.runs.planning.rehearse`).
+        rehearse: Whether to try what the run uses before images are made.
 
     Returns:
         What ``run.json`` holds, and ``up_to_date`` where nothing was written; ``status`` is ``ok`` if every notebook
@@ -95,7 +95,10 @@ def run(
                 with store.explaining(root):
                     root.mkdir(parents=True, exist_ok=True)
             if rehearse and not os.environ.get(kernels.REHEARSED):
-                rehearse(planned)
+                # Printed numbers need none of what it reads.
+                from biaslab.runs import planning
+
+                planning.rehearse(planned, progress)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)

@@ -12,7 +12,7 @@ from biaslab.ground.tables import schema, schemas
 from biaslab.keep import kernels
 from biaslab.keep.store import UnfinishedError
 from biaslab.pipeline import Pipeline
-from biaslab.runs import execute, jobs, planning
+from biaslab.runs import jobs, planning
 from biaslab.runs.params import RunParams
 from biaslab.study import sources
 
@@ -42,7 +42,7 @@ def compute(
     planned = jobs.plan(params)
     opened = jobs.pipelines(planned, progress=progress)
     if not os.environ.get(kernels.REHEARSED):
-        planning.rehearse(planned, say=execute.print_aside if progress else None)
+        planning.rehearse(planned, progress)
     if not opened:
         raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")
     told: list[str] = []

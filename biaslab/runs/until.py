@@ -182,7 +182,7 @@ def intervals(people: pd.DataFrame, rounds: Rounds, points: float, confidence: f
 
 def _numbers(params: RunParams, points: float) -> tuple[float, int, int]:
     """Return confidence, what a fixed number is for such an interval of a share of 50 % (normal), and the most."""
-    confidence = float(params.default("confidence") or 0.95)
+    confidence = params.confidence
     fixed = math.ceil((50 * scipy_stats.norm.ppf((1 + confidence) / 2) / points) ** 2)
     return confidence, fixed, _TIMES * fixed
 

@@ -19,57 +19,36 @@ class Role(NamedTuple):
     """What a setting names a model for."""
 
     setting: str
-    notebook: str
-    """One that uses it."""
+    notebook: str  # One that uses it.
     name: str
-    served: str
-    """The repository behind the name."""
+    served: str  # The repository behind the name.
     misspelt: str
-    other: str
-    """A model of another kind."""
+    other: str  # A model of another kind.
 
 
 PAIRS, SIMILARITY = "paired/4_4_overall", "settings.triplets.similarity."
 OF_CLIP = ("ViT-B-32:openai", tiny.CLIP_B, "ViT-B-32:opneai", tiny.VQA)
+DALLEVAL, BLIP = "settings.dalleval.", "Salesforce/blip-vqa-bsae"
 ROLES = {
     "text-to-image": Role("model", PAIRS, tiny.SD14, tiny.SD14, "CompVis/stable-difusion-v1-4", tiny.VQA),
     "faces": Role("settings.judging.faces", PAIRS, tiny.FACES, tiny.FACES, "owner/yolo-face", tiny.DETR),
     "gender": Role("settings.judging.gender", PAIRS, *OF_CLIP),
     "further": Role(
-        "settings.judging.further",
-        "paired/b_d_judges",
-        f"vqa:{tiny.VQA}",
-        tiny.VQA,
-        "vqa:Salesforce/blip-vqa-bsae",
-        f"vqa:{tiny.DETR}",
+        *("settings.judging.further", "paired/b_d_judges"),
+        *(f"vqa:{tiny.VQA}", tiny.VQA, f"vqa:{BLIP}", f"vqa:{tiny.DETR}"),
     ),
-    "detector": Role(
-        "settings.dalleval.detector",
-        "dalleval/4_1_paintskills",
-        tiny.DETR,
-        tiny.DETR,
-        "facebook/detr-resnet-101-dc",
-        tiny.SEGFORMER,
-    ),
-    "vqa": Role(
-        "settings.dalleval.vqa", "dalleval/5_3_gender", tiny.VQA, tiny.VQA, "Salesforce/blip-vqa-bsae", tiny.CAPTIONER
-    ),
-    "captioner": Role(
-        "settings.dalleval.captioner",
-        "dalleval/d_alignment_quality",
-        tiny.CAPTIONER,
-        tiny.CAPTIONER,
-        "Salesforce/blip-image-captoining-base",
-        tiny.VQA,
-    ),
-    "objects": Role(
-        "settings.triplets.objects",
-        "triplets/5_co_occurrence",
-        tiny.SEGFORMER,
-        tiny.SEGFORMER,
-        "nvidia/segformer-b0-finetuned-ade",
-        tiny.DETR,
-    ),
+    **{
+        role: Role(setting, notebook, name, name, misspelt, other)
+        for role, setting, notebook, name, misspelt, other in (
+            ("detector", f"{DALLEVAL}detector", "dalleval/4_1_paintskills", tiny.DETR, "facebook/detr-resnet-101-dc",
+             tiny.SEGFORMER),
+            ("vqa", f"{DALLEVAL}vqa", "dalleval/5_3_gender", tiny.VQA, BLIP, tiny.CAPTIONER),
+            ("captioner", f"{DALLEVAL}captioner", "dalleval/d_alignment_quality", tiny.CAPTIONER,
+             "Salesforce/blip-image-captoining-base", tiny.VQA),
+            ("objects", "settings.triplets.objects", "triplets/5_co_occurrence", tiny.SEGFORMER,
+             "nvidia/segformer-b0-finetuned-ade", tiny.DETR),
+        )
+    },
     **{
         by: Role(SIMILARITY + by, "triplets/4_disparities", name, served, misspelt, tiny.SD14)
         for by, name, served, misspelt in (
@@ -79,7 +58,7 @@ ROLES = {
         )
     },
     "clip": Role(SIMILARITY + "clip", "triplets/4_disparities", *OF_CLIP),
-}
+}  # fmt: skip
 FAULTS = ("misspelt", "absent", "gated", "only .bin", "another kind")
 
 

@@ -70,18 +70,9 @@ def in_words(given) -> list[str]:
 
 
 def file_of(tmp_path, model, given) -> str:
-    (tmp_path / "mine.yaml").write_text(
-        json.dumps(
-            {
-                "run": "mine",
-                "source": "pipeline",
-                "model": model,
-                "notebooks": [*NOTEBOOKS],
-                "settings": as_settings(given),
-                "bootstrap_replicates": 200,
-            }
-        )
-    )
+    whole = {"run": "mine", "source": "pipeline", "model": model, "notebooks": [*NOTEBOOKS]}
+    whole |= {"settings": as_settings(given), "bootstrap_replicates": 200}
+    (tmp_path / "mine.yaml").write_text(json.dumps(whole))
     return "mine.yaml"
 
 
@@ -110,49 +101,47 @@ def damaged(stocked_for_all, repositories, tmp_path, here):
         stocked_for_all.serve(name, repositories(name))
 
 
-@pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run", "notebook"])
-def test_each_command_tries_all_and_tells_together_what_does_not_answer(root, tmp_path, damaged, command, capsys):
-    notebooks = ["--notebooks-dir", str(root / "notebooks"), "--no-progress"]
-    file, given = file_of(tmp_path, tiny.SD14, sets()), sets()
-    if command == "notebook":
-        pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
-        with pytest.raises(ParameterError) as refused:
-            sources.measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
-        said, named = str(refused.value), {tiny.VQA}
-    else:
+COMMANDS = pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run", "notebook"])
+
+
+@pytest.fixture
+def refused(root, tmp_path, capsys):
+    """Return a function that lets a command, or a notebook, begin with settings, and returns why it does not."""
+
+    def said(command, given):
+        if command == "notebook":
+            pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
+            with pytest.raises(ParameterError) as error:
+                sources.measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
+            return str(error.value)
+        file, only = file_of(tmp_path, tiny.SD14, given), f"notebooks=[{', '.join(NOTEBOOKS)}]"
         words = {
-            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given)],
+            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given), "--set", only],
             "run": ["run", file],
             "shard": ["shard", file, "--of", "0/2"],
             "dry run": ["run", file, "--dry-run", "--fetch"],
         }
-        assert cli.main([*words[command], *notebooks]) == 2
-        said, named = capsys.readouterr().err, {tiny.VQA, tiny.DETR}
+        assert cli.main([*words[command], "--notebooks-dir", str(root / "notebooks"), "--no-progress"]) == 2
+        return capsys.readouterr().err
+
+    return said
+
+
+@COMMANDS
+def test_each_command_tries_all_and_tells_together_what_does_not_answer(tmp_path, damaged, command, refused):
+    said, named = refused(command, sets()), {tiny.VQA} | ({tiny.DETR} if command != "notebook" else set())
     for name in named:
         assert f"{name} gives numbers that are not finite in float32" in said
     assert ("2 things are missing, and nothing was started" in said) == (len(named) == 2)
     assert images_made(tmp_path) == [] and not list(tmp_path.glob("outputs/[!.]*"))
 
 
-@pytest.mark.parametrize("command", ["audit", "run", "shard", "dry run", "notebook"])
-def test_each_command_looks_names_up_before_it_fetches_any(root, tmp_path, stocked_for_all, command, capsys):
+@COMMANDS
+def test_each_command_looks_names_up_before_it_fetches_any(stocked_for_all, command, refused):
     stocked_for_all.log.clear()
-    given = sets(**{"judging.gender": "ViT-B-32:opneai", "judging.further": "vqa:Salesforce/blip-vqa-bsae"})
-    if command == "notebook":
-        pipeline = Pipeline(tiny.SD14, Settings.of(as_settings(given)), progress=False)
-        with pytest.raises(ParameterError) as refused:
-            sources.measured("paired_judge_agreement", source="pipeline", pipeline=pipeline)
-        said = str(refused.value)
-    else:
-        file = file_of(tmp_path, tiny.SD14, given)
-        words = {
-            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given)],
-            "run": ["run", file],
-            "shard": ["shard", file, "--of", "0/2"],
-            "dry run": ["run", file, "--dry-run", "--fetch"],
-        }
-        assert cli.main([*words[command], "--notebooks-dir", str(root / "notebooks"), "--no-progress"]) == 2
-        said = capsys.readouterr().err
+    said = refused(
+        command, sets(**{"judging.gender": "ViT-B-32:opneai", "judging.further": "vqa:Salesforce/blip-vqa-bsae"})
+    )
     assert "ViT-B-32 has no weights 'opneai'" in said and "Did you mean 'openai'" in said
     assert "no model 'Salesforce/blip-vqa-bsae', or it is private. Did you mean 'Salesforce/blip-vqa-base'" in said
     assert "2 things are missing, and nothing was started" in said and stocked_for_all.fetched() == 0
@@ -195,7 +184,9 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     assert "Time here: " in said and "Download" not in said
 
 
-def test_a_dry_run_says_which_lora_of_which_commit(root, tmp_path, stocked_for_all, repositories, monkeypatch, capsys):
+def test_a_dry_run_says_which_lora_of_which_commit(
+    root, tmp_path, stocked_for_all, repositories, here, monkeypatch, capsys
+):
     stocked = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
     # Whether it is here is asked, and not what it does.

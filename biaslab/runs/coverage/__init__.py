@@ -18,8 +18,6 @@ import csv
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 
-STATUSES = ("regenerated", "reprinted", "open", "illustrative")
-
 
 def ledger() -> list[dict[str, str]]:
     """Return the ledger's rows: paper, kind (``table``, ``figure`` or ``test``), number, title, status, notebook,
