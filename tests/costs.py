@@ -26,8 +26,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark tests ``slow`` and ``long`` by what they cost; those marked ``main`` are never long.
 
     What is left of them then begins with the dearest file, so that no worker ends alone with one.
-
-    Raises pytest.UsageError where files are collected as a whole and lack tests that are listed.
     """
     with FILE.open(encoding="utf-8", newline="") as file:
         costs = {row["test"]: float(row["seconds"]) for row in csv.DictReader(file)}
@@ -37,10 +35,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         if cost >= LONG and not item.get_closest_marker("main"):
             item.add_marker(pytest.mark.long)
-    here, files = {item.nodeid for item in items}, {_file(item.nodeid) for item in items}
-    gone = [test for test in costs if _file(test) in files and test not in here]
-    if gone and not any("::" in word for word in config.args):
-        raise pytest.UsageError(f"{FILE.name} lists tests that are not there; measure with `make costs`: {gone}")
     yield
     dear = Counter()
     for item in items:

@@ -578,6 +578,8 @@ def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
     started = begun({"a": FINDS, "b": WAITS, "c": FINDS}, jobs=1)
     until((marks / "kernel").exists, alive=started)
     kernel, worker = (int((marks / name).read_text()) for name in ("kernel", "parent"))
+    # Its kernel has said who it is, so that it hears of it.
+    assert [int(note.read_text()) for note in tmp_path.rglob("kernel.pid")] == [kernel]
     # As Ctrl-C in a terminal does: every process of the group.
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate(timeout=60)

@@ -98,7 +98,7 @@ def between(low: float, high: float, how: str | Callable[[float], str]) -> str:
 
 def durations(low: float, high: float) -> str:
     """Return the time between two times in words."""
-    unit, length = ("hours", 3600) if high > 7200 else ("minutes", 60)
+    unit, length = ("hours", 3600) if high > 7200 else ("minutes", 60) if high > 120 else ("seconds", 1)
     return f"{between(low / length, high / length, '{:.2g}')} {unit}"
 
 
