@@ -9,21 +9,20 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from http.server import BaseHTTPRequestHandler
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from fake_endpoint import picture
 from loopback import served
-from PIL import Image
+from test_image_endpoint import asked, made
 
-from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.ground.errors import ParameterError, RunError, UnknownNameError
 from biaslab.models.images import Unreadable
 from biaslab.net.services import ServiceError
-from biaslab.net.settings import EndpointSettings
 from biaslab.study import Study
 
 EXAMPLE = Path(__file__).with_name("queue_service")
@@ -65,10 +64,8 @@ class Shop:
                     return self.send(200, {"state": "failed", "reason": told})
                 if told == "wait" or times < 2:
                     return self.send(200, {"state": "waiting"})
-                file = BytesIO()
-                Image.new("RGB", (6, 4), (number, 100, 200)).save(file, "PNG")
-                picture = base64.b64encode(file.getvalue()).decode()
-                return self.send(200, {"state": "done", "picture": picture, "drew": f"a detailed {prompt}"})
+                file = base64.b64encode(picture((number, 100, 200))).decode()
+                return self.send(200, {"state": "done", "picture": file, "drew": f"a detailed {prompt}"})
 
             def send(self, status, said):
                 data = (said if isinstance(said, str) else json.dumps(said)).encode()
@@ -92,8 +89,10 @@ def shop(tmp_path, monkeypatch):
     package = tmp_path / "package"
     (told := package / "biaslab_queue-1.dist-info").mkdir(parents=True)
     shutil.copy(EXAMPLE / "queue_service.py", package)
-    entry = "[biaslab.images]\nqueue = queue_service:Queue\nbroken = queue_service:Picture\n"
-    (told / "entry_points.txt").write_text(entry)
+    # As its metadata say.
+    (group, points), *_ = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"].items()
+    lines = [f"{name} = {where}" for name, where in (points | {"broken": "queue_service:Picture"}).items()]
+    (told / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: biaslab-queue\nVersion: 1\n")
     monkeypatch.syspath_prepend(str(package))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
@@ -105,20 +104,8 @@ def shop(tmp_path, monkeypatch):
 
 
 def bought(shop, store, n=2, **more):
-    fast = {"first_wait": 0.01, "longest_wait": 0.02, "timeout": 5.0, "key_variable": "QUEUE_KEY"}
-    paid = {"price": 0.25, "cost_limit": 100}
-    given = {"model": "kiln-2", "url": shop.url, "service": "queue", **fast, **paid, **more}
-    texts = [f"photo {i}" for i in range(n)]
-    prompts = pd.DataFrame({"prompt_id": [f"p{i}" for i in range(n)], "text": texts, "n_images": 1})
-    images = EndpointImages(prompts, EndpointSettings(**given), seed=7, store=store)
-    return images.complete(progress=False)
-
-
-def test_the_example_is_what_its_metadata_say():
-    import tomllib
-
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["biaslab.images"] == {"queue": "queue_service:Queue"}
+    given = {"model": "kiln-2", "service": "queue", "longest_wait": 0.02, "key_variable": "QUEUE_KEY"}
+    return made(shop, store, asked(n), **given | more)
 
 
 def test_images_are_ordered_once_and_collected_when_they_are_there(shop, store):
