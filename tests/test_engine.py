@@ -42,12 +42,6 @@ class Counts:
         return self.calls
 
 
-def fails(x):
-    if x == 3:
-        raise InputError("three is no number")
-    return x
-
-
 class OddError(Exception):
     """An error that cannot be made again from its arguments."""
 
@@ -55,12 +49,12 @@ class OddError(Exception):
         super().__init__(f"{one} and {two}")
 
 
-def fails_oddly(x):
-    raise OddError("this", "that")
-
-
-def divides(x):
-    return 1 / x
+def fails(x):
+    if x == 3:
+        raise InputError("three is no number")
+    if x == 9:
+        raise OddError("this", "that")
+    return x if x else 1 / x
 
 
 def gives_a_lambda(x):
@@ -171,23 +165,22 @@ def test_ray_workers_have_no_more_threads_than_the_process_that_asks(monkeypatch
 
 
 def test_one_item_is_not_worth_a_process():
-    [(_, pid, _)] = LocalEngine(2).map(facts, [3])
-    assert pid == os.getpid()
+    assert [pid for _, pid, _ in LocalEngine(2).map(facts, [3])] == [os.getpid()]
     assert list(LocalEngine(2).map(facts, [])) == []
 
 
 def test_errors_of_the_function_arrive():
-    results = LocalEngine(2).map(fails, range(6))
+    results = LocalEngine(2).map(fails, range(1, 7))
     got = []
     with pytest.raises(InputError, match="three is no number"):
         got += results
-    assert got == list(range(len(got))) and len(got) <= 3
+    assert got in ([], [1], [1, 2])
     one = LocalEngine(1)
     with pytest.raises(ZeroDivisionError) as error:
-        list(one.map(divides, [1, 0]))
-    assert "in divides" in error.value.__notes__[0]
+        list(one.map(fails, [1, 0]))
+    assert "in fails" in error.value.__notes__[0]
     with pytest.raises(RunError, match="OddError: this and that"):
-        list(one.map(fails_oddly, [1, 2]))
+        list(one.map(fails, [9, 1]))
 
 
 def test_what_cannot_travel_is_named():
@@ -231,7 +224,7 @@ def test_each_worker_has_a_gpu_in_turn(monkeypatch, tmp_path):
     # Work that uses none goes to them, too; else it sees what this process sees.
     again = three.map(partial(device, tmp_path / "none", 3), range(12))
     assert {pid for pid, _ in again} == {pid for pid, _ in found}
-    others = LocalEngine(2).map(partial(device, tmp_path / "other", 2), range(4))
+    others = LocalEngine(1).map(partial(device, tmp_path / "other", 1), range(2))
     assert {seen for _, seen in others} == {"4,7"}
 
 
@@ -335,10 +328,10 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     assert (tmp_path / "met-2").read_text() == "x"
     # Errors of the function arrive as they are.
     with pytest.raises(InputError, match="three is no number"):
-        list(two.map(fails, range(6)))
+        list(two.map(fails, range(1, 7)))
     assert list(one.map(Counts(), "abc")) == [1, 2, 3]
     with pytest.raises(RunError, match="OddError: this and that"):
-        list(one.map(fails_oddly, [1]))
+        list(one.map(fails, [9]))
 
 
 @pytest.mark.slow
