@@ -7,10 +7,9 @@ import os
 import re
 import signal
 import struct
-import threading
 import time
 import zlib
-from decimal import Decimal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -441,37 +440,22 @@ def test_faults_that_may_have_been_charged_count_towards_the_limit(server, store
     assert len(server.requests) == 2
 
 
-def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store):
-    ledger = ordered(server, store, 3, cost_limit=0.5)._ledger
-    running, ended = (lambda: False), []
-
-    def third():
-        try:
-            ledger.reserve("c", running)
-            ended.append("sent")
-        except LimitError:
-            ended.append("limit")
-
-    with ledger.journal.turn(ledgers.BUYING):
-        for charged, end in ((False, "sent"), (True, "limit")):
-            ledger.spent = Decimal(0)
-            ledger.reserve("a", running)
-            ledger.reserve("b", running)
-            thread = threading.Thread(target=third)
-            thread.start()
-            wait(lambda: ledger._changed._waiters, thread)
-            (before,) = ledger._changed._waiters
-            ledger.settle("a", charged=charged)
-            if charged:
-                # It looks, and waits again: b may yet cost nothing.
-                wait(lambda before=before: {*ledger._changed._waiters} - {before}, thread)
-                assert not ended
-                ledger.settle("b", charged=True)
-            thread.join(5)
-            assert ended.pop() == end
-            if not charged:
-                ledger.settle("b", charged=True)
-                ledger.settle("c", charged=True)
+@pytest.mark.parametrize("charged", [False, True])
+def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store, charged):
+    ledger, running = ordered(server, store, 3, cost_limit=0.5)._ledger, lambda: False
+    with ledger.journal.turn(ledgers.BUYING), ThreadPoolExecutor(1) as pool:
+        ledger.reserve("a", running)
+        ledger.reserve("b", running)
+        third = pool.submit(ledger.reserve, "c", running)
+        wait(lambda: ledger._changed._waiters)
+        (before,) = ledger._changed._waiters
+        ledger.settle("a", charged=charged)
+        if charged:
+            # It looks, and waits again: b may yet cost nothing.
+            wait(lambda: {*ledger._changed._waiters} - {before})
+            assert not third.done()
+            ledger.settle("b", charged=True)
+        assert isinstance(third.exception(5), LimitError) == charged
 
 
 # -- stops ----------------------------------------------------------------------------------------------------------
