@@ -7,7 +7,7 @@ import io
 
 import pandas as pd
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from biaslab.captions.corpus import open_corpus
@@ -141,6 +141,7 @@ def test_the_first_line_tells_what_separates(line, separator, of_tsv):
 CELLS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from(delimited.SEPARATORS), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
 def test_what_a_program_writes_comes_back(tmp_path_factory, data, separator, encoding):
     width = data.draw(st.integers(2, 4))
@@ -173,6 +174,7 @@ def test_whatever_bytes_are_rows_or_one_of_our_errors(tmp_path_factory, content,
         assert len({len(row) for row in rows}) <= 1
 
 
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(['"', "a", "\t", "\n", "b\tc\n", '""']), max_size=30).map("".join))
 def test_pieces_of_a_file_do_not_matter(tmp_path_factory, content):
     """A corpus reads the same captions in batches of one and of many."""

@@ -42,12 +42,6 @@ class Counts:
         return self.calls
 
 
-def fails(x):
-    if x == 3:
-        raise InputError("three is no number")
-    return x
-
-
 class OddError(Exception):
     """An error that cannot be made again from its arguments."""
 
@@ -55,12 +49,12 @@ class OddError(Exception):
         super().__init__(f"{one} and {two}")
 
 
-def fails_oddly(x):
-    raise OddError("this", "that")
-
-
-def divides(x):
-    return 1 / x
+def fails(x):
+    if x == 3:
+        raise InputError("three is no number")
+    if x == 9:
+        raise OddError("this", "that")
+    return x if x else 1 / x
 
 
 def gives_a_lambda(x):
@@ -159,8 +153,7 @@ def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
     # Workers of a notebook that has these.
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    with contextlib.closing(LocalEngine(2).map(limits, range(2))) as found:
-        assert list(found) == [(["1"] * 6, 1)] * 2
+    assert list(LocalEngine(1).map(limits, range(2))) == [(["1"] * 6, 1)] * 2
 
 
 @needs_ray
@@ -171,34 +164,30 @@ def test_ray_workers_have_no_more_threads_than_the_process_that_asks(monkeypatch
     assert RayEngine(2, "ray://elsewhere")._plan({"CPU": 8}, False)["threads"] == expected
 
 
-def test_one_worker_keeps_what_its_function_keeps():
-    assert list(LocalEngine(1).map(Counts(), "abcd")) == [1, 2, 3, 4]
-
-
 def test_one_item_is_not_worth_a_process():
-    [(_, pid, _)] = LocalEngine(2).map(facts, [3])
-    assert pid == os.getpid()
+    assert [pid for _, pid, _ in LocalEngine(2).map(facts, [3])] == [os.getpid()]
     assert list(LocalEngine(2).map(facts, [])) == []
 
 
 def test_errors_of_the_function_arrive():
-    results = LocalEngine(2).map(fails, range(6))
+    results = LocalEngine(2).map(fails, range(1, 7))
     got = []
     with pytest.raises(InputError, match="three is no number"):
         got += results
-    assert got == list(range(len(got))) and len(got) <= 3
+    assert got in ([], [1], [1, 2])
+    one = LocalEngine(1)
     with pytest.raises(ZeroDivisionError) as error:
-        list(LocalEngine(2).map(divides, [1, 0]))
-    assert "in divides" in error.value.__notes__[0]
+        list(one.map(fails, [1, 0]))
+    assert "in fails" in error.value.__notes__[0]
     with pytest.raises(RunError, match="OddError: this and that"):
-        list(LocalEngine(2).map(fails_oddly, [1, 2]))
+        list(one.map(fails, [9, 1]))
 
 
 def test_what_cannot_travel_is_named():
     with pytest.raises(ParameterError, match=r"cannot be given .*lock.*Use a function whose arguments"):
         list(LocalEngine(2).map(partial(print, threading.Lock()), [1, 2]))
     with pytest.raises(RunError, match="result of a worker cannot be pickled"):
-        list(LocalEngine(2).map(gives_a_lambda, [1, 2]))
+        list(LocalEngine(1).map(gives_a_lambda, [1, 2]))
 
 
 def test_a_killed_worker_is_replaced(tmp_path):
@@ -208,7 +197,7 @@ def test_a_killed_worker_is_replaced(tmp_path):
 
 def test_an_item_that_kills_every_worker_ends_the_work(tmp_path):
     with pytest.raises(RunError, match=r"ended 4 times .*exit code -9.*Use fewer workers"):
-        list(LocalEngine(2).map(partial(dies, tmp_path), [1, 5, 3]))
+        list(LocalEngine(1).map(partial(dies, tmp_path), [1, 5]))
     assert (tmp_path / "met-5").read_text() == "xxxx"
 
 
@@ -235,7 +224,7 @@ def test_each_worker_has_a_gpu_in_turn(monkeypatch, tmp_path):
     # Work that uses none goes to them, too; else it sees what this process sees.
     again = three.map(partial(device, tmp_path / "none", 3), range(12))
     assert {pid for pid, _ in again} == {pid for pid, _ in found}
-    others = LocalEngine(2).map(partial(device, tmp_path / "other", 2), range(4))
+    others = LocalEngine(1).map(partial(device, tmp_path / "other", 1), range(2))
     assert {seen for _, seen in others} == {"4,7"}
 
 
@@ -339,10 +328,10 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     assert (tmp_path / "met-2").read_text() == "x"
     # Errors of the function arrive as they are.
     with pytest.raises(InputError, match="three is no number"):
-        list(two.map(fails, range(6)))
+        list(two.map(fails, range(1, 7)))
     assert list(one.map(Counts(), "abc")) == [1, 2, 3]
     with pytest.raises(RunError, match="OddError: this and that"):
-        list(one.map(fails_oddly, [1]))
+        list(one.map(fails, [9]))
 
 
 @pytest.mark.slow
@@ -422,7 +411,9 @@ def test_a_cluster_of_its_own_listens_on_this_machine_alone_and_asks_for_its_tok
     assert ".ray" not in home
 
 
-def test_what_started_of_a_cluster_ends_before_the_next_try(monkeypatch):
+@pytest.fixture
+def started(monkeypatch):
+    """Put a library in the place of Ray that can start a cluster at the third try; return what it was asked for."""
     called = []
 
     def init(**how):
@@ -436,23 +427,20 @@ def test_what_started_of_a_cluster_ends_before_the_next_try(monkeypatch):
     ray.shutdown = lambda: called.append("shutdown")
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(os, "environ", {**os.environ, "RAY_ADDRESS": ""})
-    assert RayEngine()._joined() is ray
+    return called
+
+
+def test_what_started_of_a_cluster_ends_before_the_next_try(started):
+    assert RayEngine()._joined() is sys.modules["ray"]
     starts = ("init", "127.0.0.1", False)
-    assert called == [starts, "shutdown", starts, "shutdown", starts]
+    assert started == [starts, "shutdown", starts, "shutdown", starts]
     assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
 
 
-@needs_ray
-def test_an_address_where_no_cluster_is():
-    script = (
-        "from biaslab.keep import engine\n"
-        "from biaslab.ground.errors import RunError\n"
-        "try: list(engine.get('ray', address='127.0.0.1:1').map(str, [1]))\n"
-        "except RunError as error: print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.stdout.startswith("The Ray cluster at '127.0.0.1:1' cannot be joined: "), done.stderr
-    assert "ray start --head" in done.stdout
+def test_an_address_where_no_cluster_is(started):
+    with pytest.raises(RunError, match=r"cluster at '127\.0\.0\.1:1' cannot be joined: .*ray start --head"):
+        list(engine.get("ray", address="127.0.0.1:1").map(str, [1]))
+    assert started == ["shutdown"]
 
 
 def test_ray_that_is_not_installed_is_named(monkeypatch):

@@ -26,15 +26,9 @@ def save(tmp_path):
 
 def test_what_systems_leave_is_not_the_users(save, tmp_path):
     save("nurse/n1.png")
-    for left in (
-        "nurse/.ipynb_checkpoints/n1-checkpoint.png",
-        "__MACOSX/nurse/n1.png",
-        "nurse/._n1.png",
-        ".thumbnails/n1.png",
-        "@eaDir/n1.png",
-        "$RECYCLE.BIN/n1.png",
-    ):
-        folder = save(left)
+    save("nurse/._n1.png")
+    for left in ("nurse/.ipynb_checkpoints", "__MACOSX/nurse", ".thumbnails", "@eaDir", "$RECYCLE.BIN"):
+        folder = save(f"{left}/n1.png")
     (folder / "Thumbs.db").write_bytes(b"")
     (folder / "folder.png").mkdir()
     os.mkfifo(folder / "pipe.png")
@@ -84,13 +78,9 @@ def colour(images, one):
 
 def test_an_image_is_found_by_its_path_and_else_by_its_name(save):
     ids = ["de/part.csv-000000000", "en/part.csv-000000000", "1", "x.png", "only"]
-    save(f"{ids[0]}.png", "red")
-    save(f"{ids[1]}.png", "blue")
-    save("a/1.png", "red")
-    save("b/1.png", "blue")
-    save("1.jpg", "lime")
-    save("x.png", "blue")
-    folder = save("deep/er/only.png", "lime")
+    names = {f"{ids[0]}.png": "red", f"{ids[1]}.png": "blue", "a/1.png": "red", "b/1.png": "blue", "1.jpg": "lime"}
+    for name, painted in (names | {"x.png": "blue", "deep/er/only.png": "lime"}).items():
+        folder = save(name, painted)
     images = CaptionImages(folder, ids)
     assert [colour(images, one) for one in ids] == ["red", "blue", "lime", "blue", "lime"]
     assert not images.has("2") and not images.has("../x")

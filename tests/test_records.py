@@ -11,15 +11,7 @@ from biaslab.runs import compare
 
 RUN = {"run": "mine", "title": "Mine", "status": "ok", "parameters": {}, "notebooks": [], "inputs": {}}
 RUN |= {key: {} for key in ("seeds", "biaslab", "packages", "platform")}
-NOTEBOOK = {
-    "id": "paradox/a",
-    "slug": "paradox/a",
-    "suffix": "",
-    "variant": "",
-    "values": {},
-    "status": "ok",
-    "reason": "",
-}
+NOTEBOOK = dict.fromkeys(("suffix", "variant", "status", "reason"), "") | {"id": "a", "slug": "a", "values": {}}
 BROKEN = [
     ("", "is empty."),
     (json.dumps(RUN)[:-9], "is cut off, or no JSON."),
@@ -30,17 +22,25 @@ BROKEN = [
     (json.dumps(RUN | {"notebooks": {"a": 1}}), "'notebooks' is {'a': 1}."),
     (json.dumps(RUN | {"notebooks": ["a"]}), "in notebooks, there is a str in place of a mapping."),
     (json.dumps(RUN | {"notebooks": [NOTEBOOK | {"values": 1}]}), "in notebooks, 'values' is 1."),
+    (json.dumps(RUN | {"notebooks": [NOTEBOOK, {"id": "b"}]}), "in notebooks, there is no 'suffix'"),
     (json.dumps(RUN | {"tables": [{"name": None}]}), "in tables, 'name' is None."),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), BROKEN)
-def test_every_command_names_a_record_that_cannot_be_used(tmp_path, write_notebook, capsys, text, message):
+def test_a_record_that_cannot_be_used_is_named(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text, encoding="utf-8")
+    with pytest.raises(RunError) as error:
+        records.read(tmp_path, needs={"notebooks": tuple(NOTEBOOK)}, fix="Wait.")
+    said = str(error.value)
+    assert said.startswith(f"{tmp_path / 'run.json'} is") and message in said and said.endswith(" Wait.")
+
+
+def test_every_command_names_it(tmp_path, write_notebook, capsys):
     outputs = tmp_path / "outputs"
-    for name in ("mine", "other"):
+    for name, text in (("mine", "[]"), ("other", json.dumps(RUN))):
         (outputs / name).mkdir(parents=True)
-        (outputs / name / "run.json").write_text(json.dumps(RUN), encoding="utf-8")
-    (outputs / "mine" / "run.json").write_text(text, encoding="utf-8")
+        (outputs / name / "run.json").write_text(text, encoding="utf-8")
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", 'source = "published"\n')
     (tmp_path / "mine.yaml").write_text("run: mine\n", encoding="utf-8")
     params = [str(tmp_path / "mine.yaml"), "--notebooks-dir", str(tmp_path / "notebooks"), "--no-progress"]
@@ -51,12 +51,11 @@ def test_every_command_names_a_record_that_cannot_be_used(tmp_path, write_notebo
     ):
         assert cli.main([*words, "--outputs", str(outputs)]) == 2
         said = capsys.readouterr().err.strip()
-        assert f"{outputs / 'mine' / 'run.json'} is" in said and message in said and said.endswith(fix), said
-    with pytest.raises(RunError) as error:
+        assert f"{outputs / 'mine' / 'run.json'} is not the record of a run: " in said and said.endswith(fix), said
+    with pytest.raises(RunError, match=r"record of a run: .*[Cc]hoose another name with --name"):
         compare._prepare(outputs / "mine", "Of two others")
-    assert message in str(error.value) and "choose another name with --name" in str(error.value).lower()
     # Nothing was touched.
-    assert (outputs / "mine" / "run.json").read_text(encoding="utf-8") == text
+    assert (outputs / "mine" / "run.json").read_text(encoding="utf-8") == "[]"
 
 
 def test_what_is_not_there_is_no_record_either(tmp_path):
@@ -71,6 +70,3 @@ def test_what_is_not_there_is_no_record_either(tmp_path):
     assert records.read(tmp_path) == RUN
     with pytest.raises(RunError, match=r"there is no 'sweep'\. Wait\."):
         records.read(tmp_path, needs={"sweep": ()}, fix="Wait.")
-    (tmp_path / "run.json").write_text(json.dumps(RUN | {"notebooks": [NOTEBOOK, {"id": "paradox/b"}]}))
-    with pytest.raises(RunError, match="in notebooks, there is no 'slug'"):
-        records.read(tmp_path, needs={"notebooks": ("id", "slug")})

@@ -21,11 +21,7 @@ KEY = "sk-Test+/=5f0e1d2c3b4a59687"
         ("https://h.org/v1?a=1&pwd=word&b=2", "after '?'", "https://h.org/v1?a=1&pwd=[key]&b=2"),
         ("https://h.org/v1?a=1;key=word", "after '?'", "https://h.org/v1?a=1;key=[key]"),
         ("https://h.org/v1?%6bey=word", "after '?'", "https://h.org/v1?%6bey=[key]"),
-        (
-            "https://h.org/a.jpg?X-Amz-Credential=word/x&X-Amz-Date=1",
-            "after '?'",
-            "https://h.org/a.jpg?X-Amz-Credential=[key]&X-Amz-Date=1",
-        ),
+        ("https://h.org/?X-Amz-Credential=word/x&X=1", "after '?'", "https://h.org/?X-Amz-Credential=[key]&X=1"),
         ("https://h.org/a.jpg?sig=wo/rd==", "after '?'", "https://h.org/a.jpg?sig=[key]"),
         ("https://h.org/v1?accessToken=word", "after '?'", "https://h.org/v1?accessToken=[key]"),
         ("https://h.org/v1?sk-5f0e1d2c", "after '?'", "https://h.org/v1?[key]"),
@@ -42,11 +38,9 @@ def test_a_secret_is_found_in_any_part_of_a_url(url, where, rest):
     assert secrets.without_in_urls(f"see <{url}>, 'x'") == f"see <{rest}>, 'x'"
 
 
-@pytest.mark.parametrize(
-    "name", ["pass", "credential", "jwt", "bearer", "access", "signature", "api-key", "session_id"]
-)
-def test_usual_names_of_secrets(name):
-    assert secrets.is_secret(name) and secrets.in_url(f"https://h.org/v1?{name}=word")
+def test_usual_names_of_secrets():
+    for name in ("pass", "credential", "jwt", "bearer", "access", "signature", "api-key", "session_id"):
+        assert secrets.in_url(f"https://h.org/v1?{name}=word"), name
 
 
 @pytest.mark.parametrize(
@@ -98,22 +92,15 @@ def test_a_key_is_blotted_in_base64_wherever_in_it(encode, around):
 
 
 def test_keys_of_the_environment_are_those_of_usual_names_and_those_that_settings_name(monkeypatch):
-    for name, value in {
-        "OPENAI_API_KEY": "sk-1234567890",
-        "HF_TOKEN": "hf_1234567890",
-        "MY_SECRET": "12345678",
-        "OURS": "ours-1234567",
-        "CRITICS": "critics-1234",
-        "OTHERS": "others-1234",
-        # A word that stands for no key.
-        "LOCAL_API_KEY": "EMPTY",
-    }.items():
-        monkeypatch.setenv(name, value)
+    named = {"OPENAI_API_KEY", "HF_TOKEN", "MY_SECRET", "OURS", "CRITICS"}
+    for name in (*named, "OTHERS"):
+        monkeypatch.setenv(name, f"{name}-1234")
+    # A word that stands for no key.
+    monkeypatch.setenv("LOCAL_API_KEY", "EMPTY")
     values = {"settings": {"endpoint": {"key_variable": "OURS"}, "critique.key_variable": "CRITICS"}}
     held = secrets.held(values)
-    named = {"OPENAI_API_KEY", "HF_TOKEN", "MY_SECRET", "OURS", "CRITICS"}
     assert named <= set(held.values()) and not {"OTHERS", "LOCAL_API_KEY"} & set(held.values())
-    assert held["sk-1234567890"] == "OPENAI_API_KEY"
+    assert held["HF_TOKEN-1234"] == "HF_TOKEN"
 
 
 def test_without_keys_nothing_is_found():

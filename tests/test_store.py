@@ -5,59 +5,18 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from fake_endpoint import process, wait
 
 from biaslab import lexicons
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep import closure, engine
 from biaslab.keep.store import Store, UnfinishedError, _fill_shard, _rows_digest, explained, replace
-
-# Squares numbers, slowly, and writes down every shard it is asked for.
-SCRIPT = """
-import sys, time, os
-import pandas as pd
-from biaslab.keep.store import Store
-
-root = sys.argv[1]
-
-def work(rows):
-    # Not held by the function: what it holds is part of the key.
-    log, seconds = sys.argv[2], float(sys.argv[3])
-    with open(log, "a") as file:
-        file.write(f"start {rows.x[0]} {os.getpid()}\\n")
-    time.sleep(seconds)
-    with open(log, "a") as file:
-        file.write(f"end {rows.x[0]} {os.getpid()}\\n")
-    return pd.DataFrame({"x": rows.x, "square": rows.x**2})
-
-units = pd.DataFrame({"x": range(40)})
-stage = Store(root).stage("squares", {"power": 2}, work)
-print(stage.compute(units, shard_rows=5, progress=False).to_json())
-"""
-
-
-def start(tmp_path: Path, seconds: float) -> subprocess.Popen:
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "store"), str(tmp_path / "log"), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen) -> pd.DataFrame:
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    return pd.DataFrame(json.loads(out))
-
-
-def logged(tmp_path: Path) -> list[tuple[str, int, int]]:
-    lines = (tmp_path / "log").read_text().splitlines()
-    return [(event, int(shard), int(pid)) for event, shard, pid in map(str.split, lines)]
 
 
 class Calls(list):
@@ -74,6 +33,34 @@ def squares(log: Calls | None = None):
 
 
 UNITS = pd.DataFrame({"x": range(7)})
+
+
+def slowly(folder: Path, seconds: float) -> None:
+    """Square 40 numbers, in a process of its own, and write down each shard that is asked for and what comes."""
+    how = Calls([folder / "log", seconds])
+
+    def work(rows: pd.DataFrame) -> pd.DataFrame:
+        log, pause = how
+        for event, seconds in (("start", pause), ("end", 0)):
+            with log.open("a") as file:
+                file.write(f"{event} {rows['x'][0]}\n")
+            time.sleep(seconds)
+        return square(rows)
+
+    stage = Store(folder / "store").stage("squares", {"power": 2}, work)
+    found = stage.compute(pd.DataFrame({"x": range(40)}), shard_rows=5, progress=False)
+    (folder / f"{os.getpid()}.json").write_text(json.dumps(found["square"].tolist()))
+
+
+def finish(started, folder: Path) -> None:
+    started.join(60)
+    assert started.exitcode == 0
+    assert json.loads((folder / f"{started.pid}.json").read_text()) == [x * x for x in range(40)]
+
+
+def logged(folder: Path, event: str) -> list[int]:
+    lines = map(str.split, (folder / "log").read_text().splitlines())
+    return [int(first) for told, first in lines if told == event]
 
 
 def shards(stage) -> list[Path]:
@@ -175,61 +162,44 @@ def test_a_damaged_shard_is_set_aside_and_computed_again(tmp_path, caplog, damag
     first = stage.compute(UNITS, shard_rows=3)
     calls.clear()
     shard = shards(stage)[1]
-    data = bytearray(shard.read_bytes())
-    if damage == "flip":
-        data[len(data) // 2] ^= 1
-    shard.write_bytes(data[:-9] if damage == "truncate" else data)
-    if damage == "no checksum":
-        Path(f"{shard}.sha256").unlink()
-    if damage == "gone":
-        shard.unlink()
-    damaged = shard.read_bytes() if damage != "gone" else b""
-    again = stage.compute(UNITS, shard_rows=3)
-    pd.testing.assert_frame_equal(again, first)
+    data = shard.read_bytes()
+    half = len(data) // 2
+    changed = {"flip": data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :], "truncate": data[:-9]}
+    shard.write_bytes(damaged := changed.get(damage, data))
+    if damage in (gone := {"no checksum": Path(f"{shard}.sha256"), "gone": shard}):
+        gone[damage].unlink()
+    for _ in range(2):
+        pd.testing.assert_frame_equal(stage.compute(UNITS, shard_rows=3), first)
     assert calls == [[3, 4, 5]]
     if damage != "gone":
         assert Path(f"{shard}.damaged").read_bytes() == damaged
-        assert "is damaged" in caplog.text
-        assert shard.name in caplog.text
-    assert stage.compute(UNITS, shard_rows=3).equals(first)
-    assert len(calls) == 1
+        assert f"{shard} is damaged" in caplog.text
 
 
 def test_killed_in_mid_stage_goes_on_where_it_stopped(tmp_path):
-    (tmp_path / "other").mkdir()
-    undisturbed = finish(start(tmp_path / "other", 0))
-    # Eight shards of 0.15 s, killed at three moments; each life finishes some more.
-    finished = []
-    for _ in range(3):
-        before = len(finished)
-        process = start(tmp_path, 0.15)
-        while len(finished) <= before:
-            time.sleep(0.01)
-            assert process.poll() is None
-            finished = sorted(int(p.name[:6]) * 5 for p in (tmp_path / "store").rglob("*.parquet"))
+    def finished():
+        return sorted(int(path.name[:6]) * 5 for path in (tmp_path / "store").rglob("*.parquet"))
+
+    # Eight shards of 0.15 s, killed at two moments; each life finishes some more.
+    for least in (1, 3):
+        started = process(slowly, tmp_path, 0.15)
+        wait(lambda least=least: len(finished()) >= least, started)
         # Most likely it is in the next one's work.
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-    finished = sorted(int(p.name[:6]) * 5 for p in (tmp_path / "store").rglob("*.parquet"))
-    assert 3 <= len(finished) < 8
-    lives = logged(tmp_path)
-    resumed = finish(start(tmp_path, 0))
-    pd.testing.assert_frame_equal(resumed, undisturbed)
-    last = [shard for event, shard, _ in logged(tmp_path)[len(lives) :] if event == "start"]
+        started.kill()
+        started.join()
+    kept, before = finished(), len(logged(tmp_path, "start"))
+    assert 3 <= len(kept) < 8
+    finish(process(slowly, tmp_path, 0), tmp_path)
     # What the killed lives finished is not computed again, by any later life.
-    assert sorted(finished + last) == list(range(0, 40, 5))
-    whole = [shard for event, shard, _ in logged(tmp_path) if event == "end"]
-    assert set(whole) == set(range(0, 40, 5))
+    assert sorted(kept + logged(tmp_path, "start")[before:]) == list(range(0, 40, 5))
+    assert set(logged(tmp_path, "end")) == set(range(0, 40, 5))
     assert not list((tmp_path / "store").rglob("*.tmp"))
 
 
 def test_two_processes_share_the_shards(tmp_path):
-    processes = [start(tmp_path, 0.1), start(tmp_path, 0.1)]
-    first, second = map(finish, processes)
-    pd.testing.assert_frame_equal(first, second)
-    assert first["square"].tolist() == [x * x for x in range(40)]
-    computed = [shard for event, shard, _ in logged(tmp_path) if event == "start"]
-    assert sorted(computed) == list(range(0, 40, 5))
+    for started in [process(slowly, tmp_path, 0.1) for _ in range(2)]:
+        finish(started, tmp_path)
+    assert sorted(logged(tmp_path, "start")) == list(range(0, 40, 5))
 
 
 def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):

@@ -44,6 +44,11 @@ def states(root):
     return {r.path: r.state for r in results(root)}
 
 
+def old_code(root, **inputs):
+    """Compute a stage by code that there is no more."""
+    return compute(root, {MODULE: "0" * 16}, **inputs)
+
+
 def run(capsys, *arguments):
     """Return the exit status of the command, what it printed, and what it said of errors."""
     status = cli.main(["store", *arguments])
@@ -71,12 +76,11 @@ def answered(root):
 
 def test_results_of_changed_code_go_and_those_of_current_code_stay(root, capsys):
     now = compute(root)
-    old = [compute(root, {MODULE: "0" * 16}), compute(root, {"package:torch": "0.1"})]
+    old = [old_code(root), compute(root, {"package:torch": "0.1"})]
     old.append(compute(root, {"biaslab.gone": "0" * 16}))
     assert states(root) == {now: CURRENT, **dict.fromkeys(old, UNREAD)}
     status, said, _ = run(capsys, "prune")
-    assert status == 0
-    assert "Would delete 3 results" in said and "Nothing is deleted yet: add --yes." in said
+    assert status == 0 and "Would delete 3 results" in said and "Nothing is deleted yet: add --yes." in said
     assert len(states(root)) == 4
     status, said, _ = run(capsys, "prune", "--yes")
     assert status == 0 and "Deleted 3 results, 0.0 MB" in said
@@ -84,7 +88,7 @@ def test_results_of_changed_code_go_and_those_of_current_code_stay(root, capsys)
     # What stays is found by the same key, and not computed again; what went is.
     times = {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")}
     assert compute(root) == now and {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")} == times
-    assert compute(root, {MODULE: "0" * 16}) == old[0] and states(root)[old[0]] == UNREAD
+    assert old_code(root) == old[0] and states(root)[old[0]] == UNREAD
     assert "Would delete 1 result," in run(capsys, "prune")[1]
 
 
@@ -105,7 +109,7 @@ def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
     (fetched / "images").mkdir(parents=True)
     (fetched / "images" / "1.jpg").write_bytes(b"\xff\xd8\xff")
     # Of other code, and somebody has put ratings there.
-    rated = compute(root, {MODULE: "0" * 16})
+    rated = old_code(root)
     (rated / "ratings.csv").write_text("image,gender\n1,woman\n")
     files = {p: p.read_bytes() for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"}
     assert states(root) == dict.fromkeys((bought, asked, fetched, rated), KEPT)
@@ -132,7 +136,7 @@ def test_what_cannot_be_compared_is_kept(root, capsys):
         compute(root, {"package:absent": "1.0"}),
         compute(root, {"somebody.model": "0" * 16}),
         # Judged by another package.
-        compute(root, {MODULE: "0" * 16}, settings={"gender": "plugin:mine"}),
+        old_code(root, settings={"gender": "plugin:mine"}),
     ]
     now = compute(root, settings={"gender": "plugin:mine"})
     assert states(root) == {now: CURRENT, **dict.fromkeys([*broken, *unknown], KEPT)}
@@ -147,7 +151,7 @@ def test_results_of_what_a_package_brings_go_with_its_code(root, monkeypatch):
 
 
 def test_the_table(root, capsys):
-    folder = compute(root, {MODULE: "0" * 16})
+    folder = old_code(root)
     compute(root, n=1)
     bought = buy(root)
     for path in folder.rglob("*"):
@@ -165,12 +169,10 @@ def test_the_table(root, capsys):
     assert sizes[bought] == inside
 
 
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [(149_000, "0.1 MB"), (999_900_000, "999.9 MB"), (999_960_000, "1.0 GB"), (12.34e12, "12,340.0 GB")],
-)
-def test_sizes(tmp_path, size, said):
-    assert table([Result(tmp_path, CURRENT, size, 0)])["size"].tolist() == [said, said]
+def test_sizes(tmp_path):
+    said = {149_000: "0.1 MB", 999_900_000: "999.9 MB", 999_960_000: "1.0 GB", 12.34e12: "12,340.0 GB"}
+    for size, text in said.items():
+        assert table([Result(tmp_path, CURRENT, size, 0)])["size"].tolist() == [text, text]
 
 
 def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
@@ -187,7 +189,7 @@ def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
 
 
 def test_a_result_whose_lock_is_held_stays(root, capsys):
-    folder = compute(root, {MODULE: "0" * 16})
+    folder = old_code(root)
     with locked(next(folder.glob("*.parquet"))):
         for arguments in (["prune"], ["prune", "--yes"]):
             status, said, _ = run(capsys, *arguments)
@@ -204,7 +206,7 @@ def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
         return fill(*task)
 
     monkeypatch.setattr(store, "_fill_shard", pruned_before)
-    folder = compute(root, {MODULE: "0" * 16})
+    folder = old_code(root)
     assert [r.path for r in left] == [folder, folder]
     assert len([*folder.glob("*.parquet")]) == 2
     # The lock of the run goes with it.
@@ -213,7 +215,7 @@ def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
 
 
 def test_what_a_stopped_prune_left_goes_with_the_next_one(root, monkeypatch):
-    now, old = compute(root), compute(root, {MODULE: "0" * 16})
+    now, old = compute(root), old_code(root)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
 
         def stopped(folder):
@@ -228,7 +230,7 @@ def test_what_a_stopped_prune_left_goes_with_the_next_one(root, monkeypatch):
 
 
 def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
-    theirs = compute(root, {MODULE: "0" * 16})
+    theirs = old_code(root)
 
     def refused(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
@@ -240,7 +242,7 @@ def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
 
 
 def test_links_are_not_followed(root, tmp_path):
-    old = compute(root, {MODULE: "0" * 16})
+    old = old_code(root)
     away = old.rename(tmp_path / old.name)
     old.symlink_to(away)
     assert results(root) == []

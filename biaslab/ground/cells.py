@@ -236,13 +236,19 @@ def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
     return ids.map({one: called.get(plaintext.plain(one), one) for one in ids.unique()}) if called else ids
 
 
-def require(frame: pd.DataFrame, needed: Iterable[str], path: Path, needs: str, known: set[str]) -> None:
-    """Raise InputError for the first column of ``needed`` that is missing; name one of no use that is spelt like it."""
+def require(
+    frame: pd.DataFrame, needed: Collection[str], where: Path | str, needs: str, known: Collection[str] = ()
+) -> None:
+    """Raise InputError for the first column of ``needed`` that is missing; name one of no use that is spelt like it.
+
+    Of use are those that are needed, and those in ``known``.
+    """
     for name in needed:
         if name not in frame:
-            close = difflib.get_close_matches(name, [c for c in map(str, frame) if c not in known], n=1, cutoff=0.6)
+            others = [c for c in map(str, frame) if c not in {*needed, *known}]
+            close = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
             meant = f"Rename {close[0]!r} to {name!r}. " if close else ""
-            raise InputError(f"{path} has no column {name!r}. {meant}{needs} {columns_told(map(str, frame))}")
+            raise InputError(f"{where} has no column {name!r}. {meant}{needs} {columns_told(map(str, frame))}")
 
 
 def called(frame: pd.DataFrame, names: Mapping[str, Collection[str]]) -> pd.DataFrame:

@@ -56,13 +56,10 @@ def _write(file: Path, line: str) -> None:
     # A sign that cannot be given must not end the work.
     with contextlib.suppress(OSError):
         # A time that is yet to come is of a clock that was set back.
-        if file.exists() and 0 <= time.time() - file.stat().st_mtime < PATIENCE and not _is_ours(file):
-            return
-        file.write_text(line, encoding="utf-8")
-
-
-def _is_ours(file: Path) -> bool:
-    return file.read_text(encoding="utf-8", errors="replace").endswith(" s")
+        fresh = file.exists() and 0 <= time.time() - file.stat().st_mtime < PATIENCE
+        # Ours ends with seconds; a bar does not.
+        if not fresh or file.read_text(encoding="utf-8", errors="replace").endswith(" s"):
+            file.write_text(line, encoding="utf-8")
 
 
 class BarFile(io.TextIOBase):

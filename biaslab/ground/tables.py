@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import cells, delimited, plugins, reading
-from biaslab.ground.errors import InputError, name_help, near_matches, unknown_name
+from biaslab.ground.errors import InputError, name_help, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -292,15 +292,7 @@ def check(
 
     declared = schema(name)
     where = where or f"table {name}"
-    missing = [c for c in declared.names if c not in frame.columns]
-    if missing:
-        others = [c for c in map(str, frame.columns) if c not in declared.names]
-        near = near_matches(missing[0], others, most=1)
-        hint = f"Rename {near[0]!r} to {missing[0]!r}. " if near else ""
-        raise InputError(
-            f"{where} has no column {missing[0]!r}. {hint}Its columns: {', '.join(map(str, frame.columns))}; "
-            f"table {name} needs: {', '.join(declared.names)}."
-        )
+    cells.require(frame, declared.names, where, f"Table {name} needs: {', '.join(declared.names)}.")
     out = frame.copy()
     present = [c for c in declared.columns if c.name in out.columns]
     for column in present:

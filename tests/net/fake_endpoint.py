@@ -10,10 +10,27 @@ import struct
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
+from io import BytesIO
 
 from loopback import served
+from PIL import Image
+
+from biaslab.net.settings import EndpointSettings
 
 KEY = "sk-test-5f0e1d2c3b4a59687"
+
+
+def at(server, **more):
+    """Return the settings of an endpoint, which is asked again soon."""
+    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.2, "timeout": 5.0}
+    return EndpointSettings(**{"url": server.url, "model": "some-model", **fast, **more})
+
+
+def picture(colour, kind="PNG", size=(6, 4)):
+    """Return the file of a picture of one colour, 6 pixels wide and 4 high."""
+    file = BytesIO()
+    Image.new("RGB", size, tuple(colour)).save(file, kind, quality=95)
+    return file.getvalue()
 
 
 def completion(text, **more):

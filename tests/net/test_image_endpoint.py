@@ -1,22 +1,20 @@
 """Images bought at an endpoint: what is asked, kept, counted and paid, with a server that does everything wrong."""
 
+import errno
 import json
 import logging
 import os
 import re
 import signal
 import struct
-import threading
 import time
 import zlib
-from decimal import Decimal
-from io import BytesIO
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
-from fake_endpoint import KEY, bytes_below, drawn, failure, process, wait
-from PIL import Image
+from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process, wait
 
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
@@ -41,13 +39,6 @@ BOMB = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 60000, 6000
 BOMB += chunk(b"IDAT", zlib.compress(bytes(100)))
 
 
-def picture(colour, kind="PNG", size=(6, 4)):
-    """Return the file of a picture of one colour, 6 pixels wide and 4 high."""
-    file = BytesIO()
-    Image.new("RGB", size, tuple(colour)).save(file, kind, **({} if kind == "PNG" else {"quality": 95}))
-    return file.getvalue()
-
-
 def of(text):
     """Return the colour that the server paints a prompt in: the number in it."""
     return (int(re.findall(r"\d+", text)[-1]), 100, 200)
@@ -59,10 +50,7 @@ def server(server):
     return server
 
 
-def at(server, **more):
-    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.2, "timeout": 5.0}
-    paid = {"price": 0.25, "cost_limit": 100}
-    return EndpointSettings(**{"model": "painter-3", "url": server.url, **fast, **paid, **more})
+PAID = {"model": "painter-3", "price": 0.25, "cost_limit": 100}
 
 
 def asked(n, images=1):
@@ -72,7 +60,12 @@ def asked(n, images=1):
 
 
 def made(server, store, prompts, *, seed=7, **more):
-    return bought(prompts, at(server, **more), store, seed)
+    return bought(prompts, at(server, **PAID | more), store, seed)
+
+
+def ordered(server, store, n, **more):
+    """Return n images as a source before anything is bought."""
+    return EndpointImages(asked(n), at(server, **PAID | more), seed=7, store=store)
 
 
 def bought(prompts, settings, store, seed=7):
@@ -210,15 +203,9 @@ def test_a_slow_drip_is_given_up_and_stays_counted(server, store):
 
 
 def test_where_nobody_listens_nothing_is_spent(server, store):
-    silent = EndpointSettings(
-        model="m", url="http://127.0.0.1:9/v1", key_variable="", price=1, cost_limit=1, first_wait=0.001, attempts=3
-    )
     with pytest.raises(RunError, match="gives no images: ConnectError"):
-        bought(asked(1), silent, store)
-    images = EndpointImages(asked(1), silent, seed=7, store=store)
-    images._ledger.load()
-    assert images.spent == 0
-    assert [r["event"] for r in journal(store)] == ["sent", "free"] * 3
+        made(server, store, asked(1), url="http://127.0.0.1:9/v1", attempts=3)
+    assert [(r["event"], r["cost"]) for r in journal(store)] == [("sent", "0.25"), ("free", "-0.25")] * 3
 
 
 # -- outcomes -----------------------------------------------------------------------------------------------------
@@ -239,13 +226,6 @@ def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, s
     server.reply = lambda text, n: drawn(picture(of(text)))
     assert made(server, store, asked(3)).table["outcome"].tolist() == ["ok", "refused", "ok"]
     assert len(server.requests) == 3
-
-
-def test_an_endpoint_that_refuses_all_is_no_endpoint_out_of_order(server, store):
-    server.reply = lambda text, n: REFUSAL
-    images = made(server, store, asked(12))
-    assert set(images.table["outcome"]) == {"refused"}
-    assert len(server.requests) == 12 and images.spent == 0
 
 
 @pytest.mark.parametrize(
@@ -364,10 +344,7 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     ("reply", "kind", "message"),
     [
         (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
-        (failure(403, KEY), ParameterError, "HTTP 403.*may use the model 'painter-3'"),
         (failure(404, "no such model"), ParameterError, r"has no images for the model 'painter-3' \(HTTP 404"),
-        (failure(402, "pay"), RunError, "wants to be paid first"),
-        (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
         (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
     ],
 )
@@ -419,10 +396,8 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
     # 1.10 holds four images of 0.25, not five.
     with pytest.raises(RunError) as error:
         made(server, store, asked(6), cost_limit=1.10)
-    said = str(error.value)
-    assert "painter-3 at http://127.0.0.1" in said
-    assert "1 of cost_limit 1.1 is spent, and an image costs 0.25" in said
-    assert "Images left: 2." in said and "set cost_limit to 1.5 or more" in said and "set buy to false" in said
+    for said in ("painter-3 at http://127.0.0.1", "1 of cost_limit 1.1 is spent", "set cost_limit to 1.5 or more"):
+        assert said in str(error.value)
     assert len(server.requests) == 4
     # What is there can be worked with, without the key or another request.
     some = made(server, store, asked(6), buy=False, key_variable="", price=None)
@@ -442,8 +417,7 @@ def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(serv
     with pytest.raises(RunError, match="cost_limit to 1 or more"):
         made(server, store, asked(2), size="512x512", cost_limit=0.6)
     # Another model has a limit of its own.
-    other = EndpointSettings(model="other", url=server.url, key_variable="FAKE_KEY", price=0.25, cost_limit=0.25)
-    bought(asked(1), other, store)
+    made(server, store, asked(1), model="other", cost_limit=0.25)
     assert len(server.requests) == 3
 
 
@@ -455,12 +429,8 @@ def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):
     assert server.requests == []
     assert made(server, store, asked(4), price=0, cost_limit=0).spent == 0
     assert len(server.requests) == 4
-
-
-def test_tenths_add_up(server, store):
-    """In binary numbers 0.1 + 0.1 + 0.1 is more than 0.3."""
-    images = made(server, store, asked(3), price=0.1, cost_limit=0.3)
-    assert images.spent == 0.3 and len(server.requests) == 3
+    # In binary numbers 0.1 + 0.1 + 0.1 is more than 0.3.
+    assert made(server, store, asked(3), price=0.1, cost_limit=0.3, size="8x8").spent == 0.3
 
 
 def test_faults_that_may_have_been_charged_count_towards_the_limit(server, store):
@@ -470,53 +440,33 @@ def test_faults_that_may_have_been_charged_count_towards_the_limit(server, store
     assert len(server.requests) == 2
 
 
-def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store):
-    ledger = EndpointImages(asked(3), at(server, cost_limit=0.5), seed=0, store=store)._ledger
-    running, ended = (lambda: False), []
-
-    def third():
-        try:
-            ledger.reserve("c", running)
-            ended.append("sent")
-        except LimitError:
-            ended.append("limit")
-
-    with ledger.journal.turn(ledgers.BUYING):
-        for charged, end in ((False, "sent"), (True, "limit")):
-            ledger.spent = Decimal(0)
-            ledger.reserve("a", running)
-            ledger.reserve("b", running)
-            thread = threading.Thread(target=third)
-            thread.start()
-            wait(lambda: ledger._changed._waiters, thread)
-            (before,) = ledger._changed._waiters
-            ledger.settle("a", charged=charged)
-            if charged:
-                # It looks, and waits again: b may yet cost nothing.
-                wait(lambda before=before: {*ledger._changed._waiters} - {before}, thread)
-                assert not ended
-                ledger.settle("b", charged=True)
-            thread.join(5)
-            assert ended.pop() == end
-            if not charged:
-                ledger.settle("b", charged=True)
-                ledger.settle("c", charged=True)
+@pytest.mark.parametrize("charged", [False, True])
+def test_a_request_waits_for_those_under_way_that_may_cost_nothing(server, store, charged):
+    ledger, running = ordered(server, store, 3, cost_limit=0.5)._ledger, lambda: False
+    with ledger.journal.turn(ledgers.BUYING), ThreadPoolExecutor(1) as pool:
+        ledger.reserve("a", running)
+        ledger.reserve("b", running)
+        third = pool.submit(ledger.reserve, "c", running)
+        wait(lambda: ledger._changed._waiters)
+        (before,) = ledger._changed._waiters
+        ledger.settle("a", charged=charged)
+        if charged:
+            # It looks, and waits again: b may yet cost nothing.
+            wait(lambda: {*ledger._changed._waiters} - {before})
+            assert not third.done()
+            ledger.settle("b", charged=True)
+        assert isinstance(third.exception(5), LimitError) == charged
 
 
 # -- stops ----------------------------------------------------------------------------------------------------------
 
 
-def _buy_from(url, root, n, die_at=""):
+def buy_from(url, root, n, die_at="", **more):
+    """Buy n images from a process of its own, which may be killed where its ledger does something."""
     if die_at:
-
-        def die(self, *args):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        setattr(Ledger, die_at, die)
-    settings = EndpointSettings(
-        model="m", url=url, key_variable="", price=0.25, cost_limit=100, first_wait=0.01, concurrency=4
-    )
-    return bought(asked(n), settings, Store(root))
+        setattr(Ledger, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    given = PAID | {"url": url, "key_variable": "", "first_wait": 0.01, **more}
+    return bought(asked(n), EndpointSettings(**given), Store(root))
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
@@ -526,10 +476,10 @@ posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
 @pytest.mark.parametrize("moment", ["save_picture", "keep"])
 def test_killed_while_an_answer_is_written_it_does_not_buy_it_again(server, tmp_path, moment):
     server.reply = lambda text, n: drawn(picture(of(text)), revised="as told", x_request_id=f"r{n}")
-    killed = process(_buy_from, server.url, tmp_path, 1, moment)
+    killed = process(buy_from, server.url, tmp_path, 1, moment)
     killed.join(60)
     assert killed.exitcode == -signal.SIGKILL
-    images = _buy_from(server.url, tmp_path, 1)
+    images = buy_from(server.url, tmp_path, 1)
     assert len(server.requests) == 1 and images.spent == 0.25
     columns = ["outcome", "revised_prompt", "request_id"]
     assert images.table[columns].values.tolist() == [["ok", "as told", "r1"]]
@@ -539,12 +489,12 @@ def test_killed_while_an_answer_is_written_it_does_not_buy_it_again(server, tmp_
 
 def test_two_processes_at_once_buy_each_image_once(server, tmp_path):
     server.reply = lambda text, n: time.sleep(0.02) or drawn(picture(of(text)))
-    started = [process(_buy_from, server.url, tmp_path, 20) for _ in range(2)]
+    started = [process(buy_from, server.url, tmp_path, 20) for _ in range(2)]
     for one in started:
         one.join(60)
     assert [one.exitcode for one in started] == [0, 0]
     assert sorted(r["prompt"] for r in server.requests) == sorted(f"photo {i}" for i in range(20))
-    assert _buy_from(server.url, tmp_path, 20).spent == 20 * 0.25
+    assert buy_from(server.url, tmp_path, 20).spent == 20 * 0.25
     assert len(server.requests) == 20
 
 
@@ -580,7 +530,7 @@ def test_pictures_that_were_changed_or_taken_away(server, store):
 
 def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store):
     """A run was killed with the reply for the last image just written, and the limit leaves room for no other."""
-    ledger = EndpointImages(asked(3), at(server), seed=7, store=store)
+    ledger = ordered(server, store, 3)
     whole = json.loads(drawn(picture((2, 100, 200)))[2])["data"][0]
     said = {"url": "", "revised_prompt": "", "request_id": "", "time": "2030-01-01T00:00:00Z"}
     ledger._ledger.save_reply(ledger._keys[2], whole | said)
@@ -592,7 +542,7 @@ def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store
 
 
 def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog):
-    images = EndpointImages(asked(1), at(server), seed=7, store=store)
+    images = ordered(server, store, 1)
     reply = images._ledger.reply_of(images._keys[0])
     reply.parent.mkdir(parents=True)
     reply.write_bytes(b'{"b64_json": "iVBO')
@@ -604,20 +554,12 @@ def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog
 def test_what_is_written_down_says_what_was_bought(server, store):
     made(server, store, asked(1), size="512x512")
     sent, kept = journal(store)
-    said = {"event": "sent", "image": kept["image"], "cost": "0.25", "time": "", "line": 1}
-    assert sent | {"time": ""} == said and kept["line"] == 2
-    assert {k: kept[k] for k in ("event", "prompt_id", "prompt", "index", "asked")} == {
-        "event": "kept",
-        "prompt_id": "p0",
-        "prompt": "photo 0",
-        "index": 0,
-        "asked": {"n": 1, "size": "512x512"},
-    }
+    assert {"event": "sent", "image": kept["image"], "cost": "0.25", "line": 1}.items() <= sent.items()
+    said = {"event": "kept", "prompt_id": "p0", "prompt": "photo 0", "index": 0, "line": 2}
+    assert said.items() <= kept.items() and kept["asked"] == {"n": 1, "size": "512x512"}
 
 
 def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
-    import errno
-
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 

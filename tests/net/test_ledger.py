@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 import test_image_endpoint as base
-from fake_endpoint import drawn, process
-from test_image_endpoint import REFUSAL, asked, made, of, picture, posix
+from fake_endpoint import drawn, picture, process
+from test_image_endpoint import REFUSAL, asked, buy_from, journal, made, of, posix
 
 from biaslab import cli
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep.journal import Journal, line_of
-from biaslab.keep.store import Store
 from biaslab.net.endpoint import Requests
 from biaslab.net.ledger import rebuild
-from biaslab.net.settings import EndpointSettings
 
 server = base.server
 DAMAGED = r"bought\.jsonl, is damaged: .*nothing is bought\. Rebuild it .*: biaslab ledger --rebuild "
@@ -30,10 +28,6 @@ def file_of(store):
 
 def lines_of(store):
     return file_of(store).read_bytes().splitlines(keepends=True)
-
-
-def entries_of(store):
-    return [json.loads(line.partition(b" ")[2]) for line in lines_of(store)]
 
 
 def damage(line):
@@ -54,18 +48,16 @@ def bought(server, store):
 @pytest.mark.parametrize("which", ["first", "all sent", "all kept", "cut short", "one gone", "two swapped", "gone"])
 def test_a_damaged_ledger_stops_the_run_before_anything_is_bought(server, store, bought, which):
     lines, path = lines_of(store), file_of(store)
-    sent = [k for k, e in enumerate(entries_of(store)) if e["event"] == "sent"]
-    kept = [k for k, e in enumerate(entries_of(store)) if e["event"] == "kept"]
-    changed = {"first": lines[:1], "all sent": [lines[k] for k in sent], "all kept": [lines[k] for k in kept]}
-    if which in changed:
-        path.write_bytes(b"".join(damage(line) if line in changed[which] else line for line in lines))
-    elif which == "cut short":
-        path.write_bytes(b"".join(lines[:8]))
-    elif which == "one gone":
-        path.write_bytes(b"".join(lines[:4] + lines[5:]))
-    elif which == "two swapped":
-        path.write_bytes(b"".join([*lines[:4], lines[5], lines[4], *lines[6:]]))
-    else:
+    damaged = {
+        "first": [damage(lines[0]), *lines[1:]],
+        "all sent": [damage(line) if b'"sent"' in line else line for line in lines],
+        "all kept": [damage(line) if b'"kept"' in line else line for line in lines],
+        "cut short": lines[:8],
+        "one gone": lines[:4] + lines[5:],
+        "two swapped": [*lines[:4], lines[5], lines[4], *lines[6:]],
+    }
+    path.write_bytes(b"".join(damaged.get(which, ())))
+    if which == "gone":
         path.unlink()
     # There is room under the limit for more, which is what a run that does not look would buy.
     for n in (10, 12):
@@ -76,16 +68,16 @@ def test_a_damaged_ledger_stops_the_run_before_anything_is_bought(server, store,
 
 @pytest.mark.parametrize("which", ["sent", "kept", "every line", "cut short", "gone"])
 def test_a_ledger_is_rebuilt_from_what_is_there(server, store, bought, which, capsys):
-    lines, path, entries = lines_of(store), file_of(store), entries_of(store)
-    if which in ("sent", "kept"):
-        path.write_bytes(b"".join(damage(x) if e["event"] == which else x for x, e in zip(lines, entries, strict=True)))
-    elif which == "every line":
-        path.write_bytes(b"".join(map(damage, lines)).replace(b'"free"', b'"fee"'))
-    elif which == "cut short":
-        path.write_bytes(b"".join(lines[:10]))
-    else:
+    lines, path = lines_of(store), file_of(store)
+    damaged = {
+        "sent": [damage(line) if b'"sent"' in line else line for line in lines],
+        "kept": [damage(line) if b'"kept"' in line else line for line in lines],
+        "every line": [damage(line).replace(b'"free"', b'"fee"') for line in lines],
+        "cut short": lines[:10],
+    }
+    path.write_bytes(before := b"".join(damaged.get(which, ())))
+    if which == "gone":
         path.unlink()
-    before = path.read_bytes() if path.exists() else b""
     known = which in ("kept", "cut short")
     if not known:
         with pytest.raises(ParameterError, match=r"says what an image cost: give the price, as in --price"):
@@ -131,9 +123,8 @@ def test_a_reply_that_is_paid_for_is_worked_up_after_a_rebuild(server, store, bo
     """A kill came when the reply was there and its line was not; then the ledger was damaged, too."""
     key = bought._keys[0]
     path, lines = file_of(store), lines_of(store)
-    reply = {"b64_json": "", "url": "", "revised_prompt": "as told", "request_id": "r", "time": "2030-01-01T00:00:00Z"}
-    reply["b64_json"] = json.loads(drawn(picture((0, 100, 200)))[2])["data"][0]["b64_json"]
-    bought._ledger.save_reply(key, reply)
+    said = {"url": "", "revised_prompt": "as told", "request_id": "r", "time": "2030-01-01T00:00:00Z"}
+    bought._ledger.save_reply(key, json.loads(drawn(picture((0, 100, 200)))[2])["data"][0] | said)
     path.write_bytes(b"".join(damage(x) if key.encode() in x and b"kept" in x else x for x in lines))
     with pytest.raises(RunError, match=DAMAGED):
         made(server, store, asked(10))
@@ -156,11 +147,11 @@ def test_half_a_line_at_the_end_stands_for_nothing(server, store, bought):
     server.reply = lambda text, n: drawn(picture(of(text)))
     assert made(server, store, asked(11), cost_limit=2.5).spent == 2.5
     assert made(server, store, asked(11), cost_limit=2.5).spent == 2.5 and len(server.requests) == 1
-    assert [e["line"] for e in entries_of(store)] == list(range(1, 24))
+    assert [e["line"] for e in journal(store)] == list(range(1, 24))
     # Only the end of the last line is missing: it is whole all the same.
     path.write_bytes(path.read_bytes()[:-1])
     assert made(server, store, asked(12), cost_limit=2.75).spent == 2.75 and len(server.requests) == 2
-    assert [e["line"] for e in entries_of(store)] == list(range(1, 26))
+    assert [e["line"] for e in journal(store)] == list(range(1, 26))
 
 
 def _buy_and_die(url, root, n, event):
@@ -180,12 +171,10 @@ def _buy_and_die(url, root, n, event):
         os.kill(os.getpid(), signal.SIGKILL)
 
     journal.line_of = half
-    _eight(url, root)
+    buy_from(url, root, 8, **EIGHT)
 
 
-def _eight(url, root):
-    settings = EndpointSettings(model="m", url=url, key_variable="", price=0.25, cost_limit=2, concurrency=1)
-    return base.bought(asked(8), settings, Store(root))
+EIGHT = {"cost_limit": 2, "concurrency": 1}
 
 
 @posix
@@ -197,7 +186,7 @@ def test_killed_while_a_line_is_written(server, tmp_path, event):
     killed.join(60)
     assert killed.exitcode == -signal.SIGKILL
     assert len(server.requests) == (3 if event == "sent" else 4)
-    images = _eight(server.url, tmp_path)
+    images = buy_from(server.url, tmp_path, 8, **EIGHT)
     assert images.table["revised_prompt"].tolist() == [f"PHOTO {i}" for i in range(8)]
     assert sorted(r["prompt"] for r in server.requests) == [f"photo {i}" for i in range(8)]
     assert images.spent == 2
@@ -221,11 +210,11 @@ def test_what_is_spent_is_on_disk_before_a_request_leaves(server, store, monkeyp
 
 def test_ledgers_of_earlier_versions(server, store, bought):
     """Without numbers they are read as they are; without checksums they are rebuilt, and nothing is lost."""
-    path, entries = file_of(store), [{k: v for k, v in e.items() if k != "line"} for e in entries_of(store)]
+    path, entries = file_of(store), [{k: v for k, v in e.items() if k != "line"} for e in journal(store)]
     path.write_bytes(b"".join(map(line_of, entries)))
     assert made(server, store, asked(10)).digest == bought.digest
     server.reply = lambda text, n: drawn(picture(of(text)))
-    assert made(server, store, asked(11)).spent == 2.5 and entries_of(store)[-1]["line"] == 23
+    assert made(server, store, asked(11)).spent == 2.5 and journal(store)[-1]["line"] == 23
     path.write_text("".join(json.dumps(e) + "\n" for e in entries))
     with pytest.raises(RunError, match=DAMAGED):
         made(server, store, asked(10))

@@ -69,27 +69,11 @@ def test_a_stop_ends_the_pause_and_the_tries():
     assert len(calls) == 2 and calls[1] - calls[0] < 20
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("12", 12),
-        (" 0 ", 0),
-        ("0.5", 0.5),
-        # Never a number without end.
-        ("9" * 400, 1e9),
-        ("", None),
-        ("soon", None),
-        ("-5", None),
-        ("1e9", None),
-        ("inf", None),
-        ("\u0663", None),
-        ("Mon, 01 Jan 99999 00:00:00 GMT", None),
-    ],
-)
-def test_retry_after_is_a_number(value, seconds):
-    assert retry_after(value) == seconds
-
-
-def test_retry_after_is_a_date():
+def test_retry_after_is_a_number_or_a_date():
+    seconds = {"12": 12, " 0 ": 0, "0.5": 0.5}
+    # Never a number without end.
+    seconds["9" * 400] = 1e9
+    nothing = ("", "soon", "-5", "1e9", "inf", "\u0663", "Mon, 01 Jan 99999 00:00:00 GMT")
+    assert {value: retry_after(value) for value in (*seconds, *nothing)} == seconds | dict.fromkeys(nothing)
     assert 50 < retry_after(formatdate(time.time() + 60, usegmt=True)) <= 60
     assert retry_after(formatdate(time.time() - 60, usegmt=True)) == 0

@@ -1,89 +1,60 @@
 """Services that are not shaped like OpenAI's: an example package, which orders an image and asks until it is there."""
 
 import base64
-import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler
-from io import BytesIO
+import tomllib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from loopback import served
-from PIL import Image
+from fake_endpoint import FakeEndpoint, picture
+from test_image_endpoint import asked, made
 
-from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.ground.errors import ParameterError, RunError, UnknownNameError
 from biaslab.models.images import Unreadable
 from biaslab.net.services import ServiceError
-from biaslab.net.settings import EndpointSettings
 from biaslab.study import Study
 
 EXAMPLE = Path(__file__).with_name("queue_service")
 KEY = "queue-key-5f0e1d2c3b4a"
 
 
-class Shop:
+class Shop(FakeEndpoint):
     """A server that draws each order when it is asked for the second time; ``does`` says otherwise, by prompt."""
 
     def __init__(self):
-        self.orders, self.asked, self.keys, self.does, self.busy = [], [], set(), {}, 0
-        self.mutex = threading.Lock()
+        super().__init__()
+        self.orders, self.asked, self.does, self.busy = [], [], {}, 0
+        self.reply = self._taken
 
-    @contextlib.contextmanager
-    def running(self):
-        shop = self
+    def _taken(self, prompt, n):
+        with self._mutex:
+            if self.busy:
+                self.busy -= 1
+                return 503, {}, "drawing for others"
+            if self.does.get(prompt) == "reject":
+                return 422, {}, f"no such size, {KEY}"
+            number = len(self.orders)
+            self.orders.append({k: v for k, v in self.requests[n - 1].items() if k != "path"})
+            self.files[f"/v1/orders/{number}"] = partial(self._told, number, prompt)
+            return 200, {}, json.dumps({"id": str(number)})
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with shop.mutex:
-                    shop.keys.add(self.headers.get("Authorization"))
-                    if shop.busy:
-                        shop.busy -= 1
-                        return self.send(503, "drawing for others")
-                    if shop.does.get(order["prompt"]) == "reject":
-                        return self.send(422, f"no such size, {KEY}")
-                    shop.orders.append(order)
-                    return self.send(200, {"id": str(len(shop.orders) - 1)})
-
-            def do_GET(self):
-                number = int(self.path.rpartition("/")[2])
-                prompt = shop.orders[number]["prompt"]
-                with shop.mutex:
-                    shop.asked.append(number)
-                    times = shop.asked.count(number)
-                told = shop.does.get(prompt, "draw")
-                if told in ("policy", "gone"):
-                    return self.send(200, {"state": "failed", "reason": told})
-                if told == "wait" or times < 2:
-                    return self.send(200, {"state": "waiting"})
-                file = BytesIO()
-                Image.new("RGB", (6, 4), (number, 100, 200)).save(file, "PNG")
-                picture = base64.b64encode(file.getvalue()).decode()
-                return self.send(200, {"state": "done", "picture": picture, "drew": f"a detailed {prompt}"})
-
-            def send(self, status, said):
-                data = (said if isinstance(said, str) else json.dumps(said)).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                with contextlib.suppress(OSError):
-                    self.wfile.write(data)
-
-            def log_message(self, *args):
-                pass
-
-        with served(Handler) as server:
-            self.url = f"http://127.0.0.1:{server.server_port}"
-            yield self
+    def _told(self, number, prompt):
+        self.asked.append(number)
+        state = self.does.get(prompt, "draw")
+        if state in ("policy", "gone"):
+            return 200, {}, json.dumps({"state": "failed", "reason": state})
+        if state == "wait" or self.asked.count(number) < 2:
+            return 200, {}, json.dumps({"state": "waiting"})
+        file = base64.b64encode(picture((number, 100, 200))).decode()
+        return 200, {}, json.dumps({"state": "done", "picture": file, "drew": f"a detailed {prompt}"})
 
 
 @pytest.fixture
@@ -92,8 +63,10 @@ def shop(tmp_path, monkeypatch):
     package = tmp_path / "package"
     (told := package / "biaslab_queue-1.dist-info").mkdir(parents=True)
     shutil.copy(EXAMPLE / "queue_service.py", package)
-    entry = "[biaslab.images]\nqueue = queue_service:Queue\nbroken = queue_service:Picture\n"
-    (told / "entry_points.txt").write_text(entry)
+    # As its metadata say.
+    (group, points), *_ = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"].items()
+    lines = [f"{name} = {where}" for name, where in (points | {"broken": "queue_service:Picture"}).items()]
+    (told / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: biaslab-queue\nVersion: 1\n")
     monkeypatch.syspath_prepend(str(package))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
@@ -105,27 +78,15 @@ def shop(tmp_path, monkeypatch):
 
 
 def bought(shop, store, n=2, **more):
-    fast = {"first_wait": 0.01, "longest_wait": 0.02, "timeout": 5.0, "key_variable": "QUEUE_KEY"}
-    paid = {"price": 0.25, "cost_limit": 100}
-    given = {"model": "kiln-2", "url": shop.url, "service": "queue", **fast, **paid, **more}
-    texts = [f"photo {i}" for i in range(n)]
-    prompts = pd.DataFrame({"prompt_id": [f"p{i}" for i in range(n)], "text": texts, "n_images": 1})
-    images = EndpointImages(prompts, EndpointSettings(**given), seed=7, store=store)
-    return images.complete(progress=False)
-
-
-def test_the_example_is_what_its_metadata_say():
-    import tomllib
-
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["biaslab.images"] == {"queue": "queue_service:Queue"}
+    given = {"model": "kiln-2", "service": "queue", "longest_wait": 0.02, "key_variable": "QUEUE_KEY"}
+    return made(shop, store, asked(n), **given | more)
 
 
 def test_images_are_ordered_once_and_collected_when_they_are_there(shop, store):
     images = bought(shop, store, size="512x512", concurrency=1)
     assert [order["prompt"] for order in shop.orders] == ["photo 0", "photo 1"]
     assert shop.orders[0] == {"model": "kiln-2", "n": 1, "size": "512x512", "prompt": "photo 0"}
-    assert shop.asked == [0, 0, 1, 1] and shop.keys == {f"Bearer {KEY}"}
+    assert shop.asked == [0, 0, 1, 1] and set(shop.keys) == {f"Bearer {KEY}"}
     table = images.table
     assert table["outcome"].tolist() == ["ok", "ok"] and table["request_id"].tolist() == ["0", "1"]
     assert table["revised_prompt"].tolist() == ["a detailed photo 0", "a detailed photo 1"]
@@ -169,12 +130,11 @@ def test_what_takes_too_long_is_collected_by_the_next_run(shop, store):
 
 BUY = """
 import sys
+from types import SimpleNamespace
 from biaslab.keep.store import Store
-from test_services import Shop, bought
+from test_services import bought
 
-shop = Shop()
-shop.url = sys.argv[1]
-bought(shop, Store(sys.argv[2]), concurrency=1)
+bought(SimpleNamespace(url=sys.argv[1]), Store(sys.argv[2]), concurrency=1)
 """
 
 

@@ -3,7 +3,7 @@
 ``found`` asks, with whatever version of biaslab runs it, and returns all that came back. As a script it asks a server
 of its own and leaves in a folder what was paid for, what people said of it, and what was found::
 
-    PYTHONPATH=CHECKOUT python tests/stores/asked.py FOLDER
+    PYTHONPATH=CHECKOUT:CHECKOUT/tests/net python tests/stores/asked.py FOLDER
 
 Folders beside this file were written so by the code of the commit that they are named by, and are never written again:
 the test reads them with the code of today, and nobody answers it.
@@ -17,12 +17,12 @@ import hashlib
 import json
 import os
 import shutil
-import struct
 import sys
-import zlib
 from io import BytesIO
 from pathlib import Path
 from unittest import mock
+
+import fake_endpoint
 
 KEY = "STORES_KEY"
 ENDPOINT = "http://endpoint.invalid/v1"
@@ -200,72 +200,35 @@ def _pixels(images, image_id: str) -> str:
 
 
 def _png(text: str) -> bytes:
-    """Return a picture of one colour that follows from a text, the same bytes on any machine."""
-    colour = hashlib.sha256(text.encode()).digest()[:3]
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head, rows = struct.pack(">IIBBBBB", 16, 16, 8, 2, 0, 0, 0), (b"\0" + colour * 16) * 16
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    """Return a picture of one colour that follows from a text."""
+    return fake_endpoint.picture(hashlib.sha256(text.encode()).digest()[:3], size=(16, 16))
 
 
-def _reply(request: dict) -> dict:
-    if "prompt" in request:
-        text = request["prompt"]
-        return {"data": [{"b64_json": base64.b64encode(_png(text)).decode(), "revised_prompt": f"A drawing. {text}"}]}
-    content = request["messages"][-1]["content"]
-    if isinstance(content, str):
-        said = content.rpartition("Caption:")[2].strip().replace("the hospital", "a big hospital")
-    else:
-        said = json.dumps(
-            {
-                "biased": True,
-                "kind": "towards stereotypes",
-                "reasons": "One gender is shown.",
-                "guideline": "Show women and men alike.",
-            }
-        )
-    return {"choices": [{"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}]}
+def _reply(question: str | list, _: int) -> tuple:
+    if isinstance(question, list):
+        said = {"biased": True, "kind": "towards stereotypes", "reasons": "One gender is shown."}
+        return fake_endpoint.completion(json.dumps(said | {"guideline": "Show women and men alike."}))
+    if "Caption:" in question:
+        caption = question.rpartition("Caption:")[2].strip()
+        return fake_endpoint.completion(caption.replace("the hospital", "a big hospital"))
+    return fake_endpoint.drawn(_png(question), revised=f"A drawing. {question}")
 
 
 @contextlib.contextmanager
 def _answering():
     """Answer all that is asked of hosts that there are not."""
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-    from threading import Thread
-
     import httpcore
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._send("application/json", json.dumps(_reply(asked)).encode())
-
-        def do_GET(self):
-            self._send("image/png", _png(self.path))
-
-        def _send(self, kind, data):
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    connect = httpcore.SyncBackend.connect_tcp
+    server, connect = fake_endpoint.FakeEndpoint(), httpcore.SyncBackend.connect_tcp
+    server.reply = _reply
+    server.files = {f"/{i}.png": (200, {"Content-Type": "image/png"}, _png(f"/{i}.png")) for i in range(3)}
 
     def here(self, host, port, *args, **kwargs):
-        return connect(self, "127.0.0.1", server.server_port, *args, **kwargs)
+        return connect(self, *server.url.split("/")[2].split(":"), *args, **kwargs)
 
     public = mock.patch("biaslab.net.connection.resolve", lambda *_: ["93.184.216.34"])
-    with mock.patch("httpcore.SyncBackend.connect_tcp", here), public:
+    with server.running(), mock.patch("httpcore.SyncBackend.connect_tcp", here), public:
         yield
-    server.shutdown()
 
 
 def _write(folder: Path) -> None:

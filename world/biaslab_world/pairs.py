@@ -105,11 +105,7 @@ class Asked:
     intervened: bool  # whether the text says that gender does not matter
 
     def p_female(self, position: int, strength: float = 1.0) -> float:
-        """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
-
-        ``intervened`` is whether the text says that gender does not matter; ``strength`` multiplies the log-odds: 0 is
-        a world without stereotypes, 1 the printed one.
-        """
+        """Return P(female), 0–1, of the person at a place, from 0, with a ``strength`` as of :func:`p_female`."""
         if self.told[position]:
             return float(self.told[position] == "female")
         person = self.people[position]

@@ -9,9 +9,9 @@ else (skin tone, age, expression, hair colour, light, attire, prop and place) is
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import accumulate
 from types import MappingProxyType
 
 import numpy as np
@@ -367,9 +367,3 @@ def _place_things(rng, kinds, aspect, with_people) -> tuple[Thing, ...]:
             y = size / 2 + 0.04 + c * (0.92 - size)
         out.append(Thing(kind, float(x), float(y), float(size)))
     return tuple(out)
-
-
-def all_cues() -> Iterable[Cues]:
-    """Yield every combination of cue values, 15,552 in all."""
-    for values in product(*(CUES[name]["female"] for name in CUE_NAMES)):
-        yield Cues(*values)

@@ -21,16 +21,7 @@ words = {
 ways_of_failing = skills.FAILURES
 scenes = skills.generate
 nouns, groups = triplets.nouns, triplets.planted
-
-
-def people(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None = None) -> Renders:
-    """Return people with gender evenly, and attributes drawn alike for all professions beside what a look wears."""
-    return social.balanced(prompts, n, seed=seed, decoded=decoded)
-
-
-def pairs(n: int, *, seed: int) -> Renders:
-    """Return pairs of people that no judge was trained on."""
-    return of_pairs.held_out_pairs(n, seed=seed)
+people, pairs = social.balanced, of_pairs.held_out_pairs
 
 
 def depictions(n: int, *, seed: int, decoded: Path | None = None) -> Renders:
