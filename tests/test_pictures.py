@@ -18,10 +18,14 @@ from biaslab.net.retry import Failed
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
 
 
-def png(array, **options):
+def saved(image, form, **options):
     out = io.BytesIO()
-    Image.fromarray(array).save(out, format="PNG", **options)
+    image.save(out, form, **options)
     return out.getvalue()
+
+
+def png(array, **options):
+    return saved(Image.fromarray(array), "PNG", **options)
 
 
 def chunk(kind, data):
@@ -47,21 +51,17 @@ def test_transparency_is_put_on_white():
 
 
 def test_a_photo_is_turned_upright(noise):
-    out = io.BytesIO()
     exif = Image.Exif()
     exif[0x0112] = 6  # shown upright after a quarter turn clockwise
-    Image.fromarray(noise).save(out, format="PNG", exif=exif)
-    np.testing.assert_array_equal(decode(out.getvalue()), np.rot90(noise, -1))
+    np.testing.assert_array_equal(decode(png(noise, exif=exif)), np.rot90(noise, -1))
 
 
 def test_what_is_no_image_has_a_reason(noise):
-    whole = png(noise)
-    jpeg = io.BytesIO()
-    Image.fromarray(np.tile(noise, (20, 20, 1))).save(jpeg, format="JPEG")
+    whole, jpeg = png(noise), saved(Image.fromarray(np.tile(noise, (20, 20, 1))), "JPEG")
     assert decode(b"") == Unreadable("empty")
     assert decode(b"<html>404</html>") == Unreadable("not an image")
     assert decode(b"%!PS-Adobe-3.0 EPSF-3.0\n") == Unreadable("not an image")
-    assert decode(jpeg.getvalue()[: len(jpeg.getvalue()) // 2]) == Unreadable("truncated")
+    assert decode(jpeg[: len(jpeg) // 2]) == Unreadable("truncated")
     assert decode(whole[:60]).reason in ("truncated", "damaged")
     broken = bytearray(whole)
     broken[50:54] = b"\xff\x00\xff\x00"
@@ -83,30 +83,20 @@ def test_limits_can_be_lowered(noise):
     assert not isinstance(decode(data, most_pixels=12 * 9, most_bytes=len(data)), Unreadable)
 
 
-def saved(image, form, **options):
-    out = io.BytesIO()
-    image.save(out, form, **options)
-    return out.getvalue()
+DEEPER = {
+    "16-bit": RAMP,
+    "big end first": RAMP.astype(">u2"),
+    "32-bit": RAMP.astype(np.int32),
+    "0 to 1": (RAMP / 65535).astype(np.float32),
+    "0 to 255": (RAMP / 257).astype(np.float32),
+}
 
 
-def grey(levels):
-    return np.repeat(np.asarray(levels, np.uint8)[..., None], 3, axis=2)
-
-
-@pytest.mark.parametrize(
-    ("image", "form"),
-    [
-        (Image.fromarray(RAMP), "PNG"),
-        (Image.fromarray(RAMP), "TIFF"),
-        (Image.fromarray(RAMP.astype(">u2")), "TIFF"),
-        (Image.fromarray(RAMP.astype(np.int32)), "TIFF"),
-        (Image.fromarray((RAMP / 65535).astype(np.float32)), "TIFF"),
-        (Image.fromarray((RAMP / 257).astype(np.float32)), "TIFF"),
-    ],
-    ids=["16-bit PNG", "16-bit TIFF", "big end first", "32-bit TIFF", "0 to 1", "0 to 255"],
-)
-def test_deeper_pictures_are_scaled_to_eight_bits(image, form):
-    np.testing.assert_array_equal(decode(saved(image, form)), grey(np.arange(256).reshape(16, 16)))
+@pytest.mark.parametrize("what", DEEPER)
+def test_deeper_pictures_are_scaled_to_eight_bits(what):
+    levels = np.repeat(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), 3, axis=2)
+    for form in ("PNG", "TIFF") if what == "16-bit" else ("TIFF",):
+        np.testing.assert_array_equal(decode(saved(Image.fromarray(DEEPER[what]), form)), levels)
 
 
 @pytest.mark.parametrize("numbers", [[[0.0, np.nan]], [[0.5, np.inf]], [[-1.0, 1.0]], [[0.0, 300.0]]], ids=str)

@@ -26,10 +26,7 @@ def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favour
     cpuinfo(flags, vendor)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert processor.favours_bfloat16() == favours
-
-
-def test_an_arm_processor_has_other_lines(cpuinfo):
-    cpuinfo("")
+    # An ARM processor has other lines.
     processor._CPUINFO.write_text("processor\t: 0\nFeatures\t: fp asimd bf16\n")
     assert not processor.favours_bfloat16()
 

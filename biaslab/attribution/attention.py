@@ -31,10 +31,8 @@ _AT_A_TIME = {"cpu": 2**20, "cuda": 2**27}
 class Part(NamedTuple):
     """What a sum is of."""
 
-    layer: str
-    """The layer, as the network names it."""
-    step: int
-    """The step, from 0; -1 for all."""
+    layer: str  # The layer, as the network names it.
+    step: int  # The step, from 0; -1 for all.
 
 
 class Attention:
@@ -58,14 +56,15 @@ class Attention:
         # Cross-attention of a U-Net is a share of all columns.
         self._is_text = None if padded else torch.from_numpy(columns.is_text)
 
-    def maps(self, *, layer: str = "", step: int = -1) -> torch.Tensor:
+    def maps(self, step: int = -1) -> torch.Tensor:
         """Return mean attention on the latents' grid, ``float32 (images, words, height, width)``, 0 or more.
 
         Each head's sum is interpolated (bicubic) and clamped at 0; heads of all layers and steps have the same weight.
-        Of one ``layer`` alone, or of one ``step``, where steps were kept apart.
+        Of one ``step`` alone, where steps were kept apart.
         """
-        chosen = [p for p in self.sums if (not layer or p.layer == layer) and (step < 0 or p.step == step)]
-        return sum(map(self._summed, chosen)) / sum(map(self._count, chosen))
+        chosen = [part for part in self.sums if step < 0 or part.step == step]
+        count = sum(self.n[part] * self.sums[part].shape[1] for part in chosen)
+        return sum(map(self._summed, chosen)) / count
 
     def _summed(self, part: Part) -> torch.Tensor:
         """Return the sum of the heads' sums on the latents' grid."""
@@ -74,9 +73,6 @@ class Attention:
         of_heads = self.sums[part]
         on_grid = torch.nn.functional.interpolate(of_heads.flatten(0, 1), self.latent, mode="bicubic")
         return on_grid.clamp_(min=0).unflatten(0, of_heads.shape[:2]).sum(1)
-
-    def _count(self, part: Part) -> int:
-        return self.n[part] * self.sums[part].shape[1]
 
     def _begin(self, denoiser, args, kwargs) -> None:
         """Note the step and the latents' shape, before the network runs."""
@@ -179,7 +175,6 @@ def capture(pipe, columns: Columns, *, by_step: bool = False) -> Iterator[Attent
     apart; their memory then grows with the steps. Raises ParameterError where the pipeline cannot be used, RunError
     where it generates other images than the columns are of.
     """
-    check_tokenizers(pipe)
     found = Attention(columns, by_step=by_step, padded=hasattr(pipe, "unet"))
     with ExitStack() as hooks:
         hooks.enter_context(_denoiser(pipe).register_forward_pre_hook(found._begin, with_kwargs=True))

@@ -72,7 +72,7 @@ def attend(
             _denoise(generator, [images[i] for i in chosen], [texts[i] for i in chosen], seeds)
         whole += word_maps(attention.maps(), here)
         for k, maps in enumerate(apart):
-            maps += word_maps(attention.maps(step=k), here)
+            maps += word_maps(attention.maps(k), here)
     return whole, apart
 
 

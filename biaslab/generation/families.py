@@ -32,10 +32,8 @@ _PROMPTS = ("prompt", "prompt_2", "prompt_3")
 class Family:
     """What is known of a model: an entry of ``families.yaml``, completed by the pipeline's signature and sizes."""
 
-    pipeline: str
-    """Its class."""
-    variant: str = ""
-    """Which one of the class, where the table has several."""
+    pipeline: str  # Its class.
+    variant: str = ""  # Which one of the class, where the table has several.
     denoiser: str = ""
     """The pipeline's attribute with the denoising network; empty of one that is given its prompts as text."""
     parts: Sequence[str] = ()
@@ -46,36 +44,24 @@ class Family:
     latents: str = "grid"
     """How the network takes latents: as a ``grid``; as ``rows`` of 2 x 2 of it; or as rows of a grid of 2 x 2
     ``patches``, which its autoencoder has a scale of each of."""
-    steps: int | None = None
-    """Its own number of denoising steps; None where it is not told one."""
-    guidance: float | None = None
-    """Its own scale of guidance; None where guidance has no effect."""
-    argument: str = ""
-    """The pipeline's argument that carries the scale of guidance; empty where none has an effect."""
-    unguided: float = 1.0
-    """Up to which scale there is no guidance."""
-    negative: bool = True
-    """Whether a negative prompt has an effect; otherwise guidance is part of the network."""
-    no_negative: str = ""
-    """The negative prompt where none is asked for."""
+    steps: int | None = None  # Its own number of denoising steps; None where it is not told one.
+    guidance: float | None = None  # Its own scale of guidance; None where guidance has no effect.
+    argument: str = ""  # The pipeline's argument that carries the scale of guidance; empty where none has an effect.
+    unguided: float = 1.0  # Up to which scale there is no guidance.
+    negative: bool = True  # Whether a negative prompt has an effect; otherwise guidance is part of the network.
+    no_negative: str = ""  # The negative prompt where none is asked for.
     text_length: int | None = None
     """How many tokens of a text are read, where the pipeline is told; of several tokenizers, by the last one."""
-    chat: bool = False
-    """Whether a text is read as a message in a chat, whose frame takes some of these tokens."""
-    always: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of the pipeline."""
-    dtype: str = "bfloat16"
-    """Numbers of the network on a GPU."""
+    chat: bool = False  # Whether a text is read as a message in a chat, whose frame takes some of these tokens.
+    always: Mapping[str, Any] = field(default_factory=dict)  # Further arguments of the pipeline.
+    dtype: str = "bfloat16"  # Numbers of the network on a GPU.
     # Its own size in pixels, where it is known; and what height and width must be multiples of.
     height: int = 0
     width: int = 0
     multiple: int = _ROUND
-    scale: int = 8
-    """Pixels of the image for one of the latents, in each direction."""
-    channels: int = 0
-    """Channels of latents."""
-    sized: bool = True
-    """Whether the pipeline is told height and width."""
+    scale: int = 8  # Pixels of the image for one of the latents, in each direction.
+    channels: int = 0  # Channels of latents.
+    sized: bool = True  # Whether the pipeline is told height and width.
 
     @property
     def kind(self) -> str:
@@ -166,12 +152,6 @@ class Family:
         found = pipe.encode_prompt(**{k: v for k, v in asked.items() if k in takes})
         # What is said of a negative prompt, where none is asked for, is nothing.
         return dict(zip(self.parts, (v for v in found if v is not None and len(v)), strict=False))
-
-    def encode_negative(self, pipe, text: str, device, like: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an encoded negative prompt, as :meth:`encode`; ``like`` is an encoded prompt."""
-        if not text and pipe.config.get("force_zeros_for_empty_prompt"):
-            return {part: value.new_zeros(value.shape) for part, value in like.items()}
-        return self.encode(pipe, text or self.no_negative, device)
 
     def batch(self, encoded: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, Any]:
         """Return what a pipeline is given of encoded texts, one row each; names have ``before`` in front.

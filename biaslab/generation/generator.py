@@ -13,10 +13,9 @@ import copy
 import hashlib
 import inspect
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,10 +71,8 @@ class _SeenError(Exception):
 class Received(NamedTuple):
     """A text as the denoising network receives it."""
 
-    tokens: np.ndarray
-    """``float32 (tokens, width)``: what cross-attention reads (``encoder_hidden_states``)."""
-    pooled: np.ndarray | None
-    """``float32 (width,)``: the text as one vector, where the network takes one."""
+    tokens: np.ndarray  # ``float32 (tokens, width)``: what cross-attention reads (``encoder_hidden_states``).
+    pooled: np.ndarray | None  # ``float32 (width,)``: the text as one vector, where the network takes one.
 
 
 def image_seed(seed: int, prompt_id: str, index: int) -> int:
@@ -98,8 +95,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     where = find_device(device)
     on_cpu = where.type == "cpu"
     check_offload(offload, where.type)
-    keeps_checker = settings.safety_checker == "model"
-    files = loading.fetch(model, safety_checker=keeps_checker)
+    files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     loading.pipeline_class(files.folder, model)
     name = adapters.split(model).base
     family = families.of_files(repositories.of_folder(files.folder, name), name)
@@ -109,7 +105,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
         dtype = "float16" if emulated else family.dtype
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
     stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
-    pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored), safety_checker=keeps_checker)
+    pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored))
     # As loaded, it has what its configurations leave out.
     family = families.of_pipe(pipe, name)
     if settings.scheduler:
@@ -143,7 +139,8 @@ def check_offload(offload: str, device: str) -> None:
 class Generator:
     """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
-    Raises ParameterError: What is asked has no effect on the model, or does not fit it.
+    It is on its device (on a CPU, one of the table in float32). ``folder`` is that of its files, ``commit`` the model's
+    where it is on the hub. Raises ParameterError: What is asked has no effect on the model, or does not fit it.
     """
 
     def __init__(
@@ -157,15 +154,10 @@ class Generator:
         commit: str = "",
         family: Family | None = None,
     ) -> None:
-        """Take a pipeline on its device (on a CPU, one of the table in float32), and the folder of its files.
-
-        ``commit`` is that of the model, where it is on the hub.
-        """
         self.model, self.pipe, self.device = model, pipe, device
         self._folder, self._commit = folder, commit
         self.family = family or families.of_pipe(pipe, model)
-        self._encoded: OrderedDict[str, dict] = OrderedDict()
-        self._negative: dict = {}
+        self._text = lru_cache(_KEPT_TEXTS)(partial(self.family.encode, pipe, device=device))
         # What a safety checker sees of an image, where it sees it as CLIP does.
         if projection := getattr(getattr(pipe, "safety_checker", None), "visual_projection", None):
             projection.register_forward_hook(lambda module, given, seen: self.check_finite(seen))
@@ -187,7 +179,6 @@ class Generator:
         if mine != theirs or settings.dtype not in ("auto", self.settings.dtype):
             return None
         made = copy.copy(self)
-        made._encoded, made._negative = OrderedDict(), {}
         made._ask(settings.changed(dtype=self.settings.dtype))
         made._batch_size = min(settings.batch_size, MOST)
         made.check_effect()
@@ -473,24 +464,17 @@ class Generator:
         # What comes back as latents, some pipelines have turned into what their autoencoder takes.
         return last
 
-    def _text(self, text: str) -> dict:
-        """Return an encoded text."""
-        if text not in self._encoded:
-            self._encoded[text] = self.family.encode(self.pipe, text, self.device)
-        found = self._encoded[text]
-        while len(self._encoded) > _KEPT_TEXTS:
-            self._encoded.popitem(last=False)
-        return found
-
     def _conditions(self, prompts: list[str]) -> dict:
         """Return what the pipeline takes of the prompts; each text is encoded once."""
         rows = [self._text(text) for text in prompts]
         given = self.family.batch(rows)
         if self._guided:
-            if not self._negative:
-                asked = self.settings.negative_prompt
-                self._negative = self.family.encode_negative(self.pipe, asked, self.device, rows[0])
-            given |= self.family.batch([self._negative] * len(prompts), "negative_")
+            asked = self.settings.negative_prompt
+            if not asked and self.pipe.config.get("force_zeros_for_empty_prompt"):
+                negative = {part: value.new_zeros(value.shape) for part, value in rows[0].items()}
+            else:
+                negative = self._text(asked or self.family.no_negative)
+            given |= self.family.batch([negative] * len(prompts), "negative_")
         # Its default is a text, which stands beside no encoded one.
         takes = inspect.signature(self.pipe.__call__).parameters
         return given | ({"negative_prompt": None} if "negative_prompt" in takes else {})

@@ -17,10 +17,8 @@ class Latents(NamedTuple):
 
     final: np.ndarray | None
     """``float16 (channels, height, width)``, before decoding; None where the pipeline does not show them."""
-    of: str
-    """The first image of the same noise, with which it was compared."""
-    by_step: np.ndarray
-    """``float64 (steps,)``: the cosine of both after each step, -1 to 1."""
+    of: str  # The first image of the same noise, with which it was compared.
+    by_step: np.ndarray  # ``float64 (steps,)``: the cosine of both after each step, -1 to 1.
 
 
 class Followed:

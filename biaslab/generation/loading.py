@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import glob
 import inspect
-import json
 import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from importlib.util import find_spec
+from importlib import metadata
 from pathlib import Path
 
 from biaslab.generation import loras, texts
-from biaslab.ground import adapters, processor, reading
+from biaslab.ground import adapters, processor
 from biaslab.ground.adapters import Adapter
 from biaslab.ground.errors import BiaslabError, ParameterError, loading, name_help
 from biaslab.models import checkpoints, hub, registry, repositories, safety
@@ -32,14 +31,9 @@ _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
 _ANY_WEIGHTS = (".safetensors", *safety.OTHER_WEIGHTS)
 _OTHER_OUTPUTS = {"num_frames", "video_length", "fps", "frame_rate", "audio_length_in_s", "audio_end_in_s"}
-# What it takes to read quantised weights: by quant_method, the module and what pip calls it.
-_QUANTISERS = {
-    "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
-    "torchao": ("torchao", "torchao"),
-    "quanto": ("optimum.quanto", "optimum-quanto"),
-    "gguf": ("gguf", "gguf"),
-    "modelopt": ("modelopt", "nvidia-modelopt"),
-}
+# The packages that read quantised weights, by quant_method.
+_QUANTISERS = {"bitsandbytes": "bitsandbytes", "torchao": "torchao", "gguf": "gguf"}
+_QUANTISERS |= {"quanto": "optimum-quanto", "modelopt": "nvidia-modelopt"}
 # The tensor by which trainers say that a network predicts velocity, not noise.
 _IS_VELOCITY = "v_pred"
 
@@ -49,12 +43,9 @@ class Found:
     """The files behind a name; nothing of weights is fetched yet."""
 
     base: Located
-    variants: Mapping[str, str]
-    """Parts of which there is a variant alone, such as ``fp16``, by name."""
-    spared: frozenset[str]
-    """Parts that are left out, as nothing asks for them."""
-    configurations: Located | None = None
-    """Of a checkpoint in one file, those that it is read by."""
+    variants: Mapping[str, str]  # Parts of which there is a variant alone, such as ``fp16``, by name.
+    spared: frozenset[str]  # Parts that are left out, as nothing asks for them.
+    configurations: Located | None = None  # Of a checkpoint in one file, those that it is read by.
     adapters: tuple[Located, ...] = ()
 
     @property
@@ -107,7 +98,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
             found = replace(found, base=replace(found.base, remarks=(*found.base.remarks, remark)))
     if not named.adapters:
         return found
-    _check_package("peft", "peft", f"A LoRA on {given.base} needs")
+    _check_package("peft", f"A LoRA on {given.base} needs")
     loras = tuple(checkpoints.look_up_lora(one, given.base) for one in named.adapters)
     for lora in loras:
         _check_fits(lora, (found.configurations or found.base).repository, given.base)
@@ -117,30 +108,23 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
 def _pipeline(repository: Repository, safety_checker: bool) -> Found:
     """Return the files of a pipeline."""
     name = repository.name
-    parts = safety.check_index(repository.file(checkpoints.INDEX))
+    _, parts = safety.check_index(repository.file(checkpoints.INDEX))
+    # Parts that nobody asks for are left out, whatever there is of them.
     spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
     files, variants = [], {}
-    for part in parts:
-        there = [path for path in repository.matching(_weights([part])) if path.rpartition("/")[0] == part]
+    for part in [part for part in parts if part not in spared]:
+        there = [path for path in repository.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
         whole = [path for path in there if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
         for variant in _LOADED_VARIANTS:
-            # A part that nobody asks for is left out, whatever there is of it.
-            if (
-                not whole
-                and part not in spared
-                and (whole := [path for path in there if f".{variant}" in path and ".non_ema" not in path])
-            ):
+            if not whole and (whole := [path for path in there if f".{variant}" in path and ".non_ema" not in path]):
                 variants[part] = variant
-        if part not in spared:
-            files += whole
+        files += whole
         # What has weights has a config.json; schedulers and tokenizers have files of other names.
-        if f"{part}/config.json" in repository.files and part not in spared:
+        if f"{part}/config.json" in repository.files:
             if not whole and not (repository.on_hub and repository.folder):
                 raise _no_weights(repository, part)
             _check_quantised(repository, part)
-    located = repository.with_weights(
-        [glob.escape(path) for path in files] or _weights(parts), _VARIANTS if not files else ()
-    )
+    located = repository.with_weights([glob.escape(path) for path in files])
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
         located = replace(located, remarks=(f"{name} has weights of a variant alone for {listed}.",))
@@ -162,25 +146,23 @@ def _check_quantised(repository: Repository, part: str) -> None:
     if not isinstance(said, dict):
         return
     method = str(said.get("quant_method", "bitsandbytes"))
-    module, package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"), ("", ""))
+    package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
     what = f"{repository.name} is quantised ({part}: {method})"
-    if not module:
-        known = ", ".join(sorted(module for module, _ in _QUANTISERS.values()))
+    if not package:
         raise ParameterError(
-            f"{what} in a way that diffusers does not read. Choose a copy that is not, or is by one of {known}."
+            f"{what} in a way that diffusers does not read. Choose a copy that is not, or is by one of "
+            f"{', '.join(sorted(_QUANTISERS))}."
         )
-    _check_package(module, package, f"{what}, which needs")
-    if module == "bitsandbytes" and processor.accelerator() == "cpu":
+    _check_package(package, f"{what}, which needs")
+    if package == "bitsandbytes" and processor.accelerator() == "cpu":
         raise ParameterError(f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised.")
 
 
-def _check_package(module: str, package: str, what: str) -> None:
+def _check_package(package: str, what: str) -> None:
     try:
-        there = find_spec(module) is not None
-    except ModuleNotFoundError:
-        there = False
-    if not there:
-        raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}")
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}") from None
 
 
 def _one_file(repository: Repository, where: str) -> Found:
@@ -189,18 +171,17 @@ def _one_file(repository: Repository, where: str) -> Found:
     if path not in repository.files:
         raise ParameterError(f"{name} names a file that its repository does not have.")
     tensors = repository.tensors(path)
-    checkpoints.check_file(name, tensors, repository)
+    checkpoints.check_file(repository, tensors)
     base = checkpoints.configurations(repository, where)
     try:
         of = repositories.look_up(base, "text-to-image", base)
-        index = of.json(checkpoints.INDEX)
-        parts = safety.check_index(of.file(checkpoints.INDEX))
+        _, parts = safety.check_index(of.file(checkpoints.INDEX))
     except BiaslabError as error:
         raise ParameterError(
             f"{name} is read by the configurations of {base}: {error} Run once with a network, or put it into a folder "
             f"with the {checkpoints.INDEX} and the configurations of its base model."
         ) from error
-    lacks = [part for part in parts if _lacks(index[part], tensors)]
+    lacks = [part for part, kind in parts.items() if _lacks(*kind, tensors)]
     if lacks:
         raise ParameterError(
             f"{name} holds no {' and no '.join(lacks)}, so it is no whole model. Name a file that does, or the "
@@ -215,17 +196,16 @@ def _one_file(repository: Repository, where: str) -> Found:
     return Found(replace(located, remarks=remarks), {}, spared, configurations)
 
 
-def _lacks(part: list, tensors: Mapping[str, tuple[int, ...]]) -> bool:
+def _lacks(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
     """Return whether a file has no weights for a part, a text encoder, of a library and class."""
     from diffusers.loaders import single_file_utils as known
 
-    if "CLIPText" in part[1]:
+    if "CLIPText" in kind:
         keys = (name for key, name in known.CHECKPOINT_KEY_NAMES.items() if "clip" in key)
         return not any(key in tensors for key in keys)
-    if part[1] == "T5EncoderModel":
+    if kind == "T5EncoderModel":
         return not known.is_t5_in_single_file(tensors)
-    classes = ("Model", "ForConditionalGeneration", "ForCausalLM")
-    return part[0] == "transformers" and part[1].endswith(classes)
+    return library == "transformers" and kind.endswith(("Model", "ForConditionalGeneration", "ForCausalLM"))
 
 
 # Of the network that a LoRA changes, what its tensors' names show, and the tensor that reads text.
@@ -270,29 +250,18 @@ def fetch(name: str, *, safety_checker: bool = True) -> Files:
     given = adapters.split(name).adapters
     for remark in (remark for located in found.located for remark in located.remarks):
         _log.info(remark)
-    try:
-        with quiet(bars=True):
-            on_it = tuple(zip(map(_file, found.adapters), given, strict=True))
-            file = _file(found.base) if found.configurations else None
-            folder = (found.configurations or found.base).fetch()
-            # The hub's cache names a model's folder by its commit.
-            known = folder.name if folder.parent.name == "snapshots" and not file else ""
-            commit = found.base.repository.commit or known
-            return Files(found, folder, file, commit, on_it)
-    except BiaslabError:
-        raise
-    # The hub's client raises many kinds of errors; each becomes one that says what to do.
-    except Exception as error:
-        raise ParameterError(repositories.problem(name, "text-to-image", error)) from error
+    with quiet(bars=True):
+        on_it = tuple(zip(map(_file, found.adapters), given, strict=True))
+        file = _file(found.base) if found.configurations else None
+        folder = (found.configurations or found.base).fetch()
+    # The hub's cache names a model's folder by its commit.
+    known = folder.name if folder.parent.name == "snapshots" and not file else ""
+    return Files(found, folder, file, found.base.repository.commit or known, on_it)
 
 
 def _file(located: Located) -> Path:
     (path,) = located.weights
     return located.repository.file(path)
-
-
-def _weights(parts: Iterable[str]) -> list[str]:
-    return [f"{part}/*.safetensors" for part in parts]
 
 
 def pipeline_class(folder: Path, name: str):
@@ -305,12 +274,10 @@ def pipeline_class(folder: Path, name: str):
 
     if not (index := folder / checkpoints.INDEX).is_file():
         raise ParameterError(f"{name} is no diffusers pipeline: {folder} holds no {checkpoints.INDEX}.")
-    parts = safety.check_index(index)
-    said = _index(folder)
-    class_name = said["_class_name"]
+    class_name, parts = safety.check_index(index)
     # The two libraries say themselves which classes they do not have, or call otherwise by now.
-    others = {part for part in parts if said[part][0] not in ("diffusers", "transformers")}
-    unknown = sorted({said[part][0] for part in others if not inspect.isclass(_class(*said[part]))})
+    others = {kind for kind in parts.values() if kind[0] not in ("diffusers", "transformers")}
+    unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
     found = getattr(diffusers, class_name, None)
     if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
         raise ParameterError(
@@ -324,21 +291,15 @@ def pipeline_class(folder: Path, name: str):
     return found
 
 
-def _index(folder: Path) -> dict:
-    return json.loads(reading.text(folder / checkpoints.INDEX))
-
-
-def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
+def load_pipeline(files: Files, name: str, *, dtype):
     """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
     Raises ParameterError: They are not of a text-to-image pipeline that can be loaded, or a LoRA cannot be put on it.
     """
     import diffusers
 
-    made, said = pipeline_class(files.folder, name), _index(files.folder)
+    made, (_, parts) = pipeline_class(files.folder, name), safety.check_index(files.folder / checkpoints.INDEX)
     options = {"dtype": dtype} | dict.fromkeys(files.found.spared)
-    if not safety_checker and "safety_checker" in said:
-        options["safety_checker"] = None
     vae = registry.autoencoder(files.folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
@@ -350,8 +311,7 @@ def load_pipeline(files: Files, name: str, *, dtype, safety_checker: bool):
                 options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
             # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
             for part, variant in files.found.variants.items():
-                kind = _class(*said[part])
-                options[part] = kind.from_pretrained(
+                options[part] = _class(*parts[part]).from_pretrained(
                     files.folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
                 )
             pipe = loader.from_pretrained(str(files.folder), use_safetensors=True, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +20,12 @@ _NO_LIMIT = 10**9
 _WHOLE_WORDS = ("WordLevel", "WordPiece")
 
 
-def tokenizers(pipe) -> list[tuple[object, int]]:
-    """Return a pipeline's tokenizers, each with the most tokens of a text that its encoder reads (0: any)."""
-    read = _of_t5(pipe, [(t, int(t.model_max_length)) for t in _there(pipe).values()])
-    return [(t, most if most < _NO_LIMIT else 0) for t, most in read]
-
-
-def _there(pipe) -> dict[str, object]:
-    """Return a pipeline's tokenizers by the names of its parts; one that also reads images has its own within."""
+def _tokenizers(pipe) -> list[tuple[str, Any, int]]:
+    """Return the names of a pipeline's tokenizers, these, and how many tokens of a text the encoder of each reads."""
     parts = {name: getattr(pipe, name, None) for name in _PARTS}
-    return {name: getattr(part, "tokenizer", part) for name, part in parts.items() if part is not None}
+    # One that also reads images has its own within.
+    there = {name: getattr(part, "tokenizer", part) for name, part in parts.items() if part is not None}
+    return _of_t5(pipe, [(name, one, one.model_max_length) for name, one in there.items()])
 
 
 def check_lengths(pipe, name: str) -> None:
@@ -36,8 +33,7 @@ def check_lengths(pipe, name: str) -> None:
 
     Or where texts are padded to what it reads, which is more than fits in memory.
     """
-    there = _there(pipe)
-    for part, longest in _of_t5(pipe, [(part, one.model_max_length) for part, one in there.items()]):
+    for part, _, longest in _tokenizers(pipe):
         # Elsewhere one without a limit, of which a number larger than all is said, is told one by its pipeline.
         if longest < 1 or (longest >= _NO_LIMIT and families.of_pipe(pipe).denoiser):
             raise ParameterError(
@@ -83,7 +79,7 @@ def parts(pipe) -> list[tuple[tuple[str, ...], int]]:
 def _of_t5(pipe, found: list[tuple]) -> list[tuple]:
     """Give the last encoder, one of long texts, the number of tokens that the pipeline says it reads."""
     longest = families.of_pipe(pipe).text_length
-    return [*found[:-1], (found[-1][0], longest)] if found and longest else found
+    return [*found[:-1], (*found[-1][:-1], longest)] if found and longest else found
 
 
 def tokenized(pipe, part: tuple[str, ...], length: int, texts: Sequence[str], **asked: bool) -> Iterator:
@@ -110,16 +106,13 @@ def are_words(pipe, texts: Sequence[str]) -> np.ndarray | None:
 
 def tokens_cut(pipe, texts: Sequence[str]) -> np.ndarray:
     """Return how many tokens at the end of each text no text encoder reads, ``int64 (texts,)``; mostly 0."""
-    least, framed = None, families.of_pipe(pipe).chat
-    for tokenizer, most in tokenizers(pipe):
-        if not most or not len(texts):
+    cut, framed = [], families.of_pipe(pipe).chat
+    for _, tokenizer, most in _tokenizers(pipe) if len(texts) else ():
+        if most >= _NO_LIMIT:
             return np.zeros(len(texts), np.int64)
-        if framed:
-            most -= _frame(pipe, tokenizer)
-        read = tokenizer(list(texts), truncation=False)["input_ids"]
-        cut = np.array([max(0, len(ids) - most) for ids in read], np.int64)
-        least = cut if least is None else np.minimum(least, cut)
-    return np.zeros(len(texts), np.int64) if least is None else least
+        read = most - (_frame(pipe, tokenizer) if framed else 0)
+        cut.append([max(0, len(ids) - read) for ids in tokenizer(list(texts), truncation=False)["input_ids"]])
+    return np.min(cut, axis=0) if cut else np.zeros(len(texts), np.int64)
 
 
 def _frame(pipe, tokenizer) -> int:

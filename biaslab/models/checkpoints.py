@@ -25,7 +25,7 @@ from biaslab.models.repositories import Located, Repository
 
 INDEX = "model_index.json"
 KIND = "text-to-image"
-PIPELINE, LORA = "a whole model", "a LoRA"
+_PIPELINE, _LORA = "a whole model", "a LoRA"
 # Names that libraries give to the LoRA that a repository is made of.
 _OWN_LORAS = ("pytorch_lora_weights.safetensors", "adapter_model.safetensors")
 _OF_LORAS = re.compile(r"lora|hada_w|lokr_w|oft_", re.IGNORECASE)
@@ -115,23 +115,25 @@ def file_of(where: str) -> str:
 # -- what files are ----------------------------------------------------------------------------------------
 
 
-def what_is(tensors: Collection[str]) -> str:
-    """Return what a file of safetensors with tensors of these names is: :data:`PIPELINE`, :data:`LORA` or another."""
+def _what_is(tensors: Collection[str]) -> str:
+    """Return what a file of safetensors with tensors of these names is: a whole model, a LoRA or what else."""
     if any(_OF_LORAS.search(name) for name in tensors):
-        return LORA
+        return _LORA
     if any(mark in name for name in tensors for mark in _QUANTISED):
         return "a quantised network"
     lacks = [part for part, begin in _PARTS.items() if not any(name.startswith(begin) for name in tensors)]
-    return f"no whole model: it holds no {' and no '.join(lacks)}" if lacks else PIPELINE
+    return f"no whole model: it holds no {' and no '.join(lacks)}" if lacks else _PIPELINE
 
 
-def check_file(name: str, tensors: Collection[str], repository: Repository) -> None:
+def check_file(repository: Repository, tensors: Collection[str]) -> None:
     """Raise ParameterError where a file that is given as a model is none."""
-    kind = what_is(tensors)
-    if kind == LORA:
-        raise _lora_alone(repository, name)
-    if kind != PIPELINE:
-        raise ParameterError(f"{name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to.")
+    kind = _what_is(tensors)
+    if kind == _LORA:
+        raise _lora_alone(repository)
+    if kind != _PIPELINE:
+        raise ParameterError(
+            f"{repository.name} is {kind}. Name a file that holds all parts, or the pipeline that it belongs to."
+        )
 
 
 def configurations(repository: Repository, where: str) -> str:
@@ -149,7 +151,7 @@ def configurations(repository: Repository, where: str) -> str:
     from diffusers.loaders import single_file_utils
 
     tensors = repository.tensors(file_of(where))
-    check_file(repository.name, tensors, repository)
+    check_file(repository, tensors)
     try:
         found = single_file_utils.fetch_diffusers_config(
             {k: SimpleNamespace(shape=shape) for k, shape in tensors.items()}
@@ -178,7 +180,7 @@ def look_up_lora(adapter: Adapter, base: str) -> Located:
     if path not in repository.files:
         raise ParameterError(f"{adapter.name} names a file that is not there. {_listed(repository)}")
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
-    if what_is(repository.tensors(path)) != LORA:
+    if _what_is(repository.tensors(path)) != _LORA:
         raise ParameterError(f"{adapter.name} is no LoRA, so it cannot be put on {base}.")
     return located
 
@@ -224,14 +226,12 @@ def _refuse_others(repository: Repository) -> None:
     top = [path for path in sorted(repository.files) if "/" not in path]
     ours = [path for path in top if path.endswith(".safetensors")]
     own = [path for path in ours if path in _OWN_LORAS or "lora" in path.lower()]
-    if own or "adapter_config.json" in top:
-        raise _lora_alone(repository, repository.name)
+    tensors: Collection[str] = ()
     if len(ours) == 1:
-        tensors: Collection[str] = ()
         with suppress(ParameterError):
             tensors = repository.tensors(ours[0])
-        if what_is(tensors) == LORA:
-            raise _lora_alone(repository, repository.name)
+    if own or "adapter_config.json" in top or _what_is(tensors) == _LORA:
+        raise _lora_alone(repository)
     if gguf := [path for path in repository.files if path.lower().endswith(".gguf")]:
         base = base_of(repository)
         raise ParameterError(
@@ -249,8 +249,8 @@ def no_pipeline(repository: Repository) -> ParameterError:
     return ParameterError(f"{repository.name} is no diffusers pipeline: it holds no {INDEX}.")
 
 
-def _lora_alone(repository: Repository, name: str) -> ParameterError:
-    base = base_of(repository) or "BASE"
+def _lora_alone(repository: Repository) -> ParameterError:
+    name, base = repository.name, base_of(repository) or "BASE"
     fix = " with the name of the model that it was trained on as BASE" if base == "BASE" else ""
     return ParameterError(f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{fix}.")
 

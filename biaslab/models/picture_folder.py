@@ -103,7 +103,8 @@ class PictureFolder(FolderImages):
         if self._table is not None:
             return _of_table(self._table, self._files)
         groups = {image_id: image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files}
-        rows = pd.DataFrame({"image_id": list(self._files), "prompt": list(self._texts.values())})
+        prompts = [prompt_in(path, path.stat().st_mtime_ns, path.stat().st_size) for path in self._files.values()]
+        rows = pd.DataFrame({"image_id": list(self._files), "prompt": prompts})
         rows["group"] = rows["image_id"].map(groups)
         rows = rows.assign(position=1, model="")
         bare = (rows["prompt"] == "") & (rows["group"] == "")
@@ -117,11 +118,6 @@ class PictureFolder(FolderImages):
         rows["prompt"] = rows["prompt"].where(rows["prompt"] != "", rows["group"])
         rows["group"] = rows["group"].where(rows["group"] != "", rows["prompt"])
         return rows
-
-    @cached_property
-    def _texts(self) -> dict[str, str]:
-        stats = {image_id: path.stat() for image_id, path in self._files.items()}
-        return {i: _prompt_in(self._files[i], s.st_mtime_ns, s.st_size) for i, s in stats.items()}
 
     @cached_property
     def _table(self) -> Path | None:
@@ -167,17 +163,14 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
 # -- texts in pictures -----------------------------------------------------------------------------------
 
 
+# A command opens a folder several times.
 @lru_cache(maxsize=200_000)
-def _prompt_in(path: Path, *_: int) -> str:
-    """Return :func:`prompt_in` of a file as it is: a command opens a folder several times."""
-    return prompt_in(path)
-
-
-def prompt_in(path: Path) -> str:
+def prompt_in(path: Path, *state: int) -> str:
     """Return the prompt that a tool wrote into a picture, in one line; empty where none is found.
 
     Known are the Stable Diffusion web UI (``parameters``, in JPEG and WebP the comment of EXIF), ComfyUI (``prompt``,
-    a graph) and InvokeAI (``invokeai_metadata``). Pixels are not decoded.
+    a graph) and InvokeAI (``invokeai_metadata``). Pixels are not decoded. ``state`` is what changes with the file: its
+    time and size.
     """
     from PIL import Image
 

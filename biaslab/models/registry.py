@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from biaslab.ground import adapters, plugins, reading
-from biaslab.ground.errors import MissingInputError, ParameterError, loading, near_matches, unknown_name
+from biaslab.ground.errors import MissingInputError, ParameterError, loading, near_matches
 from biaslab.models import hub, safety
 
 if TYPE_CHECKING:
@@ -77,14 +77,12 @@ def instead(name: str, kind: str, of: str = "") -> str:
 
 def settings(name: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the settings that a text-to-image model brings for what is not given; none where it is nobody's."""
-    one = _entry(name, "text-to-image")
-    return one.settings if one else {}
+    return (_entry(name, "text-to-image") or Brought()).settings
 
 
 def said(name: str, where: str, kind: str = "text-to-image") -> str:
     """Return what pages say of a model that a package brings (:attr:`Brought.words`); empty where they say nothing."""
-    one = _entry(name, kind)
-    return one.words.get(where, "") if one else ""
+    return (_entry(name, kind) or Brought()).words.get(where, "")
 
 
 def _own(name: str, kind: str) -> str:
@@ -148,10 +146,8 @@ def resolve(name: str, kind: str) -> str:
 
     Raises ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
     exist, brings code or holds no safetensors. MissingInputError: The package that brings the model has lost its
-    weights. UnknownNameError: There is no such kind.
+    weights.
     """
-    if kind not in HUB:
-        raise unknown_name("kind of model", kind, HUB)
     if not isinstance(name, str) or not name:
         raise ParameterError(f"The {kind} model is {name!r}. {_allowed(kind)}")
     name = _own(name, kind)

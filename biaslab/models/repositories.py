@@ -9,19 +9,19 @@ import glob
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from biaslab.ground import reading
-from biaslab.ground.errors import ParameterError
+from biaslab.ground.errors import BiaslabError, ParameterError
 from biaslab.models import hub, registry, safety
 
 SAFETENSORS = ("*.safetensors",)
 # Bytes of the head of a file of safetensors, at most, as its own library has it.
 _LONGEST = 100_000_000
-# Those that were fetched, by their addresses.
-_heads: dict[str, dict[str, tuple[int, ...]]] = {}
 # Seconds to wait for it; what answers with a part of a file says so.
 _PATIENCE, _PARTIAL = 30, 206
 
@@ -30,16 +30,11 @@ _PATIENCE, _PARTIAL = 30, 206
 class Repository:
     """A model's files, in a folder here or on the hub at a commit."""
 
-    name: str
-    """As it was given."""
-    kind: str
-    """A key of :data:`biaslab.models.registry.HUB`."""
-    files: Mapping[str, int]
-    """Their sizes in bytes, by their paths."""
-    folder: Path | None = None
-    """Where they all are here; None where the hub has them."""
-    on_hub: str = ""
-    """Owner and name on the hub; empty of what was never there."""
+    name: str  # As it was given.
+    kind: str  # A key of :data:`biaslab.models.registry.HUB`.
+    files: Mapping[str, int]  # Their sizes in bytes, by their paths.
+    folder: Path | None = None  # Where they all are here; None where the hub has them.
+    on_hub: str = ""  # Owner and name on the hub; empty of what was never there.
     commit: str = ""
 
     def matching(self, patterns: Iterable[str], skip: Iterable[str] = ()) -> Iterator[str]:
@@ -67,11 +62,8 @@ class Repository:
             return self.folder / path
         from huggingface_hub import hf_hub_download
 
-        try:
+        with self._asked():
             return Path(hf_hub_download(self.on_hub, path, revision=self.commit))
-        # The client has many errors.
-        except Exception as error:
-            raise ParameterError(problem(self.name, self.kind, error)) from error
 
     def tensors(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the tensors in a file of safetensors by name: its head is read, or fetched, alone.
@@ -80,23 +72,19 @@ class Repository:
         """
         from huggingface_hub import hf_hub_url, try_to_load_from_cache
 
-        try:
-            here = self.folder / path if self.folder else None
-            here = here or try_to_load_from_cache(self.on_hub, path, revision=self.commit)
-            if isinstance(here, str | Path):
-                with open(here, "rb") as file:
-                    return _shapes(lambda start, end: _between(file, start, end))
-            url = hf_hub_url(self.on_hub, path, revision=self.commit)
-            # What is at a commit does not change.
-            if url not in _heads:
-                _heads[url] = _shapes(lambda start, end: _ranged(url, start, end))
-            return _heads[url]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ParameterError(
-                f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."
-            ) from None
-        except Exception as error:
-            raise ParameterError(problem(self.name, self.kind, error)) from error
+        with self._asked():
+            try:
+                here = self.folder / path if self.folder else None
+                here = here or try_to_load_from_cache(self.on_hub, path, revision=self.commit)
+                if isinstance(here, str | Path):
+                    with open(here, "rb") as file:
+                        return _shapes(lambda start, end: _between(file, start, end))
+                # What is at a commit does not change.
+                return _shapes_on_hub(hf_hub_url(self.on_hub, path, revision=self.commit))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                raise ParameterError(
+                    f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."
+                ) from None
 
     def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
         """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
@@ -117,11 +105,19 @@ class Repository:
             from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
             # A model that is open to some is described to all.
-            try:
+            with self._asked():
                 get_hf_file_metadata(hf_hub_url(self.on_hub, found[0], revision=self.commit))
-            except Exception as error:
-                raise ParameterError(problem(self.name, self.kind, error)) from error
         return Located(self, tuple(found), (*self.matching(safety.CONFIGURATIONS, skip), *found))
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Let whatever the hub's client raises, which has many errors, be a ParameterError that says what to do."""
+        try:
+            yield
+        except BiaslabError:
+            raise
+        except Exception as error:
+            raise ParameterError(_problem(self.name, self.kind, error)) from error
 
 
 @dataclass(frozen=True)
@@ -130,19 +126,18 @@ class Located:
 
     repository: Repository
     weights: tuple[str, ...]
-    files: tuple[str, ...]
-    """All that is fetched, weights and configurations."""
-    remarks: tuple[str, ...] = ()
-    """What whoever uses it should know, such as what lies beside it and is left out."""
+    files: tuple[str, ...]  # All that is fetched, weights and configurations.
+    remarks: tuple[str, ...] = ()  # What whoever uses it should know, such as what lies beside it and is left out.
 
     def fetch(self) -> Path:
-        """Return the folder of its files on this machine, fetched and looked through."""
+        """Return the folder of its files on this machine, fetched and looked through; else a ParameterError."""
         repository = self.repository
-        if repository.folder:
-            if repository.on_hub:
-                safety.check_folder(repository.folder)
-            return repository.folder
-        return hub.fetched(f"{repository.on_hub}@{repository.commit}", [*map(glob.escape, self.weights)])
+        if not repository.folder:
+            with repository._asked():
+                return hub.fetched(f"{repository.on_hub}@{repository.commit}", [*map(glob.escape, self.weights)])
+        if repository.on_hub:
+            safety.check_folder(repository.folder)
+        return repository.folder
 
     @property
     def size(self) -> int:
@@ -154,11 +149,11 @@ class Located:
         """Which of the files are yet to be fetched."""
         from huggingface_hub import try_to_load_from_cache
 
-        where = (self.repository.on_hub, self.repository.commit)
         if self.repository.folder:
             return []
-        here = ((path, try_to_load_from_cache(where[0], path, revision=where[1])) for path in self.files)
-        return [path for path, at in here if not isinstance(at, str)]
+        name, commit = self.repository.on_hub, self.repository.commit
+        here = {path: try_to_load_from_cache(name, path, revision=commit) for path in self.files}
+        return [path for path, at in here.items() if not isinstance(at, str)]
 
     @property
     def download(self) -> int:
@@ -188,7 +183,7 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         kept = hub.cached(repository) / "snapshots" / commit
         says_no = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
         if not commit or not kept.is_dir() or isinstance(error, says_no):
-            raise ParameterError(problem(name, kind, error)) from error
+            raise ParameterError(_problem(name, kind, error)) from error
         return Repository(name, kind, _sizes(kept), kept, repository, commit)
     files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
     return Repository(name, kind, files, None, repository, hub.commit(where) or told.sha)
@@ -201,6 +196,11 @@ def _shapes(read: Callable[[int, int], bytes]) -> dict[str, tuple[int, ...]]:
         raise ValueError("its head has no length")
     entries = json.loads(read(8, 8 + size))
     return {name: tuple(map(int, e["shape"])) for name, e in entries.items() if name != "__metadata__"}
+
+
+@cache
+def _shapes_on_hub(url: str) -> dict[str, tuple[int, ...]]:
+    return _shapes(partial(_ranged, url))
 
 
 def _between(file: BinaryIO, start: int, end: int) -> bytes:
@@ -230,7 +230,7 @@ def of_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Rep
     return Repository(name, kind, _sizes(Path(folder)), Path(folder))
 
 
-def problem(name: str, kind: str, error: BaseException) -> str:
+def _problem(name: str, kind: str, error: BaseException) -> str:
     """Return what is wrong with a model of the hub, and what to do, given what the hub's client raised."""
     from huggingface_hub import errors
 

@@ -136,7 +136,7 @@ def check_safetensors(path: str | Path) -> None:
     # Beside the parts of a pipeline there may lie a checkpoint in one file, which nobody opens.
     index = folder / "model_index.json"
     # Without a part that may be left out is whoever loads it to say (biaslab.generation.loading).
-    parts = [name for name in check_index(index) if name not in SPARED] if index.is_file() else []
+    parts = [name for name in check_index(index)[1] if name not in SPARED] if index.is_file() else []
     for part in (folder / name for name in parts or ["", *_modules(folder)]):
         if not part.is_dir() or any(part.glob("*.safetensors")):
             continue
@@ -163,8 +163,8 @@ def not_safetensors(problem: str, fix: str) -> ParameterError:
     )
 
 
-def check_index(index: Path) -> list[str]:
-    """Return the parts that a pipeline's ``model_index.json`` names.
+def check_index(index: Path) -> tuple[str, dict[str, tuple[str, str]]]:
+    """Return the class that a pipeline's ``model_index.json`` names, and by its parts the library and class of each.
 
     Raises ParameterError: It cannot be read, or does not name its class and parts plainly.
     """
@@ -183,7 +183,7 @@ def check_index(index: Path) -> list[str]:
             f"{index} says {str(key)[:60]!r} is {json.dumps(value):.100}, where the name of a class, or of a library "
             f"and its class, belongs. {_NEVER_RUN} Choose one made of classes of diffusers and transformers."
         )
-    return list(named)
+    return class_name, {part: tuple(kind) for part, kind in named.items()}
 
 
 def _plain(name: Any) -> bool:

@@ -6,14 +6,9 @@ from collections import defaultdict
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    torch = pytest.importorskip("torch", reason="attention needs the extra 'models'")
-    pytest.importorskip("diffusers", reason="attention needs the extra 'models'")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(scope="module", autouse=True)
+def diffusers(one_thread):
+    return pytest.importorskip("diffusers", reason="attention needs the extra 'models'")
 
 
 @pytest.fixture

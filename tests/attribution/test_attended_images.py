@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tiny_pipelines import settings
 
 from biaslab.attribution.images import AttendedImages, generate_with_attention
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
-from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
 
@@ -15,7 +15,7 @@ PROMPTS = pd.DataFrame(
     [("p", "a photo of a nurse", 2, ["nurse", "dog"]), ("q", "the face of a pilot", 1, ("pilot", "face"))],
     columns=["prompt_id", "text", "n_images", "words"],
 )
-GIVEN = GenerationSettings(steps=2, guidance_scale=3.0, height=32, width=32, dtype="float32")
+GIVEN = settings("")[1]
 
 
 def made(folder, store, prompts=PROMPTS, **more):
@@ -26,21 +26,15 @@ def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
     store, folder = Store(tmp_path), folders("sd1")
     first = made(folder, store)
     assert list(first.table["image_id"]) == ["p/0", "p/1", "q/0"]
-    assert list(first.table) == ["image_id", "prompt_id", "index", "seed", "outcome", "tokens_cut"]
-
-    def never(*given, **options):
-        raise AssertionError("everything was there")
-
     with monkeypatch.context() as patched:
-        patched.setattr("biaslab.generation.loading.load_pipeline", never)
+        patched.setattr("biaslab.generation.loading.load_pipeline", None)
         again = made(folder, store)
     keys = [("p", 0), ("p", 1), ("q", 0)]
     words = [["nurse", "dog"]] * 2 + [["pilot", "face"]]
     texts = ["a photo of a nurse"] * 2 + ["the face of a pilot"]
     images, maps = generate_with_attention(load(folder, GIVEN), texts, keys, 1, words)
     asked = ["q/0", "p/1", "p/0"]
-    for image, other in zip(again.read(asked), images[::-1], strict=True):
-        np.testing.assert_array_equal(image, other)
+    np.testing.assert_array_equal(again.read(asked), images[::-1])
     for found, other in zip(again.word_maps(asked), maps[::-1], strict=True):
         np.testing.assert_array_equal(found.maps, other.maps)
         assert (found.words, found.missing) == (other.words, other.missing)
@@ -49,8 +43,7 @@ def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
         again.word_maps(["p/7"])
     # They are the images that are made without maps.
     plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, store=store).complete(progress=False)
-    for image, other in zip(plain.read(asked), again.read(asked), strict=True):
-        np.testing.assert_array_equal(image, other)
+    np.testing.assert_array_equal(plain.read(asked), again.read(asked))
 
 
 def test_other_words_are_mapped_anew(folders, tmp_path):

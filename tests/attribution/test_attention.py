@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tiny_pipelines import settings
 
 from biaslab.attribution.attention import Part, capture, check
 from biaslab.attribution.images import generate_with_attention
 from biaslab.attribution.maps import word_maps, word_masks
 from biaslab.attribution.words import Columns, columns
 from biaslab.generation.generator import load
-from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "a photo of the face of a pilot", "the nurse"]
@@ -22,13 +22,11 @@ KEYS = [("p", 0), ("q", 0), ("r", 1)]
 
 def mini(**more):
     """Return mini-sd for images of 64 x 96 pixels: latents of 16 x 24, attention at 8 x 12 and 4 x 6."""
-    given = {"steps": 2, "guidance_scale": 3.0, "width": 96, "dtype": "float32"}
-    return load("mini", GenerationSettings(**given | more))
+    return load(*settings("mini", **{"height": 64, "width": 96} | more))
 
 
 def tiny(folder: str, **more):
-    given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 48, "dtype": "float32"}
-    return load(folder, GenerationSettings(**given | more))
+    return load(*settings(folder, **{"width": 48} | more))
 
 
 def expected_sums(recorded: dict, images: int, places=PLACES) -> dict:
@@ -45,16 +43,17 @@ def expected_sums(recorded: dict, images: int, places=PLACES) -> dict:
 
 
 @pytest.mark.parametrize("guidance", [3.0, 1.0])
-def test_sums_are_those_of_what_the_network_computed(recorded_unet, watching, guidance):
+def test_sums_are_those_of_what_the_network_computed_and_maps_their_mean(recorded_unet, watching, guidance):
+    import torch
+
     generator = mini(guidance_scale=guidance)
     watch, found = watching(generator, TEXTS, WORDS)
     recorded = recorded_unet(generator.pipe.unet)
     generator.images(TEXTS, KEYS, 1, watch=watch)
     (attention,) = found
     # The middle block's attention is recorded, and there is a prompts' half where there is guidance only.
-    assert [len(p) for p in recorded["mid_block.attentions.0.transformer_blocks.0.attn2"]] == [
-        6 if guidance > 1 else 3
-    ] * 2
+    rows = [len(p) for p in recorded["mid_block.attentions.0.transformer_blocks.0.attn2"]]
+    assert rows == [6 if guidance > 1 else 3] * 2
     expected = expected_sums({k: v for k, v in recorded.items() if "mid_block" not in k}, 3)
     assert {name for name, *_ in expected} == {part.layer for part in attention.sums}
     assert attention.latent == (16, 24)
@@ -67,21 +66,10 @@ def test_sums_are_those_of_what_the_network_computed(recorded_unet, watching, gu
         np.testing.assert_allclose(total, values, rtol=2e-5, atol=2e-6)
     # A text with one word has nothing in the place of the second.
     assert not any(total[2, :, 1].any() for total in attention.sums.values())
-
-
-def test_maps_are_the_mean_of_heads_layers_and_steps(watching):
-    import torch
-
-    generator = mini(width=64)
-    watch, found = watching(generator, TEXTS, WORDS)
-    generator.images(TEXTS, KEYS, 1, watch=watch)
-    (attention,) = found
-    expected = 0
-    for total in attention.sums.values():
-        for of_head in total.unbind(1):
-            expected = expected + torch.nn.functional.interpolate(of_head, (16, 16), mode="bicubic").clamp(min=0)
+    of_heads = [of_head for total in attention.sums.values() for of_head in total.unbind(1)]
+    on_grid = [torch.nn.functional.interpolate(each, (16, 24), mode="bicubic").clamp(min=0) for each in of_heads]
     # 6 layers, 4 heads and 2 steps.
-    np.testing.assert_allclose(attention.maps().numpy(), expected.numpy() / 48, rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(attention.maps().numpy(), sum(on_grid).numpy() / 48, rtol=1e-4, atol=1e-8)
 
 
 def daam(recorded: dict, images: int, latent, size, places=PLACES) -> dict:
@@ -120,23 +108,17 @@ def agreement(made, expected: dict, size) -> float:
     return np.mean(same)
 
 
-@pytest.mark.parametrize("size", [(64, 96), (96, 64)])
-def test_masks_are_those_of_daam(recorded_unet, size):
-    generator = mini(steps=4, height=size[0], width=size[1])
+@pytest.mark.parametrize(("model", "size"), [("mini", (64, 96)), ("mini", (96, 64)), ("sdxl", (32, 48))])
+def test_masks_are_those_of_daam(folders, recorded_unet, model, size):
+    given = {"height": size[0], "width": size[1]}
+    generator = mini(steps=4, **given) if model == "mini" else tiny(folders(model), **given)
     recorded = recorded_unet(generator.pipe.unet)
     _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
-    expected = daam(recorded, 3, [s // 4 for s in size], size)
+    # Pixels for a latent, each way.
+    scale = generator.family.scale
+    expected = daam(recorded, 3, [side // scale for side in size], size)
     assert 0.05 < np.mean(list(expected.values())) < 0.95
     assert agreement(made, expected, size) >= 0.995
-
-
-def test_sdxl_has_the_same_hooks(folders, recorded_unet):
-    generator = tiny(folders("sdxl"))
-    recorded = recorded_unet(generator.pipe.unet)
-    _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
-    # Two parts of a pixel each way are one latent.
-    expected = daam(recorded, 3, [16, 24], (32, 48))
-    assert agreement(made, expected, (32, 48)) >= 0.995
     assert made[0].missing == {"dog": "not in the text"}
 
 
@@ -201,9 +183,11 @@ def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders,
 # -- what must not change --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
-def test_images_are_byte_identical(folders, family):
-    generator = tiny(folders(family))
+@pytest.mark.parametrize(
+    ("family", "dtype"), [("sd1", "bfloat16"), *((name, "float32") for name in ("sd1", "sdxl", "sd3", "flux"))]
+)
+def test_images_are_byte_identical(folders, family, dtype):
+    generator = tiny(folders(family), dtype=dtype)
     plain = generator.images(TEXTS, KEYS, 1)
     before = hooks(generator)
     images, maps = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
@@ -219,28 +203,23 @@ def hooks(generator) -> int:
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in denoiser.modules())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_images_of_mini_sd_are_byte_identical(dtype):
-    generator = mini(dtype=dtype)
-    plain = generator.images(TEXTS, KEYS, 1)
-    images, _ = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
-    assert [i.tobytes() for i in images] == [i.tobytes() for i in plain]
-
-
-def test_maps_do_not_depend_on_batches():
-    together = generate_with_attention(mini(batch_size=3), TEXTS, KEYS, 1, WORDS)[1]
-    alone = generate_with_attention(mini(batch_size=1), TEXTS, KEYS, 1, WORDS)[1]
-    pairs = generate_with_attention(mini(batch_size=2), TEXTS[::-1], KEYS[::-1], 1, WORDS[::-1])[1][::-1]
+def test_maps_do_not_depend_on_batches(folders):
+    generator = tiny(folders("sd1"), batch_size=3)
+    small, less = (generator.changed(generator.settings.changed(batch_size=n)) for n in (1, 2))
+    together = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)[1]
+    alone = generate_with_attention(small, TEXTS, KEYS, 1, WORDS)[1]
+    pairs = generate_with_attention(less, TEXTS[::-1], KEYS[::-1], 1, WORDS[::-1])[1][::-1]
     for whole, *others in zip(together, alone, pairs, strict=True):
         for other in others:
             assert (other.words, other.missing) == (whole.words, whole.missing)
             assert np.abs(whole.maps.astype(int) - other.maps).max() <= 1
 
 
-def test_a_batch_that_did_not_fit_in_memory_leaves_nothing_behind():
+def test_a_batch_that_did_not_fit_in_memory_leaves_nothing_behind(folders):
     import torch
 
-    generator, tried = mini(batch_size=3), []
+    generator, tried = tiny(folders("sd1"), batch_size=3), []
+    expected = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)[1]
 
     def small_memory(module, args):
         # The second step of three images, and with guidance two rows for each.
@@ -251,7 +230,6 @@ def test_a_batch_that_did_not_fit_in_memory_leaves_nothing_behind():
     generator.pipe.unet.register_forward_pre_hook(small_memory)
     _, made = generate_with_attention(generator, TEXTS, KEYS, 1, WORDS)
     assert tried == [3, 3, *[1] * 6]
-    expected = generate_with_attention(mini(), TEXTS, KEYS, 1, WORDS)[1]
     for one, other in zip(made, expected, strict=True):
         assert np.abs(one.maps.astype(int) - other.maps).max() <= 1
 
@@ -266,24 +244,18 @@ def test_hooks_go_whatever_happens(folders):
     assert hooks(generator) == before
 
 
-def test_layers_and_steps_are_kept_apart(watching):
-    generator = mini(steps=3)
-    totals = []
+def test_steps_are_kept_apart(folders, watching):
+    generator, totals = tiny(folders("sd1"), steps=3), []
     for by_step in (False, True):
         watch, found = watching(generator, TEXTS, WORDS, by_step=by_step)
         generator.images(TEXTS, KEYS, 1, watch=watch)
         totals += found
     whole, apart = totals
     assert ({p.step for p in whole.sums}, {p.step for p in apart.sums}) == ({-1}, {0, 1, 2})
-    layers = sorted({p.layer for p in whole.sums})
-    assert len(layers) == 6
-    for layer in layers:
+    for layer in {p.layer for p in whole.sums}:
         parts = [apart.sums[Part(layer, k)].numpy() for k in range(3)]
         np.testing.assert_allclose(sum(parts), whole.sums[Part(layer, -1)].numpy(), rtol=1e-5)
-    # All layers have as many heads: the mean of their means is the mean of all.
-    of_layers = sum(whole.maps(layer=layer) for layer in layers) / 6
-    np.testing.assert_allclose(of_layers.numpy(), whole.maps().numpy(), rtol=1e-4, atol=1e-8)
-    of_steps = sum(apart.maps(step=k) for k in range(3)) / 3
+    of_steps = sum(apart.maps(k) for k in range(3)) / 3
     np.testing.assert_allclose(of_steps.numpy(), apart.maps().numpy(), rtol=1e-4, atol=1e-8)
 
 
@@ -300,13 +272,10 @@ def test_fused_and_compiled_networks_are_refused(folders):
         if getattr(module, "fused_projections", False):
             module.fused_projections = False
     check(generator.pipe)
-    # Nothing is compiled before it is called.
-    generator.pipe.unet.compile()
+    # As compiling leaves it.
+    generator.pipe.unet._compiled_call_impl = generator.pipe.unet.forward
     with pytest.raises(ParameterError, match=r"is compiled.*generation\.compile"):
         check(generator.pipe)
-
-
-def test_fused_flux_is_refused(folders):
     pipe = tiny(folders("flux")).pipe
     pipe.transformer.fuse_qkv_projections()
     with pytest.raises(ParameterError, match=r"attn are fused"):
@@ -317,8 +286,7 @@ def test_other_pipelines_are_refused(folders):
     generator = tiny(folders("sd1"))
     with pytest.raises(ParameterError, match=r"SimpleNamespace.*Use one of StableDiffusionPipeline"):
         check(SimpleNamespace(unet=generator.pipe.unet))
-    plain = [m for m in generator.pipe.unet.modules() if hasattr(m, "attn2")]
-    for module in plain:
+    for module in [m for m in generator.pipe.unet.modules() if hasattr(m, "attn2")]:
         module.attn2 = None
     with pytest.raises(ParameterError, match="has no cross-attention"):
         check(generator.pipe)
@@ -338,11 +306,8 @@ def test_processors_that_go_around_the_projections_are_told(folders):
 
 def test_arguments_are_checked(folders):
     generator = tiny(folders("sd1"))
-    here = columns(generator.pipe, TEXTS, WORDS)
-    with (
-        pytest.raises(RunError, match=r"3 images with texts of 12 columns.*given 2 x 12"),
-        capture(generator.pipe, here),
-    ):
+    here, message = columns(generator.pipe, TEXTS, WORDS), "3 images with texts of 12 columns.*given 2 x 12"
+    with pytest.raises(RunError, match=message), capture(generator.pipe, here):
         generator.images(TEXTS[:1], KEYS[:1], 1)
 
 
@@ -368,11 +333,8 @@ def test_maps_are_kept_in_256_levels_on_64_places_at_most():
     assert (masks[0] == (np.arange(128) >= 128 - masks[0, 0].sum())).all()
 
 
-def test_masks_of_no_word():
-    assert word_masks(np.zeros((0, 8, 8), np.uint8), 32, 16).shape == (0, 32, 16)
-
-
 def test_images_without_words_have_no_maps(folders):
+    assert word_masks(np.zeros((0, 8, 8), np.uint8), 32, 16).shape == (0, 32, 16)
     _, made = generate_with_attention(tiny(folders("sd1")), TEXTS, KEYS, 1, [[], ["dog"], []])
     assert [m.maps.shape for m in made] == [(0, 16, 24)] * 3
     assert [m.missing for m in made] == [{}, {"dog": "not in the text"}, {}]

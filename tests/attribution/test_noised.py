@@ -66,29 +66,20 @@ def test_maps_are_those_of_each_image_and_level_alone(mini, images, monkeypatch)
     whole, apart = attend(mini, images, TEXTS, WORDS, keys=KEYS, seed=4)
     assert [m.words for m in whole] == [("nurse",), ("face", "pilot"), ("photo",)]
     assert whole[0].missing == {"dog": "not in the text"}
+    # Wherever an image stands its noise is its own.
+    back, _ = attend(mini, images[::-1], TEXTS[::-1], WORDS[::-1], keys=KEYS[::-1], seed=4)
+    for first, second in zip(whole, back[::-1], strict=True):
+        np.testing.assert_allclose(first.maps.astype(int), second.maps.astype(int), atol=1)
     for level, maps in zip((0.2, 0.8), apart, strict=True):
         monkeypatch.setattr(noised, "LEVELS", (level,))
         one, (same,) = attend(mini, images, TEXTS, WORDS, keys=KEYS, seed=4)
         for first, second, third in zip(maps, one, same, strict=True):
             np.testing.assert_array_equal(first.maps, second.maps)
             np.testing.assert_array_equal(second.maps, third.maps)
-    monkeypatch.setattr(noised, "LEVELS", (0.2, 0.8))
-    # The first two are a batch whatever follows; another seed gives other maps.
-    two, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], keys=KEYS[:2], seed=4)
-    other, _ = attend(mini, images[:2], TEXTS[:2], WORDS[:2], keys=KEYS[:2], seed=5)
-    for k in range(2):
-        np.testing.assert_array_equal(two[k].maps, whole[k].maps)
-        assert (other[k].maps != whole[k].maps).any()
-
-
-def test_noise_is_an_images_own_wherever_it_stands(mini, images):
-    there, _ = attend(mini, images, TEXTS, WORDS, keys=KEYS, seed=4)
-    back, _ = attend(mini, images[::-1], TEXTS[::-1], WORDS[::-1], keys=KEYS[::-1], seed=4)
-    for first, second in zip(there, back[::-1], strict=True):
-        np.testing.assert_allclose(first.maps.astype(int), second.maps.astype(int), atol=1)
-    # The same image under another name has other noise.
-    same, _ = attend(mini, [images[0]] * 2, [TEXTS[0]] * 2, [WORDS[0]] * 2, keys=["a", "b"], seed=4)
-    assert (same[0].maps != same[1].maps).any()
+    # The same image under another name, or with another seed, has other noise.
+    for name, seed in (("b", 4), ("a", 5)):
+        other, (at_level,) = attend(mini, images[:1], TEXTS[:1], WORDS[:1], keys=[name], seed=seed)
+        assert (at_level[0].maps != maps[0].maps).any() and (other[0].maps == at_level[0].maps).all()
 
 
 def test_what_cannot_be_looked_at_is_refused(mini, images, folders):

@@ -1,7 +1,5 @@
 """Which columns of a text are a word's, with the tokenizer of CLIP and with two that differ."""
 
-import gzip
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,18 +12,8 @@ from biaslab.ground.errors import ParameterError
 
 @pytest.fixture(scope="module")
 def clip():
-    """The tokenizer of CLIP, which Stable Diffusion has, from the file that open_clip brings."""
-    open_clip = pytest.importorskip("open_clip", reason="the tokenizer's words are open_clip's")
-    from open_clip.tokenizer import bytes_to_unicode
-    from transformers import CLIPTokenizer
-
-    with gzip.open(Path(open_clip.__file__).with_name("bpe_simple_vocab_16e6.txt.gz"), "rt", "utf-8") as file:
-        merges = [tuple(line.split()) for line in file.read().split("\n")[1 : 49152 - 256 - 2 + 1]]
-    letters = list(bytes_to_unicode().values())
-    names = [*letters, *(c + "</w>" for c in letters), *map("".join, merges)]
-    names += ["<|startoftext|>", "<|endoftext|>"]
-    vocabulary = {name: i for i, name in enumerate(names)}
-    return CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=77)
+    pytest.importorskip("open_clip", reason="the tokenizer's words are open_clip's")
+    return tiny_pipelines.clip_tokenizer()
 
 
 class StableDiffusionPipeline(SimpleNamespace):
@@ -50,9 +38,8 @@ def sd1(tokenizer):
 
 def places(found, text: int = 0) -> dict[str, list[int]]:
     """Return the columns of each word of a text."""
-    return {
-        word: np.flatnonzero(row).tolist() for word, row in zip(found.words[text], found.weights[text], strict=False)
-    }
+    rows = zip(found.words[text], found.weights[text], strict=False)
+    return {word: np.flatnonzero(row).tolist() for word, row in rows}
 
 
 def test_words_are_found_with_all_their_tokens(clip):
@@ -99,11 +86,8 @@ def test_two_tokenizers_share_columns_of_sdxl(clip):
 
 def test_parts_of_a_text_count_alike(clip):
     given = {f"text_encoder{k}": True for k in ("", "_2", "_3")}
-    tokenizers = {
-        "tokenizer": clip,
-        "tokenizer_2": clip,
-        "tokenizer_3": tiny_pipelines.tokenizer(("a", "mountaineeress"), 99),
-    }
+    tokenizers = dict.fromkeys(("tokenizer", "tokenizer_2"), clip)
+    tokenizers["tokenizer_3"] = tiny_pipelines.tokenizer(("a", "mountaineeress"), 99)
     found = columns(StableDiffusion3Pipeline(**tokenizers, **given), ["a mountaineeress"], [["mountaineeress"]])
     # 77 columns of CLIP, then the 20 that the pipeline gives T5; the word has three tokens in one and one in the other.
     assert found.weights.shape == (1, 1, 97)
@@ -113,10 +97,8 @@ def test_parts_of_a_text_count_alike(clip):
     found = columns(StableDiffusion3Pipeline(**tokenizers, **given | {"text_encoder_3": None}), ["a"], [["a"]])
     assert (found.weights.shape, places(found), found.is_text[0, 77:].any()) == ((1, 1, 97), {"a": [1]}, False)
     # Flux reads T5 alone as words.
-    pipe = FluxPipeline(
-        tokenizer=clip, tokenizer_2=tiny_pipelines.tokenizer(("a",), 99), text_encoder=1, text_encoder_2=1
-    )
-    found = columns(pipe, ["a"], [["a"]])
+    tokenizers["tokenizer_2"] = tiny_pipelines.tokenizer(("a",), 99)
+    found = columns(FluxPipeline(**tokenizers, **given), ["a"], [["a"]])
     assert (found.weights.shape, places(found)) == ((1, 1, 20), {"a": [1]})
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import re
 
 import numpy as np
 import pytest
@@ -10,18 +9,15 @@ import tiny_pipelines as tiny
 
 from biaslab.generation import families
 from biaslab.generation.generator import image_seed, load
-from biaslab.generation.loading import quiet
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 
 PROMPTS = ["a photo of the face of a nurse", "a photo of a pilot", "a photo of the face of a nurse"]
 KEYS = [("p1-nurse", 0), ("p1-pilot", 0), ("p1-nurse", 1)]
-SIZE = 32
 
 
 def settings(folder: str, **more) -> tuple[str, GenerationSettings]:
-    given = {"steps": 3, "guidance_scale": 4.0, "height": SIZE, "width": SIZE, "dtype": "float32"}
-    return folder, GenerationSettings(**given | more)
+    return tiny.settings(folder, **{"steps": 3, "guidance_scale": 4.0} | more)
 
 
 def most_levels(a: list[np.ndarray], b: list[np.ndarray]) -> int:
@@ -35,67 +31,29 @@ ASKED = {
 }
 
 
-def by_diffusers(
-    folder: str, prompt: str, key: tuple[str, int], family: str = "", scale: float = 4.0, **more
-) -> np.ndarray:
-    """Return the image of diffusers' default call on one prompt, with the generator that the key seeds."""
-    import torch
-    from diffusers import AutoPipelineForText2Image
-
-    with quiet():
-        pipe = AutoPipelineForText2Image.from_pretrained(folder)
-    pipe.set_progress_bar_config(disable=True)
-    generator = torch.Generator().manual_seed(image_seed(5, *key))
-    given = {"num_inference_steps": 3, "height": SIZE, "width": SIZE}
-    given |= ASKED.get(family, lambda scale: {"guidance_scale": scale})(scale) | more
-    with quiet():
-        found = pipe(prompt=prompt, generator=generator, output_type="np", **given).images[0]
-    return (found * 255).round().astype(np.uint8)
-
-
 @pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "qwen", "pixart"])
 def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family):
-    folder, prompts, keys = folders(family), PROMPTS[:1], KEYS[:1]
-    pushed = load(*settings(folder, negative_prompt="a blurry photo")).images(prompts, keys, seed=5)
-    theirs = by_diffusers(folder, prompts[0], keys[0], family, negative_prompt="a blurry photo")
+    given, prompts, keys = settings(folders(family)), PROMPTS[:1], KEYS[:1]
+    asked, own = ASKED.get(family, lambda scale: {"guidance_scale": scale}), {"num_inference_steps": 3}
+    negative = {"negative_prompt": "a blurry photo"}
+    pushed = load(given[0], given[1].changed(**negative)).images(prompts, keys, seed=5)
+    theirs = tiny.by_diffusers(given[0], prompts[0], image_seed(5, *keys[0]), **own, **asked(4.0) | negative)
     assert most_levels(pushed, [theirs]) <= 1
-    plain = load(*settings(folder, guidance_scale=1.0)).images(prompts, keys, seed=5)
-    assert most_levels(plain, [by_diffusers(folder, prompts[0], keys[0], family, 1.0)]) <= 1
+    plain = load(given[0], given[1].changed(guidance_scale=1.0)).images(prompts, keys, seed=5)
+    theirs = tiny.by_diffusers(given[0], prompts[0], image_seed(5, *keys[0]), **own, **asked(1.0))
+    assert most_levels(plain, [theirs]) <= 1
     assert most_levels(plain, pushed) > 5
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_an_image_does_not_depend_on_its_batch(folders, family):
+def test_an_image_does_not_depend_on_its_batch_and_each_text_is_encoded_once(folders, monkeypatch, family):
     generator = load(*settings(folders(family), batch_size=3))
-    noises, family_of = [], generator.family
-    draw = family_of.noise
+    encode, draw = generator.pipe.encode_prompt, families.Family.noise
+    seen, noises = [], []
 
     def drawn(*given):
         noises.append(draw(*given))
         return noises[-1]
-
-    object.__setattr__(family_of, "noise", drawn)
-    try:
-        together = generator.images(PROMPTS, KEYS, seed=5)
-        again = generator.images(PROMPTS, KEYS, seed=5)
-        alone = [generator.images([p], [k], seed=5)[0] for p, k in zip(PROMPTS, KEYS, strict=True)]
-        turned = generator.images(PROMPTS[::-1], KEYS[::-1], seed=5)[::-1]
-    finally:
-        object.__delattr__(family_of, "noise")
-    # The guarantee: same batch, same bytes; any batch, the same noise to the bit and pixels within two levels.
-    assert most_levels(together, again) == 0
-    assert most_levels(together, alone) <= 2
-    assert most_levels(together, turned) <= 2
-    one_by_one = [noise[0] for noise in noises[2:5]]
-    for k in range(3):
-        assert noises[0][k].equal(one_by_one[k])
-        assert noises[0][k].equal(noises[5][2 - k])
-
-
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_each_text_is_encoded_once(folders, family):
-    generator = load(*settings(folders(family), batch_size=2))
-    encode, seen = generator.pipe.encode_prompt, []
 
     def encoded(*args, **kwargs):
         given = signature.bind(*args, **kwargs).arguments
@@ -105,8 +63,18 @@ def test_each_text_is_encoded_once(folders, family):
 
     encoded.__signature__ = signature = inspect.signature(encode)
     generator.pipe.encode_prompt = encoded
-    generator.images(PROMPTS * 2, [(p, i) for i in range(2) for p in "abc"], seed=5)
-    generator.images(PROMPTS, KEYS, seed=6)
+    monkeypatch.setattr(families.Family, "noise", drawn)
+    together = generator.images(PROMPTS, KEYS, seed=5)
+    again = generator.images(PROMPTS, KEYS, seed=5)
+    turned = generator.images(PROMPTS[::-1], KEYS[::-1], seed=5)[::-1]
+    alone = [generator.images([p], [k], seed=5)[0] for p, k in zip(PROMPTS, KEYS, strict=True)]
+    # The guarantee: same batch, same bytes; any batch, the same noise to the bit and pixels within two levels.
+    assert most_levels(together, again) == 0
+    assert most_levels(together, alone) <= 2
+    assert most_levels(together, turned) <= 2
+    for k in range(3):
+        assert noises[0][k].equal(noises[2][2 - k])
+        assert noises[0][k].equal(noises[3 + k][0])
     # The pipeline itself is given what is encoded, and encodes none. Where guidance works by a negative prompt, that
     # one is encoded, too (SDXL has zeros for none).
     negative = {"sdxl": 0, "flux": 0, "flux2": 0}
@@ -117,9 +85,9 @@ def test_each_text_is_encoded_once(folders, family):
 def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatch, family):
     negative = {"negative_prompt": "a blurry photo"} if family in ("sd2", "qwen", "zimage") else {}
     given = settings(folders(family), **negative)
-    known = load(*given).images(PROMPTS, KEYS, seed=5)
+    known = load(*given).images(PROMPTS[:2], KEYS[:2], seed=5)
     monkeypatch.setattr(families, "table", dict)
-    assert most_levels(load(*given).images(PROMPTS, KEYS, seed=5), known) <= 1
+    assert most_levels(load(*given).images(PROMPTS[:2], KEYS[:2], seed=5), known) <= 1
 
 
 def test_guidance_that_changes_no_pixel_of_an_unknown_pipeline_is_refused(folders, monkeypatch):
@@ -142,19 +110,18 @@ def test_the_table_names_pipelines_that_there_are_and_what_is_known_of_them():
             assert {part, f"negative_{part}"} <= set(takes) or not entry.get("negative", True)
         for variant in entry.get("variants", {}).values():
             assert set(variant) <= known | {"when", "named"} and {"when", "named"} & set(variant)
-            for where in variant.get("when", {}):
-                assert re.fullmatch(r"(unet|transformer|vae|scheduler|index)\.\w+", where)
+            parts = {where.partition(".")[0] for where in variant.get("when", ())}
+            assert parts <= {"unet", "transformer", "vae", "scheduler", "index"}
 
 
 @pytest.mark.parametrize("scheduler", ["EulerAncestralDiscreteScheduler", "ddpm", "DPMSolverMultistep"])
 def test_schedulers_by_name(folders, scheduler):
-    generator = load(*settings(folders("sd1"), scheduler=scheduler, steps=4))
+    generator = load(*settings(folders("sd1"), scheduler=scheduler))
     assert type(generator.pipe.scheduler).__name__.lower().startswith(scheduler.lower())
-    together = generator.images(PROMPTS, KEYS, seed=5)
+    together = generator.images(PROMPTS[1:], KEYS[1:], seed=5)
     # The first two draw noise at each step, of each image's own generator.
-    alone = [generator.images([p], [k], seed=5)[0] for p, k in zip(PROMPTS, KEYS, strict=True)]
-    assert most_levels(together, alone) <= 2
-    assert most_levels(together, load(*settings(folders("sd1"), steps=4)).images(PROMPTS, KEYS, seed=5)) > 0
+    assert most_levels(together[1:], generator.images(PROMPTS[2:], KEYS[2:], seed=5)) <= 2
+    assert most_levels(together, load(*settings(folders("sd1"))).images(PROMPTS[1:], KEYS[1:], seed=5)) > 0
 
 
 @pytest.mark.parametrize(("channels", "turned"), [(64, True), (256, False)])

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from biaslab.generation import generator
 from biaslab.generation.generator import fitting, image_seed, load
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.models.images import Unreadable
 
 PROMPT = "a photo of the face of a nurse"
 
@@ -35,12 +35,12 @@ def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
 
     model = load(*settings(folders("sd1"), batch_size=8))
     expected = images(model, 8)
-    tried = []
+    tried, most = [], 3
 
     def small_memory(module, args, kwargs):
         # Guidance doubles the rows: with more than three images, memory is full.
         tried.append(len(args[0]) // 2)
-        if tried[-1] > 3:
+        if tried[-1] > most:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
     model.pipe.unet.register_forward_pre_hook(small_memory, with_kwargs=True)
@@ -49,22 +49,9 @@ def test_out_of_memory_halves_the_batch_and_goes_on(folders, caplog):
     # Eight and four fail, then pairs, two steps each.
     assert tried == [8, 4, *[2] * 8]
     assert model.batch_size == 2
-    assert [r.getMessage() for r in caplog.records] == [
-        "Out of memory: from here on 4 images at a time.",
-        "Out of memory: from here on 2 images at a time.",
-    ]
+    assert re.findall("from here on [0-9]+", caplog.text) == ["from here on 4", "from here on 2"]
     assert max(np.abs(a.astype(int) - b).max() for a, b in zip(made, expected, strict=True)) <= 2
-
-
-def test_one_image_that_does_not_fit_says_what_to_do(folders):
-    import torch
-
-    model = load(*settings(folders("sd1"), batch_size=2))
-
-    def no_memory(*given):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-
-    model.pipe.unet.register_forward_pre_hook(no_memory)
+    most = 0
     with pytest.raises(RunError, match=r"one image of 32 x 32 pixels.*smaller size"):
         images(model, 2)
 
@@ -84,25 +71,12 @@ def test_batches_are_fitted_to_free_memory(free, one, two, expected):
     assert fitting(free, one, two) == expected
 
 
-@pytest.mark.parametrize(
-    ("size", "guidance", "expected"),
-    [(64, 1, 64), (64, 4, 32), (128, 1, 16), (128, 4, 8), (512, 4, 1), (1024, 1, 1), (32, 4, 32)],
-)
-def test_batches_on_a_cpu_shrink_with_pixels_and_guidance(folders, size, guidance, expected):
-    asked = settings(folders("sd1"), height=size, width=size, guidance_scale=guidance)
-    assert load(*asked).batch_size == expected
-
-
-def test_few_images_are_decoded_at_a_time_on_a_cpu(folders, monkeypatch):
-    import torch
-
-    model, sizes = load(*settings(folders("sd1"), height=64, width=64)), []
-    decode = generator.families.decode
-    monkeypatch.setattr(generator.families, "decode", lambda vae, some: (sizes.append(len(some)), decode(vae, some))[1])
-    noise = torch.randn(20, 4, 64 // model.pipe.vae_scale_factor, 64 // model.pipe.vae_scale_factor)
-    with torch.no_grad():
-        assert len(model._decoded(noise)[0]) == 20
-    assert sizes == [16, 4]
+def test_batches_on_a_cpu_shrink_with_pixels_and_guidance(folders):
+    model = load(*settings(folders("sd1")))
+    cases = [(64, 1, 64), (64, 4, 32), (128, 1, 16), (128, 4, 8), (512, 4, 1), (1024, 1, 1), (32, 4, 32)]
+    for size, guidance, expected in cases:
+        _, asked = settings("", height=size, width=size, guidance_scale=guidance)
+        assert model.changed(asked).batch_size == expected
 
 
 def test_a_scheduler_that_draws_shared_noise_is_refused(folders):
@@ -112,26 +86,13 @@ def test_a_scheduler_that_draws_shared_noise_is_refused(folders):
         images(model, 1)
 
 
-def test_unknown_schedulers_are_named_with_near_ones(folders):
-    with pytest.raises(ParameterError, match=r"'EulerAncestral'.*'EulerAncestralDiscreteScheduler'"):
-        load(*settings(folders("sd1"), scheduler="EulerAncestral"))
-    with pytest.raises(ParameterError, match=r"scheduler is 'DDIMScheduler', which this model cannot take"):
-        load(*settings(folders("flux"), scheduler="DDIMScheduler"))
-
-
-def test_what_the_safety_checker_blocks_has_a_reason(folders):
-    model = load(*settings(folders("checked")))
-    free = images(model, 2)
-    assert all(isinstance(image, np.ndarray) for image in free)
-    # A threshold below every cosine makes the checker find its concepts in all images.
-    model.pipe.safety_checker.concept_embeds_weights.data.fill_(-2)
-    assert images(model, 2) == [Unreadable("blocked")] * 2
-    assert model.description()["safety_checker"] == "StableDiffusionSafetyChecker"
-
-    off = load(*settings(folders("checked"), safety_checker="off"))
-    assert off.pipe.safety_checker is None
-    assert off.description()["safety_checker"] == "none"
-    assert all((a == b).all() for a, b in zip(images(off, 2), free, strict=True))
+@pytest.mark.parametrize(
+    ("family", "scheduler", "message"),
+    [("sd1", "EulerAncestral", "Did you mean 'EulerAncestralDiscreteScheduler'"), ("flux", "DDIMScheduler", "cannot")],
+)
+def test_unknown_schedulers_are_named_with_near_ones(folders, family, scheduler, message):
+    with pytest.raises(ParameterError, match=f"scheduler is '{scheduler}'.*{message}"):
+        load(*settings(folders(family), scheduler=scheduler))
 
 
 def test_type_of_numbers_is_found(folders, monkeypatch, cpuinfo):
@@ -140,11 +101,8 @@ def test_type_of_numbers_is_found(folders, monkeypatch, cpuinfo):
     small = load(*settings(folder, dtype="auto"))
     assert small.settings.dtype == small.description()["dtype"] == "bfloat16"
     # Only the denoising network is small; what it is given and gives stays float32 around it.
-    assert [str(p.dtype) for p in (small.pipe.unet, small.pipe.vae, small.pipe.text_encoder)] == [
-        "torch.bfloat16",
-        "torch.float32",
-        "torch.float32",
-    ]
+    types = [str(part.dtype) for part in (small.pipe.unet, small.pipe.vae, small.pipe.text_encoder)]
+    assert types == ["torch.bfloat16", "torch.float32", "torch.float32"]
     whole = load(*settings(folder))
     close = np.abs(np.subtract(images(small, 2), images(whole, 2), dtype=float)).mean()
     assert 0 < close < 3
@@ -170,20 +128,13 @@ def test_size_is_the_models_own_or_fits_it(folders):
     wide = load(*settings(folders("flux"), height=32, width=64))
     assert images(wide, 1)[0].shape == (32, 64, 3)
     with pytest.raises(ParameterError, match=r"height is 36; .* in multiples of 8, for example 32"):
-        load(*settings(folders("sd1"), height=36))
-    with pytest.raises(ParameterError, match=r"width is 30; .* in multiples of 4, for example 32"):
-        load(*settings(folders("sd3"), width=30))
-
-
-def test_negative_prompts_that_would_do_nothing_are_refused(folders):
-    with pytest.raises(ParameterError, match=r"negative_prompt is 'a man'.*guidance_scale is 1"):
-        load(*settings(folders("sd1"), guidance_scale=1, negative_prompt="a man"))
-    with pytest.raises(ParameterError, match=r"a FluxPipeline, which takes none"):
-        load(*settings(folders("flux"), negative_prompt="a man"))
+        own.changed(own.settings.changed(height=36))
 
 
 def test_words_that_a_tokenizer_lacks_are_named(folders):
     model = load(*settings(folders("sd1")))
+    with pytest.raises(InputError, match="2 prompts but 1 keys"):
+        model.images(["a", "a"], [("p", 0)], seed=0)
     model.check(["a Photo of the face of a NURSE, a pilot"])
     with pytest.raises(ParameterError, match=r"'plumber', 'Zürich' .*'a photo of a plumber'"):
         model.check(["a photo of a nurse", "a photo of a plumber", "a plumber of Zürich"])
@@ -194,39 +145,21 @@ def test_words_that_a_tokenizer_lacks_are_named(folders):
 def test_ends_that_nothing_reads_are_counted(folders):
     # The tokenizers of the tiny models read 12 tokens, of which [bos] and [eos] are two.
     texts = ["a nurse", "a nurse of " * 3 + "a", "a nurse of " * 3 + "a nurse of a pilot"]
-    assert load(*settings(folders("sdxl"))).tokens_cut(texts).tolist() == [0, 0, 4]
+    model = load(*settings(folders("sdxl")))
+    assert model.tokens_cut(texts).tolist() == [0, 0, 4] and model.tokens_cut([]).tolist() == []
     # The T5 encoders of these read 256 and 512.
     for family in ("sd3", "flux"):
         assert load(*settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
-    assert load(*settings(folders("sd1"))).tokens_cut([]).tolist() == []
 
 
-def test_as_many_keys_as_prompts(folders):
-    with pytest.raises(InputError, match="2 prompts but 1 keys"):
-        load(*settings(folders("sd1"))).images(["a", "a"], [("p", 0)], seed=0)
+WRONG = [("steps", 0), ("steps", 2.5), ("batch_size", -1), ("height", True), ("guidance_scale", -1)]
+WRONG += [("guidance_scale", float("nan")), ("dtype", "float61"), ("safety_checker", "on")]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"steps": 0}, "steps is 0; allowed is 1 to 1000"),
-        ({"steps": 2.5}, "steps is 2.5"),
-        ({"batch_size": -1}, "batch_size is -1"),
-        ({"height": True}, "height is True"),
-        ({"guidance_scale": -1}, "guidance_scale is -1"),
-        ({"guidance_scale": float("nan")}, "guidance_scale is nan; it must be a finite number"),
-        ({"dtype": "float61"}, r"dtype is 'float61'\. Did you mean 'float16'"),
-        ({"safety_checker": "on"}, "safety_checker is 'on'.*Known: model, off"),
-    ],
-)
-def test_settings_say_what_is_allowed(given, message):
-    with pytest.raises(ParameterError, match=message):
-        GenerationSettings(**given)
-
-
-def test_devices_that_do_not_exist_are_refused(folders):
-    with pytest.raises(ParameterError, match=r"device is 'warp'.*Use auto, cpu, cuda or mps"):
-        load(*settings(folders("sd1")), device="warp")
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_settings_out_of_bounds_are_refused(name, value):
+    with pytest.raises(ParameterError, match=f"{name} is {value!r}"):
+        GenerationSettings(**{name: value})
 
 
 def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
@@ -243,14 +176,3 @@ def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
     model = load(*settings(folders("sd1"), steps=1, compile=True))
     assert compiled == ["UNet2DConditionModel"]
     assert all((a == b).all() for a, b in zip(images(model, 2), images(plain, 2), strict=True))
-
-
-def test_the_embedded_model_reads_the_papers_prompts():
-    from biaslab import lexicons
-
-    model = load("mini", GenerationSettings(steps=1, guidance_scale=1))
-    templates, occupations = lexicons.load("paradox_prompts"), lexicons.load("paradox_occupations")
-    prompts = [lexicons.fill(t, o) for t in templates.values() for o in occupations]
-    model.check(prompts)
-    assert model.tokens_cut(prompts).sum() == 0
-    assert model.images(prompts[:1], [("p", 0)], seed=0)[0].shape == (64, 64, 3)

@@ -4,28 +4,27 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import cosine as cosine_distance
+from tiny_pipelines import settings
 
 from biaslab.generation import families, generator, spaces, texts
 from biaslab.generation.images import GeneratedImages, noise_keys, units_of
-from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
 
 FAMILIES = ("sd1", "sdxl", "sd3", "flux")
 MEMBERS = ("person", "woman", "man")
-GIVEN = GenerationSettings(steps=3, guidance_scale=3.0, height=32, width=32, dtype="float32")
+GIVEN = settings("", steps=3)[1]
 PROMPTS = [f"a photo of a {m}" for m in MEMBERS]
 
 
-def asked(n=2, n_images=1):
-    rows = [(f"t{k}-{m}", f"a photo of a {m}", f"t{k}", n_images) for k in range(n) for m in MEMBERS]
-    return pd.DataFrame(rows, columns=["prompt_id", "text", "noise_id", "n_images"])
+ASKED = pd.DataFrame(
+    [(f"t{k}-{m}", f"a photo of a {m}", f"t{k}", 1) for k in range(2) for m in MEMBERS],
+    columns=["prompt_id", "text", "noise_id", "n_images"],
+)
 
 
-def made(folder, store, prompts=None, **changes):
-    given = GIVEN.changed(**changes)
-    prompts = asked() if prompts is None else prompts
-    return GeneratedImages(prompts, folder, given, seed=4, store=store).complete(progress=False)
+def made(folder, store, prompts=ASKED, **changes):
+    return GeneratedImages(prompts, folder, GIVEN.changed(**changes), seed=4, store=store).complete(progress=False)
 
 
 def cosine(a, b):
@@ -39,20 +38,18 @@ def trajectory(folder, texts_, keys):
 
     def kept(*given, **more):
         found = step(*given, **more)
-        latents = found[0]
-        seen.append(model.family.taken(latents, 32, 32).numpy().copy())
+        seen.append(model.family.taken(found[0], 32, 32).numpy().copy())
         return found
 
     model.pipe.scheduler.step = kept
-    images = model.images(texts_, keys, seed=4)
-    return seen, images
+    return seen, model.images(texts_, keys, seed=4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
     source = made(folders(family), Store(tmp_path))
     ids = source.table["image_id"].tolist()
-    units = units_of(asked())
+    units = units_of(ASKED)
     seen, images = trajectory(folders(family), units["text"].tolist(), noise_keys(units))
     assert len(seen) == 3
     for i, (image_id, found) in enumerate(zip(ids, source.latents(ids), strict=True)):
@@ -67,14 +64,13 @@ def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
     assert source.latents(ids[1:2])[0].by_step[-1] < 1 - 1e-6
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 4])
-def test_a_batch_too_small_for_a_triplet_changes_nothing(folders, tmp_path, batch_size):
-    whole = made(folders("sd1"), Store(tmp_path / "whole"), batch_size=64)
-    parted = made(folders("sd1"), Store(tmp_path / "parted"), batch_size=batch_size)
+def test_a_batch_too_small_for_a_triplet_changes_nothing(folders, tmp_path):
+    whole, *others = (made(folders("sd1"), Store(tmp_path / str(n)), batch_size=n) for n in (64, 1, 2, 4))
     ids = whole.table["image_id"].tolist()
-    for one, other in zip(whole.latents(ids), parted.latents(ids), strict=True):
-        np.testing.assert_allclose(one.by_step, other.by_step, rtol=0, atol=1e-5)
-        assert one.of == other.of
+    for parted in others:
+        for one, other in zip(whole.latents(ids), parted.latents(ids), strict=True):
+            np.testing.assert_allclose(one.by_step, other.by_step, rtol=0, atol=1e-5)
+            assert one.of == other.of
 
 
 def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):
@@ -96,23 +92,20 @@ def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):
 
 
 def test_prompts_of_their_own_noise_keep_no_latents(folders, tmp_path):
-    source = made(folders("sd1"), Store(tmp_path), asked(1).drop(columns="noise_id"))
+    source = made(folders("sd1"), Store(tmp_path), ASKED[:1].drop(columns="noise_id"))
     with pytest.raises(InputError, match="noise_id"):
         source.latents([source.table["image_id"].iloc[0]])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("guidance", [1.0, 3.0])
-def test_texts_are_received_as_the_pipeline_encodes_them(folders, family, guidance):
-    model = generator.load(folders(family), GIVEN.changed(guidance_scale=guidance))
+def test_texts_are_received_as_the_pipeline_encodes_them(folders, family):
+    model = generator.load(folders(family), GIVEN)
     found = model.embeddings([*PROMPTS, PROMPTS[0]])
     pooled = family != "sd1"
     for text, received in zip([*PROMPTS, PROMPTS[0]], found, strict=True):
         more = {} if family == "flux" else {"do_classifier_free_guidance": False}
-        if family != "sd1":
-            more["prompt_2"] = text
-        if family == "sd3":
-            more["prompt_3"] = text
+        more |= {"prompt_2": text} if pooled else {}
+        more |= {"prompt_3": text} if family == "sd3" else {}
         encoded = model.pipe.encode_prompt(text, device="cpu", num_images_per_prompt=1, **more)
         np.testing.assert_allclose(received.tokens, encoded[0][0].detach().numpy(), atol=1e-4)
         assert (received.pooled is not None) == pooled

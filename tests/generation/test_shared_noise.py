@@ -33,10 +33,13 @@ def batches(monkeypatch):
     return seen
 
 
+def source(prompts, given, folder) -> GeneratedImages:
+    return GeneratedImages(prompts, *given, seed=4, store=Store(folder))
+
+
 @pytest.mark.parametrize("family", ["sd1", "flux"])
 def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batches, family):
-    asked = triplets(3, n_images=2)
-    made = GeneratedImages(asked, *settings(folders(family)), seed=4, store=Store(tmp_path)).complete(progress=False)
+    made = source(triplets(3, n_images=2), settings(folders(family)), tmp_path).complete(progress=False)
     # The images of one index of a triplet stand side by side.
     ids = [f"t{k}-{m}/{i}" for k in range(3) for i in range(2) for m in MEMBERS]
     assert made.table["image_id"].tolist() == ids
@@ -46,9 +49,8 @@ def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batc
     assert (groups == groups[:, :1]).all()
     # Other triplets and indices have other noise.
     assert len(np.unique(groups[:, 0], axis=0)) == 6
-    assert made.table["seed"].tolist() == [
-        image_seed(4, f"t{k}", i) for k in range(3) for i in range(2) for _ in MEMBERS
-    ]
+    seeds = [image_seed(4, f"t{k}", i) for k in range(3) for i in range(2) for _ in MEMBERS]
+    assert made.table["seed"].tolist() == seeds
     # The same noise with other words is another image.
     one, other, _ = made.read([f"t0-{m}/0" for m in MEMBERS])
     assert (one != other).any()
@@ -56,7 +58,7 @@ def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batc
 
 def test_a_triplet_stays_in_one_batch_and_one_shard(folders, tmp_path, batches):
     given = settings(folders("sd1"), batch_size=8, steps=1)
-    made = GeneratedImages(triplets(23), *given, seed=4, store=Store(tmp_path)).complete(progress=False)
+    made = source(triplets(23), given, tmp_path).complete(progress=False)
     # 69 images: shards of 63 and 6, batches of two triplets of the eight images that fit.
     assert [len(noise) for noise in batches] == [*[6] * 10, 3, 6]
     for noise in batches:
@@ -87,15 +89,8 @@ def test_a_triplet_stays_together_when_memory_is_short(folders):
 
 
 def test_prompts_without_shared_noise_are_as_before():
-    prompts = pd.DataFrame(
-        {
-            "prompt_id": ["nurse", "pilot"],
-            "text": ["a photo of the face of a nurse", "a photo of a pilot"],
-            "n_images": [3, 2],
-            "occupation": ["x", "y"],
-        }
-    )
-    units = units_of(prompts)
+    rows = [("nurse", "a photo of the face of a nurse", 3, "x"), ("pilot", "a photo of a pilot", 2, "y")]
+    units = units_of(pd.DataFrame(rows, columns=["prompt_id", "text", "n_images", "occupation"]))
     assert units.columns.tolist() == ["prompt_id", "text", "index_"]
     assert noise_keys(units) == [("nurse", 0), ("nurse", 1), ("nurse", 2), ("pilot", 0), ("pilot", 1)]
     # What a shard of them has been called since before prompts could share noise.
@@ -103,12 +98,10 @@ def test_prompts_without_shared_noise_are_as_before():
 
 
 def test_other_noise_is_another_result(folders, tmp_path):
-    def source(prompts):
-        return GeneratedImages(prompts, *settings(folders("sd1")), seed=4, store=Store(tmp_path))
-
+    given = settings(folders("sd1"))
     shared, own = triplets(2), triplets(2).drop(columns="noise_id")
     named = triplets(2).assign(noise_id=lambda t: t["prompt_id"])
-    assert len({source(prompts).digest for prompts in (shared, own, named)}) == 3
+    assert len({source(prompts, given, tmp_path).digest for prompts in (shared, own, named)}) == 3
     # A noise of its own by name is that of the prompt.
     assert noise_keys(units_of(named)) == noise_keys(units_of(own))
 
@@ -119,14 +112,11 @@ def test_other_noise_is_another_result(folders, tmp_path):
         ({"noise_id": ["t0", "t0", None]}, r"'noise_id' holds (None|nan)"),
         ({"noise_id": ["t0", "t0", "t1"]}, "between 1 and 2 images of one noise"),
         ({"n_images": [2, 2, 1]}, "between 2 and 3 images of one noise"),
+        # More than a shard.
+        ({"noise_id": "t"}, "between 66 and 66 images of one noise"),
     ],
 )
 def test_noise_that_does_not_fit_is_refused(folders, tmp_path, changes, message):
+    asked = triplets(22 if changes == {"noise_id": "t"} else 1)
     with pytest.raises(InputError, match=message):
-        GeneratedImages(triplets(1).assign(**changes), *settings(folders("sd1")), seed=4, store=Store(tmp_path))
-
-
-def test_more_than_a_shard_of_one_noise_is_refused(folders, tmp_path):
-    many = pd.DataFrame({"prompt_id": [f"p{i}" for i in range(65)], "text": "a man", "noise_id": "t", "n_images": 1})
-    with pytest.raises(InputError, match="between 65 and 65 images of one noise"):
-        GeneratedImages(many, *settings(folders("sd1")), seed=4, store=Store(tmp_path))
+        source(asked.assign(**changes), settings(folders("sd1")), tmp_path)

@@ -1,5 +1,7 @@
 """Builds tiny pipelines; a module of its own so that a test's subprocess can import it, too."""
 
+import gzip
+from functools import cache, partial
 from pathlib import Path
 
 WORDS = ("a", "photo", "of", "the", "face", "nurse", "pilot", "woman", "man", "person", ",", "blurry")
@@ -15,6 +17,7 @@ _CODED = _BLOCKS | {
     "sample_size": 32,
     "mid_block_add_attention": False,
 }
+_BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 _JOINT = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 1}
 
 
@@ -24,6 +27,22 @@ def settings(folder: str, **more) -> tuple:
 
     given = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": "float32"}
     return folder, GenerationSettings(**given | more)
+
+
+def by_diffusers(folder, prompt: str, seed: int, **asked):
+    """Return the image of 32 x 32 pixels of diffusers' default call on one prompt, with a seeded generator."""
+    import numpy as np
+    import torch
+    from diffusers import AutoPipelineForText2Image
+
+    from biaslab.generation.loading import quiet
+
+    with quiet():
+        pipe = AutoPipelineForText2Image.from_pretrained(folder)
+        pipe.set_progress_bar_config(disable=True)
+        noise = torch.Generator().manual_seed(seed)
+        found = pipe(prompt=prompt, generator=noise, output_type="np", height=32, width=32, **asked).images[0]
+    return (found * 255).round().astype(np.uint8)
 
 
 def tokenizer(words=(), length=0):
@@ -44,18 +63,9 @@ def tokenizer(words=(), length=0):
 def _clip(hidden: int, projection: bool):
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-    config = CLIPTextConfig(
-        vocab_size=len(WORDS) + 4,
-        hidden_size=hidden,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=LENGTH,
-        projection_dim=hidden,
-        pad_token_id=0,
-        bos_token_id=2,
-        eos_token_id=3,
-    )
+    sizes = {"hidden_size": hidden, "projection_dim": hidden, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "vocab_size": len(WORDS) + 4, "max_position_embeddings": LENGTH}
+    config = CLIPTextConfig(**sizes, pad_token_id=0, bos_token_id=2, eos_token_id=3)
     return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config)
 
 
@@ -93,8 +103,7 @@ def _unet(cross: int, sample_size: int = 16, **more):
 def _schedule(**more):
     from diffusers import DDIMScheduler
 
-    betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
-    return DDIMScheduler(**betas, clip_sample=False, steps_offset=1, **more)
+    return DDIMScheduler(**_BETAS, clip_sample=False, steps_offset=1, **more)
 
 
 def _checker():
@@ -108,7 +117,28 @@ def _checker():
     return StableDiffusionSafetyChecker(config), CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=size)
 
 
-def _sd(checker: bool = False, **schedule):
+@cache
+def _words_of_clip() -> tuple[dict[str, int], list[tuple[str, ...]]]:
+    """Return CLIP's words and how they are joined, as open_clip carries them."""
+    from open_clip.tokenizer import bytes_to_unicode, default_bpe
+
+    lines = gzip.decompress(Path(default_bpe()).read_bytes()).decode().split("\n")
+    merges = [tuple(line.split()) for line in lines[1 : 49152 - 256 - 2 + 1]]
+    letters = list(bytes_to_unicode().values())
+    words = [*letters, *(c + "</w>" for c in letters), *map("".join, merges), "<|startoftext|>", "<|endoftext|>"]
+    return {word: k for k, word in enumerate(words)}, merges
+
+
+def clip_tokenizer():
+    """Return the tokenizer of CLIP, which Stable Diffusion has."""
+    from transformers import CLIPTokenizer
+
+    words, merges = _words_of_clip()
+    marks = {"bos_token": "<|startoftext|>", **dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>")}
+    return CLIPTokenizer(vocab=words, merges=merges, **marks, model_max_length=77)
+
+
+def sd1(checker: bool = False, **schedule):
     from diffusers import StableDiffusionPipeline
 
     safety, extractor = _checker() if checker else (None, None)
@@ -124,16 +154,8 @@ def _sd(checker: bool = False, **schedule):
     )
 
 
-def sd1():
-    return _sd()
-
-
-def checked():
-    return _sd(checker=True)
-
-
-def sd2():
-    return _sd(prediction_type="v_prediction")
+checked = partial(sd1, checker=True)
+sd2 = partial(sd1, prediction_type="v_prediction")
 
 
 def sdxl(**unet):
@@ -217,17 +239,12 @@ def sdxl_turbo():
     from diffusers import EulerAncestralDiscreteScheduler
 
     pipe = sdxl(sample_size=64)
-    betas = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
-    pipe.scheduler = EulerAncestralDiscreteScheduler(**betas, timestep_spacing="trailing")
+    pipe.scheduler = EulerAncestralDiscreteScheduler(**_BETAS, timestep_spacing="trailing")
     return pipe
 
 
-def sd35_medium():
-    return sd3(qk_norm="rms_norm", dual_attention_layers=(0,))
-
-
-def sd35_large():
-    return sd3(qk_norm="rms_norm")
+sd35_medium = partial(sd3, qk_norm="rms_norm", dual_attention_layers=(0,))
+sd35_large = partial(sd3, qk_norm="rms_norm")
 
 
 # Sizes of language models.
@@ -291,25 +308,13 @@ def qwen():
         "num_hidden_layers": 2,
         "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e6},
     }
-    seen = {
-        "depth": 1,
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_heads": 2,
-        "out_hidden_size": 16,
-        "fullatt_block_indexes": [0],
-    }
+    seen = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 16}
+    seen |= {"fullatt_block_indexes": [0]}
     marks = dict.fromkeys(("image", "video", "vision_start", "vision_end"), 1)
     config = Qwen2_5_VLConfig(text_config=read, vision_config=seen, **{f"{k}_token_id": v for k, v in marks.items()})
-    vae = AutoencoderKLQwenImage(
-        base_dim=8,
-        z_dim=4,
-        dim_mult=[1, 1],
-        num_res_blocks=1,
-        temperal_downsample=[False],
-        latents_mean=[0.1, -0.2, 0.3, 0.0],
-        latents_std=[1.5, 2.0, 1.0, 2.5],
-    )
+    scale = {"latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.5, 2.0, 1.0, 2.5]}
+    sizes = {"base_dim": 8, "z_dim": 4, "dim_mult": [1, 1], "num_res_blocks": 1, "temperal_downsample": [False]}
+    vae = AutoencoderKLQwenImage(**sizes, **scale)
     return QwenImagePipeline(
         transformer=transformer,
         scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, base_shift=0.5, max_shift=0.9),
@@ -336,10 +341,9 @@ def pixart():
         use_additional_conditions=False,
         norm_num_groups=8,
     )
-    betas = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
     return PixArtSigmaPipeline(
         transformer=transformer,
-        scheduler=DPMSolverMultistepScheduler(**betas),
+        scheduler=DPMSolverMultistepScheduler(beta_schedule="linear", beta_start=0.0001, beta_end=0.02),
         vae=_vae(4, scaling_factor=0.13025),
         text_encoder=_t5(32),
         tokenizer=tokenizer(),
@@ -375,8 +379,7 @@ def klein(distilled: bool = False):
     return Flux2KleinPipeline(**_flux2(48, guidance_embeds=False), **parts, is_distilled=distilled)
 
 
-def klein_distilled():
-    return klein(distilled=True)
+klein_distilled = partial(klein, distilled=True)
 
 
 def flux2():

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny_checkpoints as tiny
+import tiny_pipelines
 from safetensors.numpy import load_file, save_file
 
 from biaslab.generation import generator, loading
@@ -37,6 +38,10 @@ def image(name, settings=FEW) -> np.ndarray:
     return made
 
 
+def model(name, settings=FEW, **how) -> DiffusersModel:
+    return DiffusersModel(str(name), settings, device="cpu", **how)
+
+
 def without_weights(folder: Path, to: Path) -> Path:
     return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors")))
 
@@ -48,7 +53,7 @@ def heads(hub, *files: Path) -> int:
 
 def refused(name, message, **settings):
     with pytest.raises(ParameterError, match=message):
-        DiffusersModel(str(name), FEW.changed(**settings), device="cpu").look_up()
+        model(name, FEW.changed(**settings)).look_up()
     with pytest.raises(ParameterError, match=message):
         load(str(name), FEW.changed(**settings))
 
@@ -63,11 +68,8 @@ def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_pa
     # Its configurations lie beside it.
     file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
     assert np.array_equal(image(file), image(files))
-    assert DiffusersModel(str(file), FEW, device="cpu").label == "my-mix"
-
-
-def test_a_mark_in_a_file_says_that_it_predicts_velocity(files, tmp_path):
-    file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
+    assert model(file).label == "my-mix"
+    # A mark in it says that it predicts velocity.
     save_file(load_file(file) | {"v_pred": np.zeros(0, np.float32)}, file)
     schedule = files / "scheduler" / "scheduler_config.json"
     schedule.write_text(json.dumps(json.loads(schedule.read_text()) | {"prediction_type": "v_prediction"}))
@@ -79,8 +81,8 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     commit = hub.serve(NAME, tmp_path, lambda path: path == file.name).commit
     base = hub.serve(BASE, files).commit
     name = f"{NAME}/mix.safetensors"
-    model = DiffusersModel(name, FEW, device="cpu")
-    found = model.look_up()
+    made_by = model(name)
+    found = made_by.look_up()
     # Of its weights the head alone was asked for.
     assert hub.fetched() == heads(hub, file)
     assert [(one.repository.on_hub, one.repository.commit) for one in found] == [(NAME, commit), (BASE, base)]
@@ -88,21 +90,21 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     assert f"taken for a model like {BASE}" in found[0].remarks[0]
     assert np.array_equal(image(name), image(files))
     # Weights of the base model are none of its own.
-    assert hub.fetched(of=BASE) == 0 and model.look_up()[0].download == 0
+    assert hub.fetched(of=BASE) == 0 and made_by.look_up()[0].download == 0
     assert load(name, FEW).description()["revision"] == commit
     assert {NAME: commit, BASE: base}.items() <= hub_names.commits().items()
-    assert model.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
+    assert made_by.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
 
 
 def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
     refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with the model_index\.json")
     base = hub.serve(BASE, files).commit
-    digest = DiffusersModel(str(file), FEW, device="cpu").digest
+    digest = model(file).digest
     assert digest.endswith(f" by {BASE}@{base}") and np.array_equal(image(file), image(files))
     weights = load_file(file)
     save_file({k: v * 1.01 for k, v in weights.items()}, file)
-    assert DiffusersModel(str(file), FEW, device="cpu").digest != digest
+    assert model(file).digest != digest
     (hub_names.cached(BASE) / "snapshots" / base / "words.py").write_text("raise SystemExit")
     with pytest.raises(ParameterError, match=r"holds words\.py, which could be run"):
         load(str(file), FEW)
@@ -112,9 +114,7 @@ def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, file
     tiny.one_file(files, files / "mix.safetensors")
     hub.serve(NAME, files)
     assert np.array_equal(image(f"{NAME}/mix.safetensors"), image(NAME))
-    assert {
-        one.repository.on_hub for one in DiffusersModel(f"{NAME}/mix.safetensors", FEW, device="cpu").look_up()
-    } == {NAME}
+    assert {one.repository.on_hub for one in model(f"{NAME}/mix.safetensors").look_up()} == {NAME}
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,8 @@ def test_a_file_that_lacks_a_part_or_is_none_is_refused_before_it_is_fetched(hub
 
 def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
     mark = "conditioner.embedders.1.model.transformer.resblocks.9.mlp.c_proj.bias"
-    whole = ("model.diffusion_model.x", "first_stage_model.x", mark)
-    save_file({name: np.zeros(2, np.float32) for name in whole}, tmp_path / "xl.safetensors")
-    where = str(tmp_path / "xl.safetensors")
+    whole, where = ("model.diffusion_model.x", "first_stage_model.x", mark), str(tmp_path / "xl.safetensors")
+    save_file({name: np.zeros(2, np.float32) for name in whole}, where)
     repository = checkpoints.repositories.look_up(where, "text-to-image", where)
     assert checkpoints.configurations(repository, where) == "stabilityai/stable-diffusion-xl-base-1.0"
 
@@ -166,35 +165,28 @@ def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
 
 
 @needs_peft
-@pytest.mark.parametrize("parts", [("unet",), ("unet", "text_encoder")])
-def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, tmp_path, parts):
-    added = tiny.lora(files, tmp_path / "lora" / OWN, parts=parts)
+def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, tmp_path):
+    added = tiny.lora(files, tmp_path / "lora" / OWN, parts=("unet", "text_encoder"))
     other = tiny.lora(files, tmp_path / "other" / "it.safetensors", seed=1)
     hub.serve(BASE, files)
     commit = hub.serve(LORA, tmp_path / "lora").commit
     hub.serve("owner/other", tmp_path / "other")
-    both = {name: 0.7 * more for name, more in added.items()}
-    for name, more in other.items():
-        both[name] = both.get(name, 0) - 0.5 * more
+    both = {name: 0.7 * added.get(name, 0) - 0.5 * other.get(name, 0) for name in {*added, *other}}
     whole = Path(shutil.copytree(files, tmp_path / "merged"))
     tiny.merged(whole, both)
     expected, plain = image(whole).astype(int), image(files).astype(int)
     assert np.abs(expected - plain).max() > 20
-    for name in (
-        f"{BASE}+{LORA}:0.7+owner/other/it.safetensors:-0.5",
-        f"{files}+{tmp_path / 'lora'}:0.7+{tmp_path / 'other' / 'it.safetensors'}:-.5",
-    ):
+    here = f"{files}+{tmp_path / 'lora'}:0.7+{tmp_path / 'other' / 'it.safetensors'}:-.5"
+    for name in (f"{BASE}+{LORA}:0.7+owner/other/it.safetensors:-0.5", here):
         # Sums of floating-point numbers in another order move pixels by a level.
         assert np.abs(image(name) - expected).max() <= 1
-    model = DiffusersModel(f"{BASE}+{LORA}:0.7", FEW, device="cpu")
-    assert [one.repository.on_hub for one in model.look_up()] == [BASE, LORA]
-    assert model.label == f"{BASE}+{LORA}:0.7" and model.digest.endswith(f"+{LORA}@{commit}:0.7")
+    made_by = model(f"{BASE}+{LORA}:0.7")
+    assert [one.repository.on_hub for one in made_by.look_up()] == [BASE, LORA]
+    assert made_by.label == f"{BASE}+{LORA}:0.7" and made_by.digest.endswith(f"+{LORA}@{commit}:0.7")
     assert hub_names.commits()[LORA] == commit
-    here = DiffusersModel(f"{files}+{tmp_path / 'lora' / OWN}", FEW, device="cpu")
-    assert here.label == "files+pytorch_lora_weights"
-    digests = {DiffusersModel(f"{files}{lora}", FEW, device="cpu").digest for lora in ("", f"+{tmp_path / 'lora'}")}
-    digests.add(DiffusersModel(f"{files}+{tmp_path / 'lora'}:0.7", FEW, device="cpu").digest)
-    assert len(digests) == 3
+    assert model(f"{files}+{tmp_path / 'lora' / OWN}").label == "files+pytorch_lora_weights"
+    on_it = ("", f"+{tmp_path / 'lora'}", f"+{tmp_path / 'lora'}:0.7")
+    assert len({model(f"{files}{lora}").digest for lora in on_it}) == 3
 
 
 @needs_peft
@@ -215,36 +207,30 @@ def test_a_lora_on_one_file_is_a_model_too(files, tmp_path):
     assert np.abs(image(f"{file}+{tmp_path / 'lora.safetensors'}").astype(int) - image(files)).max() <= 1
 
 
-def spoilt(tensors, how):
-    if how == "layers that are not there":
-        return {k.replace("down_blocks.1", "down_blocks.7"): v for k, v in tensors.items()}
-    if how == "one layer that is not there":
-        return {k.replace("to_k", "to_z"): v for k, v in tensors.items()}
-    if how == "nothing":
-        return {k: v * ("up" not in k) for k, v in tensors.items()}
-    if how == "another width":
-        return {k: np.ones((2, 99), np.float32) if "attn2.to_k.lora.down" in k else v for k, v in tensors.items()}
-    if how == "another network":
-        return {k.replace("unet.down_blocks.1.attentions.0.", "transformer."): v for k, v in tensors.items()}
-    return {k: np.ones((2, 99), np.float32) if "to_q.lora.down" in k else v for k, v in tensors.items()}
+def renamed(part, other):
+    return lambda name, value: (name.replace(part, other), value)
+
+
+def wide(part):
+    return lambda name, value: (name, np.ones((2, 99), np.float32) if part in name else value)
 
 
 @needs_peft
 @pytest.mark.parametrize(
-    ("how", "message", "before"),
+    ("spoilt", "message", "before"),
     [
-        ("layers that are not there", r"3 of the 3 layers .* such as unet\.down_blocks\.7\.", False),
-        ("one layer that is not there", r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
-        ("nothing", "changes no weight of this model", False),
-        ("another shape", "cannot be loaded as a LoRA on .* size mismatch", False),
-        ("another width", r"rows of 99 numbers, .* 16\. Its card", True),
-        ("another network", r"a transformer.* has a unet\..* owner/its-base", True),
+        (renamed("down_blocks.1", "down_blocks.7"), r"3 of the 3 layers .* such as unet\.down_blocks\.7\.", False),
+        (renamed("to_k", "to_z"), r"1 of the 3 layers .* such as unet\.down_blocks\.1.*to_z", False),
+        (lambda name, value: (name, value * ("up" not in name)), "changes no weight of this model", False),
+        (wide("to_q.lora.down"), "cannot be loaded as a LoRA on .* size mismatch", False),
+        (wide("attn2.to_k.lora.down"), r"rows of 99 numbers, .* 16\. Its card", True),
+        (renamed("unet.down_blocks.1.attentions.0.", "transformer."), r"a transformer.* has a unet\..*its-base", True),
     ],
 )
-def test_a_lora_that_is_none_for_the_model_is_refused(hub, files, tmp_path, how, message, before):
+def test_a_lora_that_is_none_for_the_model_is_refused(hub, files, tmp_path, spoilt, message, before):
     file = tmp_path / "lora" / OWN
     tiny.lora(files, file)
-    save_file(spoilt(load_file(file), how), file, metadata={"format": "pt"})
+    save_file(dict(spoilt(*one) for one in load_file(file).items()), file, metadata={"format": "pt"})
     (tmp_path / "lora" / "README.md").write_text("---\nbase_model: owner/its-base\n---\n")
     hub.serve(BASE, files)
     hub.serve(LORA, tmp_path / "lora")
@@ -277,7 +263,6 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
     hub.serve(LORA, tmp_path / "it")
     hub_names._commits.clear()
     refused(f"{BASE}+{LORA}", r"holds 2 files of safetensors, .*Name one of owner/lora/b\.safetensors, owner/lora/vae")
-    hub.serve(LORA, tmp_path / "it", lambda path: False)
     (tmp_path / "it" / "lora.bin").write_bytes(b"pickled")
     hub.serve(LORA, tmp_path / "it", lambda path: path == "lora.bin")
     hub_names._commits.clear()
@@ -300,15 +285,10 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     assert np.abs(used.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used.astype(int) - bare).max()
 
 
-def test_an_example_beside_a_model_is_told_and_left_out(hub, repositories):
-    import tiny_repositories
-
-    hub.serve(tiny_repositories.SDXL, repositories(tiny_repositories.SDXL))
-    (found,) = DiffusersModel(tiny_repositories.SDXL, FEW, device="cpu").look_up()
-    assert found.remarks == (
-        "stabilityai/stable-diffusion-xl-base-1.0: sd_xl_offset_example-lora_1.0.safetensors lies beside the model and "
-        "is not used.",
-    )
+def test_an_example_beside_a_model_is_told_and_left_out(files):
+    (files / "an_example-lora_1.0.safetensors").write_bytes(b"")
+    (found,) = model(files).look_up()
+    assert found.remarks == (f"{files}: an_example-lora_1.0.safetensors lies beside the model and is not used.",)
 
 
 @pytest.mark.parametrize("told", ["card", "configuration", "nothing"])
@@ -334,31 +314,30 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
     for folder in ("a+b", "c+owner", "a+b+lora"):
         (tmp_path / folder).mkdir()
     one = adapters.Adapter
-    for name, base, given, none in (
-        ("owner/a@v1+owner/b", "owner/a@v1", [one("owner/b")], False),
-        (
-            "owner/a+owner/b/x.safetensors@v1:0.8+o/c:.5",
-            "owner/a",
-            [one("owner/b/x.safetensors@v1", 0.8), one("o/c", 0.5)],
-            False,
-        ),
-        ("a+b", "a+b", [], False),
-        ("a+b+owner/c:-1", "a+b", [one("owner/c", -1.0)], False),
-        ("a+b+lora", "a+b+lora", [], False),
-        ("owner/a+c+owner:2", "owner/a", [one("c+owner", 2.0)], False),
-        (f"owner/a+{tmp_path}/a+b", "owner/a", [one(f"{tmp_path}/a+b")], False),
-        (r"C:\models\a+D:\lora.safetensors:0.5", r"C:\models\a", [one(r"D:\lora.safetensors", 0.5)], False),
-        ("owner/a+none", "owner/a", [], True),
-        ("endpoint:a+b", "endpoint:a+b", [], False),
+    two = (one("owner/b/x.safetensors@v1", 0.8), one("o/c", 0.5))
+    for name, base, *given in (
+        ("owner/a@v1+owner/b", "owner/a@v1", one("owner/b")),
+        ("owner/a+owner/b/x.safetensors@v1:0.8+o/c:.5", "owner/a", *two),
+        ("a+b", "a+b"),
+        ("a+b+owner/c:-1", "a+b", one("owner/c", -1.0)),
+        ("a+b+lora", "a+b+lora"),
+        ("owner/a+c+owner:2", "owner/a", one("c+owner", 2.0)),
+        (f"owner/a+{tmp_path}/a+b", "owner/a", one(f"{tmp_path}/a+b")),
+        (r"C:\models\a+D:\lora.safetensors:0.5", r"C:\models\a", one(r"D:\lora.safetensors", 0.5)),
+        ("owner/a+none", "owner/a"),
+        ("endpoint:a+b", "endpoint:a+b"),
     ):
-        assert adapters.split(name) == adapters.Named(base, tuple(given), none)
+        assert adapters.split(name) == adapters.Named(base, tuple(given), name.endswith("+none"))
         assert adapters.split(str(adapters.split(name))) == adapters.split(name)
 
 
 # -- variants, and parts that nobody needs -------------------------------------------------------------------
 
 
-def as_variant(folder: Path, variant: str, parts=("unet", "vae", "text_encoder"), sharded: bool = False) -> None:
+PARTS = ("unet", "vae", "text_encoder")
+
+
+def as_variant(folder: Path, variant: str, parts=PARTS, sharded: bool = False) -> None:
     """Put weights of a variant in the place of those of parts."""
     import torch
     from diffusers import UNet2DConditionModel
@@ -377,9 +356,9 @@ def as_variant(folder: Path, variant: str, parts=("unet", "vae", "text_encoder")
         file.unlink()
 
 
-@pytest.mark.parametrize("variant", ["fp16", "bf16"])
-@pytest.mark.parametrize("parts", [("unet", "vae", "text_encoder"), ("unet",)])
-@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize(
+    ("variant", "parts", "sharded"), [("fp16", PARTS, True), ("bf16", PARTS, False), ("fp16", PARTS[:1], False)]
+)
 def test_where_there_is_a_variant_alone_it_is_loaded(hub, files, tmp_path, variant, parts, sharded):
     import torch
     from safetensors.torch import load_file as read
@@ -392,7 +371,7 @@ def test_where_there_is_a_variant_alone_it_is_loaded(hub, files, tmp_path, varia
         write({k: v.to(dtype).float() for k, v in read(file).items()}, file, metadata={"format": "pt"})
     as_variant(files, variant, parts, sharded)
     hub.serve(NAME, files)
-    (found,) = DiffusersModel(NAME, FEW, device="cpu").look_up()
+    (found,) = model(NAME).look_up()
     there = {p.relative_to(files).as_posix(): p.stat().st_size for p in files.rglob("*.safetensors")}
     assert set(found.weights) == set(there) and found.size == sum(there.values()) and hub.fetched() == 0
     expected = image(rounded)
@@ -406,9 +385,8 @@ def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
     save_file({k: v * 0 for k, v in load_file(usual).items()}, usual.with_suffix(".fp16.safetensors"))
     as_variant(files, "fp16", ("vae",))
     found = loading.look_up(str(files))
-    assert (
-        found.variants == {"vae": "fp16"} and "unet/diffusion_pytorch_model.fp16.safetensors" not in found.base.weights
-    )
+    assert found.variants == {"vae": "fp16"}
+    assert "unet/diffusion_pytorch_model.fp16.safetensors" not in found.base.weights
     made = image(files).astype(int)
     # The autoencoder alone is rounded.
     assert np.abs(made - expected).max() <= 1
@@ -416,14 +394,9 @@ def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
     assert np.array_equal(image(NAME), made)
 
 
-def with_checker(folders, tmp_path, part="safety_checker") -> Path:
-    folder = Path(shutil.copytree(folders("checked"), tmp_path / "checked"))
-    (folder / part / "model.safetensors").rename(folder / part / "pytorch_model.bin")
-    return folder
-
-
 def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, folders, tmp_path):
-    folder = with_checker(folders, tmp_path)
+    folder = Path(shutil.copytree(folders("checked"), tmp_path / "checked"))
+    (folder / "safety_checker" / "model.safetensors").rename(folder / "safety_checker" / "pytorch_model.bin")
     hub.serve(NAME, folder)
     for name in (NAME, folder):
         refused(name, r"safety_checker has safety_checker/pytorch_model\.bin; .* Set generation\.safety_checker to off")
@@ -438,8 +411,7 @@ def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, fol
 def test_what_sees_images_is_left_out_of_a_model_that_is_given_texts(hub, folders, tmp_path, files):
     import transformers
 
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = transformers.CLIPVisionConfig(**sizes, image_size=32, patch_size=8, projection_dim=8)
+    config = transformers.CLIPVisionConfig(**tiny_pipelines.VISION, projection_dim=8)
     expected = image(files)
     transformers.CLIPVisionModelWithProjection(config).save_pretrained(files / "image_encoder")
     index = json.loads((files / "model_index.json").read_text())
@@ -454,12 +426,6 @@ def test_what_sees_images_is_left_out_of_a_model_that_is_given_texts(hub, folder
 # -- quantised ---------------------------------------------------------------------------------------------
 
 
-def quantised(folder: Path, method: str) -> None:
-    file = folder / "unet" / "config.json"
-    said = {"quant_method": method, "load_in_4bit": True}
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": said}))
-
-
 @pytest.mark.parametrize(
     ("method", "missing", "message"),
     [
@@ -470,9 +436,16 @@ def quantised(folder: Path, method: str) -> None:
     ],
 )
 def test_what_quantised_weights_need_is_told_before_they_are_fetched(hub, files, monkeypatch, method, missing, message):
-    quantised(files, method)
+    file = files / "unet" / "config.json"
+    said = {"quant_method": method, "load_in_4bit": True}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": said}))
     hub.serve(NAME, files)
-    monkeypatch.setattr(loading, "find_spec", lambda module: None if missing else module)
+
+    def version(package):
+        if missing:
+            raise loading.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(loading.metadata, "version", version)
     monkeypatch.setattr(loading.processor, "accelerator", lambda: "cpu")
     refused(NAME, message)
     refused(files, message)
@@ -511,21 +484,19 @@ def test_gguf_is_named_as_what_it_is(hub, tmp_path):
 @pytest.mark.parametrize("offload", ["model", "sequential"])
 def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload):
     with pytest.raises(ParameterError, match=rf"compute\.offload is '{offload}'"):
-        DiffusersModel(str(files), FEW, device="cpu", offload=offload).load()
+        model(files, offload=offload).load()
 
 
 def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
     prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo of a nurse"], "n_images": [1]})
     run = {"seed": 3, "store": Store(tmp_path / "store")}
-    model = DiffusersModel(str(files), FEW, device="cpu")
-    assert model.n_there(prompts, **run) == 0
-    model.generate(prompts, progress=False, **run)
+    assert model(files).n_there(prompts, **run) == 0
+    model(files).generate(prompts, progress=False, **run)
     for offload in ("none", "model"):
-        assert DiffusersModel(str(files), FEW, device="cpu", offload=offload).n_there(prompts, **run) == 1
+        assert model(files, offload=offload).n_there(prompts, **run) == 1
     tiny.lora(files, tmp_path / "lora.safetensors")
     for other in ("", ":0.5"):
-        name = f"{files}+{tmp_path / 'lora.safetensors'}{other}"
-        assert DiffusersModel(name, FEW, device="cpu").n_there(prompts, **run) == 0
+        assert model(f"{files}+{tmp_path / 'lora.safetensors'}{other}").n_there(prompts, **run) == 0
 
 
 @pytest.mark.parametrize("offload", ["none", "model", "sequential"])
@@ -544,7 +515,6 @@ def test_what_is_offloaded_makes_the_same_images(files, monkeypatch, offload):
             return own(pipe, device=device) if name == "enable_model_cpu_offload" else None
 
         monkeypatch.setattr(diffusers.DiffusionPipeline, name, enable)
-    model = DiffusersModel(str(files), FEW, device="cpu", offload=offload)
-    (made,) = model.load().images(["a photo of a nurse"], [("p", 0)], seed=3)
+    (made,) = model(files, offload=offload).load().images(["a photo of a nurse"], [("p", 0)], seed=3)
     assert np.array_equal(made, expected)
     assert sorted(set(asked)) == ([] if offload == "none" else [f"enable_{offload}_cpu_offload"])

@@ -1,11 +1,13 @@
 """Models of twelve families by their real names: each has its own settings, and what has no effect is refused."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tiny_pipelines
 
 from biaslab.generation.generator import image_seed, load
-from biaslab.generation.loading import quiet
 from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
@@ -37,80 +39,49 @@ FAMILIES = {
     "Tongyi-MAI/Z-Image-Turbo": ("zimage", 9, 0, {"num_inference_steps": 9, "guidance_scale": 0.0}),
     "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS": ("pixart", 20, 4.5, {"use_resolution_binning": False}),
 }  # fmt: skip
-PROMPT, KEY, SIZE = "a photo of a nurse", ("p1-nurse", 0), {"height": 32, "width": 32}
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Return the folder of a tiny model by what is built; each is built once."""
-    root, made = tmp_path_factory.mktemp("families"), {}
-
-    def folder(kind):
-        if kind not in made:
-            made[kind] = tiny_pipelines.save(kind, root / kind)
-        return made[kind]
-
-    return folder
+PROMPT, KEY = "a photo of a nurse", ("p1-nurse", 0)
+GIVEN = {"height": 32, "width": 32, "dtype": "float32"}
 
 
 def of(name, **more):
-    return DiffusersModel(name, GenerationSettings(**SIZE | {"dtype": "float32"} | more), device="cpu")
+    return DiffusersModel(name, GenerationSettings(**GIVEN | more), device="cpu")
 
 
 def levels(one, other) -> int:
     return int(np.abs(one.astype(int) - other).max())
 
 
-def drawn(name, **more):
-    made_by = load(name, GenerationSettings(**SIZE | {"dtype": "float32"} | more))
-    return made_by, made_by.images([PROMPT], [KEY], seed=5)[0]
+def drawn(made_by):
+    return made_by.images([PROMPT], [KEY], seed=5)[0]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub, built, name):
-    import torch
-    from diffusers import AutoPipelineForText2Image
-
+def test_a_model_has_the_settings_of_its_makers_and_the_pixels_of_diffusers(hub, folders, name):
     kind, steps, scale, asked = FAMILIES[name]
-    hub.serve(name, built(kind))
-    made_by, ours = drawn(name)
-    told = made_by.description()
-    assert (told["steps"], told["guidance_scale"]) == (steps, scale)
-    with quiet():
-        pipe = AutoPipelineForText2Image.from_pretrained(built(kind))
-        pipe.set_progress_bar_config(disable=True)
-        noise = torch.Generator().manual_seed(image_seed(5, *KEY))
-        found = pipe(prompt=PROMPT, generator=noise, output_type="np", **SIZE, **asked).images[0]
-    assert levels(ours, (found * 255).round().astype(np.uint8)) <= 1
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_guidance_changes_the_pixels_or_is_refused_before_a_weight_is_fetched(hub, built, name):
-    kind, _, scale, _ = FAMILIES[name]
-    hub.serve(name, built(kind))
-    if scale is None:
-        with pytest.raises(ParameterError, match=r"guidance_scale is 7.5, but .* no guidance changes"):
-            of(name, guidance_scale=7.5).look_up()
-        assert not hub.fetched(".safetensors")
-        return
-    of(name, guidance_scale=7.5).look_up()
-    one, other = (drawn(name, guidance_scale=value, steps=2)[1] for value in (2.0, 7.5))
-    assert levels(one, other) > 1
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_before_a_weight_is_fetched_a_model_says_how_it_makes_wide_images(hub, built, name):
-    kind, steps, scale, _ = FAMILIES[name]
-    hub.serve(name, built(kind))
+    hub.serve(name, Path(folders(kind)))
+    # Before a weight is fetched it says how it makes wide images, and refuses guidance that has no effect.
     model = DiffusersModel(name, GenerationSettings(aspect=1.5), device="cpu")
     model.look_up()
     words = model.in_words()
     assert f" {steps} step" in words
     assert (f"_scale {scale:g}" if scale is not None else "no guidance") in words
-    assert not hub.fetched(".safetensors")
-    width, height = map(int, words.partition(" x ")[0].split()[-1:] + words.partition(" x ")[2].split()[:1])
     # In the steps that a model takes, which of these small sizes are large.
+    width, height = map(int, re.search(r"(\d+) x (\d+) pixels", words).groups())
     assert width == pytest.approx(1.5 * height, abs=8)
+    if scale is None:
+        with pytest.raises(ParameterError, match=r"guidance_scale is 7.5, but .* no guidance changes"):
+            of(name, guidance_scale=7.5).look_up()
+    else:
+        of(name, guidance_scale=7.5).look_up()
+    assert not hub.fetched(".safetensors")
+    made_by = load(name, GenerationSettings(**GIVEN))
+    told = made_by.description()
+    assert (told["steps"], told["guidance_scale"]) == (steps, scale)
+    theirs = tiny_pipelines.by_diffusers(Path(folders(kind)), PROMPT, image_seed(5, *KEY), **asked)
+    assert levels(drawn(made_by), theirs) <= 1
+    if scale is not None:
+        few = [GenerationSettings(**GIVEN, guidance_scale=value, steps=2) for value in (2.0, 7.5)]
+        assert levels(*(drawn(made_by.changed(settings)) for settings in few)) > 1
 
 
 REFUSED = {
@@ -131,9 +102,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_has_no_effect_is_refused_before_a_weight_is_fetched(hub, built, what):
+def test_what_has_no_effect_is_refused_before_a_weight_is_fetched(hub, folders, what):
     name, more, message = REFUSED[what]
-    hub.serve(name, built(FAMILIES[name][0]))
+    hub.serve(name, Path(folders(FAMILIES[name][0])))
     with pytest.raises(ParameterError, match=message):
-        of(name, **SIZE | more).look_up()
+        of(name, **more).look_up()
     assert not hub.fetched(".safetensors")

@@ -22,18 +22,8 @@ UNET = "unet/diffusion_pytorch_model.safetensors"
 
 @pytest.fixture
 def files(hub, folders, tmp_path):
-    """Return a folder with the files of a model, and what serves them as they are then."""
+    """Return a folder with the files of a model."""
     return Path(shutil.copytree(folders("sd1"), tmp_path / "files"))
-
-
-def loaded(hub, files):
-    hub.serve(NAME, files)
-    return load(NAME, GenerationSettings(steps=2))
-
-
-def rename_class(folder: Path, **changes) -> None:
-    index = folder / "model_index.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | changes))
 
 
 @pytest.mark.parametrize(
@@ -52,13 +42,23 @@ def test_what_the_hub_answers_is_said_plainly(hub, files, fault, message):
 
 
 def test_without_the_hub_what_was_fetched_before_is_loaded(hub, files, monkeypatch):
-    commit = loaded(hub, files).description()["revision"]
+    commit = hub.serve(NAME, files).commit
+    assert load(NAME, GenerationSettings(steps=1)).description()["revision"] == commit
     hub.repositories.clear()
-    assert len(commit) == 40
-    monkeypatch.setattr(hub_names, "described", unreachable)
-    assert load(NAME, GenerationSettings(steps=2)).description()["revision"] == commit
-    with pytest.raises(ParameterError, match=r"owner/other is not on this machine .*\(no way"):
-        loading.fetch("owner/other")
+
+    def unreachable(name):
+        # The client wraps what it met.
+        raise OSError("Cannot ask: see above.") from OSError("no way there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hub_names, "described", unreachable)
+        assert load(NAME, GenerationSettings(steps=1)).description()["revision"] == commit
+        with pytest.raises(ParameterError, match=r"owner/other is not on this machine .*\(no way"):
+            loading.fetch("owner/other")
+    # What the hub denies is not taken from the cache.
+    hub.serve(NAME, files).closed = "private"
+    with pytest.raises(ParameterError, match="has no model"):
+        repositories.look_up(NAME, "text-to-image")
 
 
 def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
@@ -77,18 +77,6 @@ def test_a_hub_that_does_not_answer_is_not_waited_for_again(hub, monkeypatch):
     assert asked == ["owner/one"]
 
 
-def unreachable(name):
-    # The client wraps what it met.
-    raise OSError("Cannot ask: see above.") from OSError("no way there")
-
-
-def test_what_the_hub_denies_is_not_taken_from_the_cache(hub, files):
-    loaded(hub, files)
-    hub.repositories[NAME].closed = "private"
-    with pytest.raises(ParameterError, match="has no model"):
-        repositories.look_up(NAME, "text-to-image")
-
-
 def test_who_asks_too_much_waits_and_asks_again(hub, files):
     hub.serve(NAME, files).refusals = 1
     assert "model_index.json" in repositories.look_up(NAME, "text-to-image").files
@@ -103,7 +91,7 @@ def test_sizes_are_told_before_anything_is_fetched(hub, files):
     # But for the index and the parts' configurations, which were read.
     read = [path for path in whole if path.endswith(("/config.json", "model_index.json"))]
     assert located.download == sum(whole.values()) - sum(whole[path] for path in read) and hub.fetched() == 0
-    load(NAME, GenerationSettings(steps=2))
+    loading.fetch(NAME)
     assert loading.look_up(NAME).base.download == 0
 
 
@@ -113,27 +101,28 @@ def test_of_the_hub_only_what_is_needed_is_fetched(hub, files):
         shutil.copy(files / UNET, files / other)
     for code in ("pipeline.py", "unet/diffusers.py", "unet/model.bin", "scheduler/evil.py", "v1-4.ckpt", "a.pkl"):
         (files / code).write_text("raise SystemExit")
-    snapshot = loaded(hub, files)._folder
+    hub.serve(NAME, files)
+    snapshot = loading.fetch(NAME).folder
     there = {p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()}
-    assert {p for p in there if not p.endswith((".json", ".txt"))} == {
-        UNET,
-        "vae/diffusion_pytorch_model.safetensors",
-        "text_encoder/model.safetensors",
-    }
+    weights = {UNET, "vae/diffusion_pytorch_model.safetensors", "text_encoder/model.safetensors"}
+    assert {p for p in there if not p.endswith((".json", ".txt"))} == weights
 
 
 @pytest.mark.parametrize("other", ["bin", "non_ema.safetensors"])
 def test_a_part_on_the_hub_without_weights_that_are_read(hub, files, other):
     (files / UNET).rename(files / UNET.replace("safetensors", other))
+    hub.serve(NAME, files)
     with pytest.raises(ParameterError, match=rf"owner/tiny .*unet has unet/.*\.{other};"):
-        loaded(hub, files)
+        loading.fetch(NAME)
     assert hub.fetched() == 0
 
 
 def test_a_pipeline_on_the_hub_that_names_code_is_refused_by_its_index_alone(hub, files):
-    rename_class(files, unet=[None, "Mine"])
+    index = files / "model_index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"unet": [None, "Mine"]}))
+    hub.serve(NAME, files)
     with pytest.raises(ParameterError, match=r"'unet' is \[null, \"Mine\"\]"):
-        loaded(hub, files)
+        loading.fetch(NAME)
     assert {r.path.rpartition("/")[2] for r in hub.log if "/resolve/" in r.path} == {"model_index.json"}
 
 
@@ -184,12 +173,9 @@ def siglip(hub, tmp_path, monkeypatch):
     own = {"ViT-B-16-SigLIP": config, "ViT-L-16-SigLIP-256": config}
     monkeypatch.setattr(factory, "_MODEL_CONFIGS", factory._MODEL_CONFIGS | own)
 
-    def serve(repository, *, words, weights=True):
-        folder = shutil.copytree(clip, tmp_path / repository)
-        (folder / "open_clip_config.json").unlink()
-        for file in folder.iterdir():
-            if not (weights if file.suffix == ".safetensors" else words):
-                file.unlink()
+    def serve(repository, *, words):
+        left = ["open_clip_config.json", *([] if words else ["*.json", "*.txt"])]
+        folder = shutil.copytree(clip, tmp_path / repository, ignore=shutil.ignore_patterns(*left))
         return hub.serve(repository, folder).commit
 
     return serve
@@ -202,9 +188,7 @@ def siglip(hub, tmp_path, monkeypatch):
         ("config.json", {"model_type": "detr", "backbone_config": {"backbone": "hf-hub:owner/other"}}, "detector"),
     ],
 )
-def test_a_model_of_the_hub_that_names_another_is_refused_before_its_weights_are_fetched(
-    hub, tmp_path, file, said, kind
-):
+def test_a_model_that_names_another_is_refused_before_its_weights_are_fetched(hub, tmp_path, file, said, kind):
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"weights")
     (tmp_path / file).write_text(json.dumps(said))
     hub.serve(NAME, tmp_path)

@@ -22,13 +22,8 @@ NAME, FILE = "owner/network", "network.onnx"
 @pytest.fixture
 def repository(hub, tmp_path, monkeypatch):
     """Serve a network at the commit that is pinned, another one at a later one; `yunet` stands for the first."""
-    pin = PINNED[YUNET]._replace(
-        path=FILE,
-        module="no_such_package_is_installed",
-        size=len(DATA),
-        sha256=hashlib.sha256(DATA).hexdigest(),
-        on_hub=f"{NAME}@{COMMIT}",
-    )
+    told = {"path": FILE, "size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest(), "on_hub": f"{NAME}@{COMMIT}"}
+    pin = PINNED[YUNET]._replace(**told, module="no_such_package_is_installed")
     monkeypatch.setitem(PINNED, YUNET, pin)
     commits = {}
     for commit, data in ((COMMIT, DATA), (OTHER, b"moved on")):

@@ -5,7 +5,6 @@ pickles, in half precision, for other frameworks, and checkpoints in one file. T
 """
 
 import functools
-import gzip
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import tiny_blip
 import tiny_grounding
 import tiny_pipelines
+from tiny_pipelines import clip_tokenizer
 
 from biaslab.keep import kernels
 from biaslab.pipeline import trials
@@ -102,43 +102,12 @@ def _beside(folder: Path, *paths: str) -> None:
 # -- text to image -----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _vocabulary() -> tuple[dict[str, int], list[str]]:
-    """Return CLIP's words and how they are joined, as open_clip carries them."""
-    from open_clip.tokenizer import bytes_to_unicode, default_bpe
-
-    lines = gzip.decompress(Path(default_bpe()).read_bytes()).decode().split("\n")
-    merges = lines[1 : 49152 - 256 - 2 + 1]
-    letters = list(bytes_to_unicode().values())
-    words = [*letters, *(c + "</w>" for c in letters), *("".join(m.split()) for m in merges)]
-    return {w: k for k, w in enumerate([*words, "<|startoftext|>", "<|endoftext|>"])}, merges
-
-
-def _tokenizer():
-    import transformers
-
-    words, merges = _vocabulary()
-    marks = {"bos_token": "<|startoftext|>", **dict.fromkeys(("eos_token", "unk_token"), "<|endoftext|>")}
-    pairs = [tuple(m.split()) for m in merges]
-    return transformers.CLIPTokenizer(
-        vocab=words, merges=pairs, **marks, pad_token="<|endoftext|>", model_max_length=77
-    )
-
-
 def _text_encoder(*, projection: bool = False):
     import transformers
 
-    config = transformers.CLIPTextConfig(
-        vocab_size=49408,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=77,
-        projection_dim=16,
-        bos_token_id=49406,
-        eos_token_id=49407,
-    )
+    sizes = {"hidden_size": 16, "projection_dim": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "vocab_size": 49408, "max_position_embeddings": 77}
+    config = transformers.CLIPTextConfig(**sizes, bos_token_id=49406, eos_token_id=49407)
     kind = transformers.CLIPTextModelWithProjection if projection else transformers.CLIPTextModel
     return kind(config)
 
@@ -161,7 +130,7 @@ def _save_pipeline(folder: Path, pipe, *beside: str, pickles: bool) -> None:
 
 def _sd1(folder: Path, *beside: str) -> None:
     pipe = tiny_pipelines.checked()
-    pipe.register_modules(tokenizer=_tokenizer(), text_encoder=_text_encoder())
+    pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=_text_encoder())
     _save_pipeline(folder, pipe, *beside, pickles=True)
 
 
@@ -178,12 +147,8 @@ def _sd15(folder: Path) -> None:
 
 def _sdxl(folder: Path) -> None:
     pipe = tiny_pipelines.sdxl()
-    pipe.register_modules(
-        tokenizer=_tokenizer(),
-        tokenizer_2=_tokenizer(),
-        text_encoder=_text_encoder(),
-        text_encoder_2=_text_encoder(projection=True),
-    )
+    pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=_text_encoder())
+    pipe.register_modules(tokenizer_2=clip_tokenizer(), text_encoder_2=_text_encoder(projection=True))
     others = ("flax_model.msgpack", "model.onnx", "openvino_model.bin", "openvino_model.xml")
     parts = ("text_encoder", "text_encoder_2", "unet", "vae_decoder", "vae_encoder")
     beside = [f"{part}/{other}" for part in parts for other in others]
@@ -204,21 +169,13 @@ def _detr(folder: Path) -> None:
     labels = _COCO.split(", ")
     assert len(labels) == 91
     # As the real one names its backbone: of timm, and to be fetched with weights of its own.
-    told = {
-        "architectures": ["DetrForObjectDetection"],
-        "model_type": "detr",
-        "backbone": "resnet10t",
-        "use_timm_backbone": True,
-        "use_pretrained_backbone": True,
-        "dilation": True,
-        "num_channels": 3,
-        "d_model": 32,
-        **{f"{part}_{size}": n for part in ("encoder", "decoder") for size, n in _SMALL.items()},
-        "num_hidden_layers": 1,
-        "num_queries": 10,
-        "id2label": {str(k): label for k, label in enumerate(labels)},
-        "label2id": {label: k for k, label in enumerate(labels)},
-    }
+    told = {"architectures": ["DetrForObjectDetection"], "model_type": "detr", "backbone": "resnet10t"}
+    told |= dict.fromkeys(("use_timm_backbone", "use_pretrained_backbone", "dilation"), True)
+    told |= {"num_channels": 3, "d_model": 32, "num_hidden_layers": 1, "num_queries": 10}
+    small = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
+    told |= {f"{part}_{size}": n for part in ("encoder", "decoder") for size, n in small.items()}
+    told |= {"id2label": {str(k): label for k, label in enumerate(labels)}}
+    told |= {"label2id": {label: k for k, label in enumerate(labels)}}
     config = transformers.DetrConfig.from_dict(told)
     transformers.DetrForObjectDetection(config).save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(told))
@@ -227,9 +184,6 @@ def _detr(folder: Path) -> None:
     prepared |= {"feature_extractor_type": "DetrFeatureExtractor", "image_mean": mean, "image_std": std}
     (folder / "preprocessor_config.json").write_text(json.dumps(prepared))
     _beside(folder, "pytorch_model.bin")
-
-
-_SMALL = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
 
 
 def _faces(folder: Path) -> None:
@@ -248,13 +202,8 @@ def _segformer(folder: Path) -> None:
     _beside(folder, "pytorch_model.bin", "tf_model.h5")
 
 
-def _vqa(folder: Path) -> None:
-    tiny_blip.save_blip(folder)
-    _beside(folder, "pytorch_model.bin", "tf_model.h5")
-
-
-def _captioner(folder: Path) -> None:
-    tiny_blip.save_blip(folder, "BlipForConditionalGeneration")
+def _blip(folder: Path, *kind: str) -> None:
+    tiny_blip.save_blip(folder, *kind)
     _beside(folder, "pytorch_model.bin", "tf_model.h5")
 
 
@@ -271,7 +220,7 @@ def _blip2(folder: Path) -> None:
     (folder / "pytorch_model.bin.index.json").write_text("{}")
 
 
-def _clip(architecture: str, folder: Path) -> None:
+def _clip(folder: Path) -> None:
     import open_clip
     import torch
     from safetensors.torch import save_file
@@ -284,7 +233,7 @@ def _clip(architecture: str, folder: Path) -> None:
     save_file(weights, folder / "open_clip_model.safetensors")
     (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": _CLIP, "preprocess_cfg": {}}))
     (folder / "config.json").write_text(json.dumps({"model_type": "clip"}))
-    _tokenizer().save_pretrained(folder)
+    clip_tokenizer().save_pretrained(folder)
     _beside(folder, "open_clip_pytorch_model.bin", "pytorch_model.bin", "model.safetensors")
 
 
@@ -312,11 +261,11 @@ _SAVED = {
     DETR: _detr,
     FACES: _faces,
     SEGFORMER: _segformer,
-    VQA: _vqa,
-    CAPTIONER: _captioner,
+    VQA: _blip,
+    CAPTIONER: lambda folder: _blip(folder, "BlipForConditionalGeneration"),
     BLIP2: _blip2,
-    CLIP_L: functools.partial(_clip, "ViT-L-14"),
-    CLIP_B: functools.partial(_clip, "ViT-B-32"),
+    CLIP_L: _clip,
+    CLIP_B: _clip,
     RESNET: functools.partial(_timm, "resnet50.tv_in1k", {"layers": [1, 1, 1, 1], "channels": [8, 16, 24, 32]}),
     DINO_S: functools.partial(_timm, "vit_small_patch16_224.dino", _TRANSFORMER),
     DINO_B: functools.partial(_timm, "vit_base_patch8_224.dino", _TRANSFORMER),
