@@ -63,12 +63,6 @@ def test_a_judge_that_says_nothing_takes_nothing_away():
     assert found.both.value == pytest.approx(found.ratings.value, abs=0.02)
 
 
-def test_all_rated_is_what_raters_say(one_group):
-    y, f, _ = one_group
-    found = powered(y, f, np.arange(500))
-    assert found.both.value == pytest.approx(y.mean())
-
-
 def test_weights_put_right_a_sample_that_is_not_even():
     # Judged female are rated three times as often: those ratings alone would say 3 of 4.
     f = np.repeat([1.0, 0.0], 200)

@@ -84,14 +84,6 @@ def test_standard_error_of_a_mean_share_is_the_textbooks():
     assert (got.n_groups, got.n_images, got.replicates) == (30, 360, 10_000)
 
 
-def test_standard_error_for_these_occupations_alone():
-    # All shares are 0.3, so nothing is pulled: the mean of 20 cells of 50 images has variance 0.21 / 1000.
-    n = np.full((10, 2), 50)
-    got = stats.hierarchical_bootstrap(np.full((10, 2), 15), n, mean, seed=1, fixed=True, confidence=0.9)
-    assert got.se == pytest.approx(np.sqrt(0.21 / 1000), rel=0.05)
-    assert got.ci_high - got.value == pytest.approx(1.645 * got.se, abs=0.002)
-
-
 def test_several_statistics_at_once_and_series():
     def both(shares):
         return np.stack([mean(shares), shares[..., 0].mean(axis=-1)], axis=-1)
@@ -148,9 +140,6 @@ def test_no_variance_is_no_interval_rather_than_one_of_no_width():
 def test_what_is_too_little_has_no_interval_but_a_reason():
     two = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0)
     assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith("Fewer than 3 occupations")
-    # These occupations alone stand for no others.
-    alone = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, fixed=True)
-    assert np.isfinite(alone.ci_low) and alone.reason == ""
     # Where most shares of a cell are of one image, what varies is noise, and nothing tells how much of it.
     counts, n = np.tile([[8, 1], [3, 0]], (10, 1)), np.tile([[20, 1], [20, 1]], (10, 1))
     n[:9, 1] = 2
@@ -182,9 +171,6 @@ def test_one_occupation_has_no_interval_between_occupations():
     got = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=20, seed=0)
     assert got.value == pytest.approx(0.35)
     assert np.isnan([got.ci_low, got.ci_high, got.se]).all()
-    alone = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=4000, seed=0, fixed=True)
-    # Two cells of 10 images, 0.3 and 0.4: variance (0.21 + 0.24) / 10 / 4.
-    assert alone.se == pytest.approx(np.sqrt(0.45 / 40), rel=0.08)
 
 
 def test_folding_bias_is_found():
@@ -219,9 +205,7 @@ def test_memory_does_not_grow_with_replicates():
     ("change", "message"),
     [
         ({"counts": N + 1}, r"count .* 11 of 10"),
-        ({"counts": COUNTS + 0.5}, r"count must be whole .* 2\.5"),
         ({"counts": COUNTS[0], "n": N[0]}, r"counts and n .* shape \(2,\)"),
-        ({"counts": [], "n": []}, r"counts and n .* shape \(0,\)"),
         ({"counts": [[0]], "n": [[0]]}, r"at least one image, .* shape \(1, 1\)"),
         ({"replicates": 1}, "replicates .* at least 2, got 1"),
         ({"seed": None}, "seed must be given .* seed=0"),

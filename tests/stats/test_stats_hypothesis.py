@@ -112,16 +112,16 @@ def test_chi_square_by_its_definition(table):
     dof = (table.shape[0] - 1) * (table.shape[1] - 1)
     got = stats.chi_square(pd.DataFrame(table))
     assert got[:2] == pytest.approx((statistic, scipy_stats.chi2.sf(statistic, dof)))
-    assert got[2:] == (dof, table.sum(), pytest.approx(expected.min()), True, "")
+    assert got[2:] == (dof, table.sum(), True, "")
 
 
 def test_chi_square_says_when_it_is_not_to_be_trusted():
     # Margins 4, 16 and 5, 15: the smallest expected count is 4 * 5 / 20 = 1.
     got = stats.chi_square([[1, 3], [4, 12]])
-    assert (got.min_expected, got.valid, got.reason) == (1, False, "an expected count of 1 is below 5")
+    assert (got.valid, got.reason) == (False, "an expected count of 1 is below 5")
     empty = stats.chi_square([[3, 0, 4], [5, 0, 6]])
     assert np.isnan(empty[:2]).all()
-    assert empty[2:] == (2, 18, 0, False, "column 1 is empty")
+    assert empty[2:] == (2, 18, False, "column 1 is empty")
     assert stats.chi_square([[0, 0], [5, 6]]).reason == "row 0 is empty"
     one = stats.chi_square([[3], [4]])
     assert np.isnan(one.p)

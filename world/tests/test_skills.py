@@ -170,7 +170,7 @@ def test_images_show_what_is_asked_but_where_a_failure_is_planted(asked):
 @pytest.mark.parametrize("failure", ["", *FAILURES])
 @pytest.mark.parametrize("skill", prompts.SKILLS)
 def test_the_number_that_is_shown_is_said(asked, skill, failure):
-    rows = asked[asked["skill"] == skill].iloc[:40].drop(columns="image_id").assign(n_images=2)
+    rows = asked[asked["skill"] == skill].iloc[:15].drop(columns="image_id").assign(n_images=2)
     made = generate(rows, seed=4, failures={failure: 1.0} if failure else {})
     shown = pd.concat([truth_boxes(made.scene(i), i) for i in made.table["image_id"]], ignore_index=True)
     counts = shown.groupby(["image_id", "label"]).size()
@@ -186,18 +186,6 @@ def test_the_number_that_is_shown_is_said(asked, skill, failure):
         assert set(off) == {1, 2} and set(both["truth_n"]) <= set(range(5))
     elif not wrong:
         assert (both["truth_n"] == both["n"]).all()
-
-
-@pytest.mark.parametrize(("failure", "skill"), [("other number", "count"), ("other relation", "spatial")])
-def test_a_failure_that_a_skill_cannot_have_does_not_count(failure, skill, asked):
-    rows = asked.assign(n_images=2)
-    table = generate(rows, seed=3, failures={failure: 1.0}).table
-    fails = table["prompt_id"].map(rows.set_index("prompt_id")["skill"]) == skill
-    assert table["truth_failure"].tolist() == [failure if f else "" for f in fails]
-    # Nor does another failure take its place.
-    table = generate(rows, seed=3, failures={failure: 0.7, "missing": 0.3}).table
-    missing = table.loc[~fails, "truth_failure"] == "missing"
-    assert stats.binomtest(int(missing.sum()), len(missing), 0.3).pvalue > 1e-4
 
 
 def test_without_failures_every_image_is_right(asked):

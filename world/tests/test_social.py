@@ -33,23 +33,6 @@ def fits(hits, share) -> bool:
 # -- who is shown ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("profession", "average"),
-    [
-        # Tables 16 and 17, Stable Diffusion: -1 is only men, 1 only women.
-        ("accountant", -0.56),
-        ("author", 0.11),
-        ("juggler", -1.0),
-        ("lecturer", -0.56),
-        ("manager", 0.33),
-        ("writer", -0.11),
-    ],
-)
-def test_a_profession_has_women_as_printed(profession, average):
-    assert social.p_female("person", profession) == pytest.approx((1 + average) / 2)
-    assert social.p_female("person", profession.upper()) == social.p_female("person", profession)
-
-
 def test_all_professions_have_the_share_of_the_printed_tables():
     printed = pd.concat([published.load("dalleval_table_16"), published.load("dalleval_table_17")])
     printed = printed[(printed["model"] == "Stable Diffusion") & (printed["kind"] == "profession")]
@@ -57,6 +40,7 @@ def test_all_professions_have_the_share_of_the_printed_tables():
     assert len(prompts.professions()) == len(averages) == 83
     for name in prompts.professions():
         assert social.p_female("person", name) == pytest.approx((1 + averages[name.casefold()]) / 2)
+        assert social.p_female("person", name.upper()) == social.p_female("person", name)
 
 
 @pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
@@ -67,7 +51,7 @@ def test_a_word_for_a_gender_decides(profession):
     assert {p.gender for p in people(50, 1, prompt="man", profession=profession)} == {"male"}
 
 
-@pytest.mark.parametrize("profession", [BARE, "accountant", "juggler", "manager", "nurse"])
+@pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
 def test_women_are_drawn_with_that_share(profession):
     some = people(2000, 2, profession=profession)
     share = 0.5 if profession == BARE else social.p_female("person", profession)
@@ -93,12 +77,6 @@ def test_presences_are_the_printed_ones(word, gender):
         assert found[name] == pytest.approx(value * (0.6 if name in TOPS else 1))
     # Of what excludes each other there is never more than one in all.
     assert sum(found[name] for name in TOPS) < 1 and found["slacks"] + found["skirt"] < 1
-
-
-def test_presences_by_hand():
-    # A woman's suit 0.19, a man's tie 0.2 (Table 22).
-    assert social.presence()["female"]["suit"] == pytest.approx(0.114)
-    assert social.presence()["male"]["tie"] == 0.2
 
 
 @pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
@@ -218,24 +196,16 @@ def test_drawings_pass_through_an_autoencoder_and_stay_true(tmp_path):
     torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
     from diffusers import AutoencoderKL
 
+    torch.manual_seed(0)
     blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    for name in ("one", "two"):
-        torch.manual_seed(len(name) + ord(name[0]))
-        vae = AutoencoderKL(
-            **blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4
-        )
-        vae.save_pretrained(tmp_path / name)
+    vae = AutoencoderKL(**blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4)
+    vae.save_pretrained(tmp_path)
     asked = prompts.social()
-    plain, first, second = (
-        social.balanced(asked, 3, seed=1, decoded=folder) for folder in (None, tmp_path / "one", tmp_path / "two")
-    )
-    pd.testing.assert_frame_equal(plain.table, first.table)
-    ids = list(plain.table["image_id"])
-    images = [np.stack(made.read(ids)).astype(int) for made in (plain, first, second)]
-    # Random autoencoders make something else of them, each its own.
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(images[a] - images[b]).mean() > 5
-    assert len({made.digest for made in (plain, first, second)}) == 3
+    plain, decoded = (social.balanced(asked, 3, seed=1, decoded=folder) for folder in (None, tmp_path))
+    pd.testing.assert_frame_equal(plain.table, decoded.table)
+    before, after = (np.stack(made.read(list(plain.table["image_id"]))).astype(int) for made in (plain, decoded))
+    # A random autoencoder makes something else of them.
+    assert np.abs(before - after).mean() > 5 and plain.digest != decoded.digest
 
 
 # -- skin tones --------------------------------------------------------------------------------------------
