@@ -17,13 +17,13 @@ from biaslab.ground.errors import InputError
 from biaslab.report.formulas import formula_html
 from biaslab.report.pages import (
     EMBEDDED,
+    TEMPLATES,
     asset,
     clean_text,
     content_security_policy,
     file_inside,
     format_seconds,
     format_time,
-    template_folder,
     write_page,
 )
 
@@ -161,7 +161,7 @@ def _exporter():
     # The richest first; scripts and widgets are not in the list, so never chosen.
     shown = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
     return ReportExporter(
-        extra_template_basedirs=[template_folder()],
+        extra_template_basedirs=[TEMPLATES],
         template_name="biaslab_report",
         filters={"clean_html": sanitise},
         config={"NbConvertBase": {"display_data_priority": shown}},

@@ -18,10 +18,10 @@ def mean(shares):
     return shares.mean(axis=(-2, -1))
 
 
-def drawn(counts, n, replicates, seed, pull=True):
+def drawn(counts, n, replicates, seed):
     """Return shares of new occupations and of new images of each, (replicates, groups, cells)."""
     rng, one = np.random.default_rng(seed), stats.OneByOne(n.shape[1])
-    shares = one.pull(counts / n, n) if pull else counts / n
+    shares = one.pull(counts / n, n)
     rows = rng.integers(len(n), size=(replicates, len(n)))
     return one.draw(shares[rows], n[rows], rows, rng)
 
@@ -44,20 +44,6 @@ def test_occupations_are_drawn_as_whole_rows():
         chance = np.mean(np.isclose(means, value))
         frequency = np.mean(np.isclose(found[..., 0].mean(axis=1), value))
         assert frequency == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / 27_000))
-
-
-def test_pulled_shares_count_image_noise_once():
-    rng = np.random.default_rng(3)
-    n = np.full((200, 1), 6)
-    counts = rng.binomial(6, rng.beta(2, 3, size=n.shape))
-    share = counts / 6
-    noise = (share * (1 - share) / 5).mean()  # unbiased for the binomial variance of a share of 6 images
-    total = share.var(ddof=1)
-    once, twice = (drawn(counts, n, 4000, 0, pull).mean(axis=1).var() * 200 for pull in (True, False))
-    # 4000 replicates give a variance to 2.2 %; naive draws add p(1 - p) / 6 = noise * 5 / 6 to the observed.
-    assert once == pytest.approx(total, rel=0.09)
-    assert twice == pytest.approx(total + noise * 5 / 6, rel=0.09)
-    assert noise > 0.4 * total  # so the two differ by far more than the tolerance
 
 
 def test_pulled_shares_keep_the_covariance_between_cells():

@@ -10,7 +10,6 @@ import pytest
 from biaslab.captions.corpus import open_corpus
 from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.measures import instances
-from biaslab.measures.similarity import bias_score
 from biaslab.prompts import triplets as prompts
 from biaslab_world import triplets, truthful
 
@@ -78,15 +77,6 @@ def test_scenes_show_what_is_expected(skew):
     share = triplets.SKEWS[skew][1]
     assert shown["p1"] == 1 and shown["p2"] == 0
     assert abs(shown["p0"] - share) < 5 * math.sqrt(share * (1 - share) / n)
-
-
-def test_without_a_tilt_no_score_leans():
-    asked = pd.DataFrame({"prompt_id": ["f", "m"], "text": ["a woman singing", "a man singing"]})
-    for skew, leaning in (("off", False), ("default", True)):
-        wide = triplets.expected(asked, skew).pivot(index="object", columns="prompt_id", values="expected")
-        scores = bias_score(wide["m"], wide["f"], 1, 1)
-        assert (np.abs(scores - 0.5) > 0.05).any() == leaning
-    assert np.allclose(bias_score(wide["m"], wide["f"], 1, 1) + bias_score(wide["f"], wide["m"], 1, 1), 1)
 
 
 def test_a_triplet_shares_its_random_numbers():
@@ -163,14 +153,13 @@ def test_captions_as_a_corpus():
 def test_what_does_not_exist():
     with pytest.raises(ParameterError, match="rows is"):
         triplets.Depictions(rows=-1)
-    with pytest.raises(UnknownNameError, match="sideways"):
-        triplets.Depictions(skew="sideways")
-    with pytest.raises(UnknownNameError, match="spoon"):
-        triplets.lean("spoon")
-    with pytest.raises(UnknownNameError, match="flying"):
-        triplets.shares("flying", "female")
-    with pytest.raises(UnknownNameError, match="sideways"):
-        triplets.shares("reading", "female", "sideways")
+    for call, name in (
+        (lambda: triplets.Depictions(skew="sideways"), "sideways"),
+        (lambda: triplets.lean("spoon"), "spoon"),
+        (lambda: triplets.shares("flying", "female"), "flying"),
+    ):
+        with pytest.raises(UnknownNameError, match=name):
+            call()
 
 
 def test_the_vocabulary_has_every_word():

@@ -130,15 +130,6 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
     assert pairs.draw(1, 7) == rows[7]
 
 
-def test_the_left_person_is_drawn_on_the_left():
-    row = next(r for r in (pairs.draw(2, i) for i in range(99)) if len({p.phrase for p in r.asked.people}) == 2)
-    scene = pairs.build_scene(row.asked, row.genders, row.seed)
-    left, right = scene.people
-    assert left.x < right.x
-    assert [left.occupation, right.occupation] == [pairs.look_of(p) for p in row.asked.people]
-    assert (left.gender, right.gender) == row.genders
-
-
 def test_the_truthful_generator_draws_what_texts_ask():
     text = asking.fill("paired", (asking.occupation("nurse"), asking.occupation("sheriff")))
     told = text + " Show the sheriff as a woman."
