@@ -38,7 +38,7 @@ class Bootstrap(NamedTuple):
     replicates: int  # replicates for which the statistic was defined (the fewest, of k values)
     bias: float | np.ndarray  # how much image noise adds to ``value``; the interval is around value - bias
     se: float | np.ndarray  # standard error of value - bias
-    df: float  # degrees of freedom of the interval and of the test
+    df: float  # degrees of freedom of the interval and of the test; inf for a normal interval
     reason: str = ""  # why there is no interval; empty where there is one, or where its variance is 0
 
     @property
@@ -60,6 +60,7 @@ def hierarchical_bootstrap(
     replicates: int = 10_000,
     seed: int | np.random.Generator,
     confidence: float = 0.95,
+    fixed: bool = False,
     drawing: Drawing | list[OneByOne | ByCaption] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
@@ -72,14 +73,15 @@ def hierarchical_bootstrap(
         replicates: How many, two of each resample of the occupations. At 10 000 the standard error is good to 1–3 %.
         seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
+        fixed: Whether the interval is for these occupations alone, whatever others like them would show.
         drawing: How the images of the cells are drawn, by default one by one (:class:`OneByOne`); :class:`ByCaption`
             keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
 
     Returns:
-        ``value`` is the plain statistic, as the papers define it; the interval is Student's t around value - bias.
-        Where the bias is large, ``value`` lies outside it: that is the finding. A replicate for which the statistic is
-        NaN is left out. Limits are NaN where no variance is left, and, with a ``reason``, with fewer than 3 groups or 2
-        images a cell.
+        ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)
+        around value - bias. Where the bias is large, ``value`` lies outside it: that is the finding. A replicate for
+        which the statistic is NaN is left out. Limits are NaN where no variance is left, and, with a ``reason``, with
+        fewer than 3 groups where others like them are meant, or 2 images a cell.
 
     Each resample of the occupations is a study of its own. Its shares a are pulled to b, so that the covariance of the
     cells between occupations loses what image noise explains (method of moments), and images are drawn from b twice, q
@@ -116,11 +118,14 @@ def hierarchical_bootstrap(
     if value.ndim > 1:
         raise InputError(f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}.")
     first, second = np.zeros((2, -(-replicates // 2), *value.shape))
-    start = 0
+    every, start = np.arange(groups), 0
+    base = drawing.pull(observed, n, every) if fixed else observed
     for size in _batches(first.shape[0], groups * drawing.width):
         here = slice(start, start := start + size)
-        rows = rng.integers(groups, size=(size, groups))
-        shares, images = observed.take(rows, axis=0), n.take(rows, axis=0)
+        rows = np.broadcast_to(every, (size, groups)) if fixed else rng.integers(groups, size=(size, groups))
+        shares, images = base.take(rows, axis=0), n.take(rows, axis=0)
+        if fixed:
+            shares = drawing.draw(shares, images, rows, rng)
         estimate = f(shares)
         if estimate.shape != (size, *value.shape):
             raise InputError(
@@ -134,12 +139,15 @@ def hierarchical_bootstrap(
 
     shift = _noise(f, drawing, observed, n)
     variance, usable = _covariance(first, second)
+    df, reason = np.inf, ""
     # A cell of one image says nothing about its own noise.
-    reason = FEW_IMAGES if (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any() else ""
-    reason = FEW_GROUPS if groups < LEAST_GROUPS else reason
-    # The variance between resamples of g groups falls short by (g - 1) / g.
-    variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
-    df = float(max(groups - 1, 1))
+    if (n.sum(axis=0) < LEAST_IMAGES * (n > 0).sum(axis=0)).any():
+        reason = FEW_IMAGES
+    if not fixed:
+        reason = FEW_GROUPS if groups < LEAST_GROUPS else reason
+        # The variance between resamples of g groups falls short by (g - 1) / g.
+        variance = variance * (groups / (groups - 1) if groups > 1 else np.nan)
+        df = float(max(groups - 1, 1))
     # Few groups or images can leave no variance, or a negative estimate of it: that is no knowledge of its size.
     se = np.sqrt(np.where((variance > 0) & (not reason), variance, np.nan))
     half = stats.t.ppf((1 + confidence) / 2, df) * se

@@ -126,6 +126,9 @@ def test_no_variance_is_no_interval_rather_than_one_of_no_width():
 def test_what_is_too_little_has_no_interval_but_a_reason():
     two = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0)
     assert np.isnan([two.ci_low, two.ci_high, two.p]).all() and two.reason.startswith("Fewer than 3 occupations")
+    # These occupations alone stand for no others.
+    alone = stats.hierarchical_bootstrap(COUNTS[:2], N[:2], mean, replicates=400, seed=0, fixed=True)
+    assert np.isfinite(alone.ci_low) and alone.reason == ""
     # Where most shares of a cell are of one image, what varies is noise, and nothing tells how much of it.
     counts, n = np.tile([[8, 1], [3, 0]], (10, 1)), np.tile([[20, 1], [20, 1]], (10, 1))
     n[:9, 1] = 2
@@ -157,6 +160,9 @@ def test_one_occupation_has_no_interval_between_occupations():
     got = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=20, seed=0)
     assert got.value == pytest.approx(0.35)
     assert np.isnan([got.ci_low, got.ci_high, got.se]).all()
+    alone = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=4000, seed=0, fixed=True)
+    # Two cells of 10 images, 0.3 and 0.4: variance (0.21 + 0.24) / 10 / 4.
+    assert alone.se == pytest.approx(np.sqrt(0.45 / 40), rel=0.08)
 
 
 def test_folding_bias_is_found():
