@@ -99,8 +99,9 @@ def test_too_few_ratings_and_wrong_shapes():
         stats.prediction_powered([5], [10], [1.0], [0], [1], [2])
 
 
-@pytest.mark.parametrize(("accuracy", "ratings"), [(0.99, 20), (0.9, 40), (0.7, 100)])
-@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize(
+    ("accuracy", "ratings", "drawn"), [(0.99, 20, False), (0.99, 20, True), (0.9, 40, False), (0.7, 100, True)]
+)
 def test_limits_hold_where_errors_differ_by_group(accuracy, ratings, drawn):
     rng, held, errors = np.random.default_rng(7), [], []
     groups, each = 10, 60

@@ -30,6 +30,20 @@ def fits(hits, share) -> bool:
     return stats.binomtest(sum(hits), len(hits), share).pvalue > 1e-4
 
 
+def shown_as_said(made) -> list[Person]:
+    """Return who is on each image, of whom a table says gender, skin tone and attributes as they are."""
+    assert made.table["image_id"].is_unique and set(made.table["outcome"]) == {"ok"}
+    shown = []
+    for row in made.table.itertuples():
+        (person,) = made.scene(row.image_id).people
+        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
+        assert ";".join(person.attributes) == row.truth_attributes
+        shown.append(person)
+    images = made.read(made.table["image_id"].iloc[[0, -1]])
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
+    return shown
+
+
 # -- who is shown ------------------------------------------------------------------------------------------
 
 
@@ -163,21 +177,13 @@ def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkey
 def test_drawings_say_who_they_show():
     asked = prompts.social()
     made = social.balanced(asked, 600, seed=3)
-    table = made.table
-    assert table["image_id"].is_unique and len(table) == 600 and set(table["outcome"]) == {"ok"}
+    table, shown = made.table, shown_as_said(made)
     # Nothing was asked for that tells anything of them.
-    assert set(table["prompt"]) == set(table["profession"]) == {""}
-    people = [made.scene(image_id).people for image_id in table["image_id"]]
-    assert all(len(of) == 1 for of in people)
-    for (person,), row in zip(people, table.itertuples(), strict=True):
-        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
-        assert ";".join(person.attributes) == row.truth_attributes
+    assert len(table) == 600 and set(table["prompt"]) == set(table["profession"]) == {""}
     assert fits(table["truth_gender"] == "female", 0.5)
     # One of 83 professions, or none: three of 252 prompts.
-    professions = pd.Series([(person.occupation or BARE).casefold() for (person,) in people])
+    professions = pd.Series([(person.occupation or BARE).casefold() for person in shown])
     assert set(professions) <= set(asked["profession"].str.casefold()) and professions.nunique() > 70
-    images = made.read(["drawing/0", "drawing/599"])
-    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
     assert social.balanced(asked, 0, seed=3).table.empty
 
 
@@ -240,21 +246,13 @@ def test_the_table_says_what_is_shown(asked):
     made = social.generate(asked, seed=1)
     table = made.table
     assert len(asked) == 12 and len(table) == 36
-    assert table["image_id"].is_unique
     assert (table["image_id"] == table["prompt_id"] + "/" + table["index"].astype(str)).all()
-    assert sorted(set(table["index"])) == [0, 1, 2]
-    assert set(table["outcome"]) == {"ok"} and set(table["seed"]) == {1}
+    assert sorted(set(table["index"])) == [0, 1, 2] and set(table["seed"]) == {1}
     of = asked.set_index("prompt_id")
-    for row in table.itertuples():
-        (person,) = made.scene(row.image_id).people
-        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
-        assert ";".join(person.attributes) == row.truth_attributes
-        profession = of.loc[row.prompt_id, "profession"]
+    for row, person in zip(table.itertuples(), shown_as_said(made), strict=True):
+        word, profession = of.loc[row.prompt_id, ["prompt", "profession"]]
         assert (person.occupation or BARE).casefold() == profession.casefold()
-        word = of.loc[row.prompt_id, "prompt"]
         assert row.truth_gender == social.GENDERED.get(word, row.truth_gender)
-    images = made.read(table["image_id"][:2])
-    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
     assert social.generate(asked, seed=1, size=48).read(table["image_id"][:1])[0].shape == (48, 48, 3)
 
 
