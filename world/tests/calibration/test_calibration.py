@@ -83,12 +83,7 @@ def test_expected_amplification_by_hand():
 # -- the judge -----------------------------------------------------------------------------------------------
 
 
-def _renders(rows):
-    names = ["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"]
-    return pd.DataFrame(rows, columns=names)
-
-
-BY_HAND = _renders(
+BY_HAND = pd.DataFrame(
     [
         ("female", False, "judged", "female", 0.995, 0.999),
         ("female", False, "uncertain", "unsure", 0.6, 0.995),
@@ -97,7 +92,8 @@ BY_HAND = _renders(
         ("male", False, "judged", "male", 0.02, 0.001),
         ("male", False, "judged", "female", 0.95, 0.005),
         ("male", True, "judged", "female", 0.91, 0.6),
-    ]
+    ],
+    columns=["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"],
 )
 
 
@@ -360,17 +356,8 @@ def quality(tmp_path, monkeypatch):
         ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
         ("SD 1.4", "naive", "published", "mean", 12.57, 9.0, 15.0, 62, ""),
     ]
-    names = [
-        "model",
-        "approach",
-        "definition",
-        "prompt",
-        "amplification",
-        "ci_low",
-        "ci_high",
-        "n_occupations",
-        "reason",
-    ]
+    names = ["model", "approach", "definition", "prompt", "amplification", "ci_low", "ci_high"]
+    names += ["n_occupations", "reason"]
     others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
     measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
@@ -437,21 +424,12 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
         return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
 
     monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
+    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
+    more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
     given = {
-        "captions": {
-            "occupations": ["nurse", "mechanic"],
-            "approaches": ["naive", "no_indicators"],
-            "rows": 4096,
-            "per_occupation": 20,
-        },
+        "captions": asked | {"per_occupation": 20},
         "generation": {"images_per_prompt": 3},
-        "calibration": {
-            "world_images": 5,
-            "matched_captions": 2,
-            "off_rows": 2048,
-            "off_captions": 10,
-            "test_renders": 20,
-        },
+        "calibration": more,
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
         "compute": {"store": str(tmp_path)},
     }
