@@ -73,19 +73,12 @@ def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, anal
     assert not new(FRAME)
 
 
-def test_what_is_kept_is_what_the_call_gives(tmp_path):
+def test_what_is_kept_is_what_the_call_gives_and_what_is_damaged_is_computed_again(tmp_path):
     study = Study(tmp_path)
     shares = study.load(paradox.percent_female)
     expected = paradox.share_intervals(shares, confidence=0.9)
     for _ in range(2):
-        found = study.cached(paradox.share_intervals, shares, confidence=0.9)
-        pd.testing.assert_frame_equal(found, expected)
-
-
-def test_what_is_damaged_is_computed_again(tmp_path):
-    study = Study(tmp_path)
-    shares = study.load(paradox.percent_female)
-    expected = study.cached(paradox.share_intervals, shares, confidence=0.9)
+        pd.testing.assert_frame_equal(study.cached(paradox.share_intervals, shares, confidence=0.9), expected)
     (path,) = (tmp_path / ".store").glob("*.parquet")
     whole = path.read_bytes()
     for damaged in (whole[:-5], whole[:100] + b"x" + whole[101:], b""):

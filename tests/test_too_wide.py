@@ -118,7 +118,7 @@ def test_a_row_that_never_ends(tmp_path, monkeypatch):
     assert len(corpus(tmp_path / "b.csv")) == 20
 
 
-@pytest.mark.parametrize("line", ["[" * 1_000_000, '{"a":' * 1_000_000, '{"text": ' + "[" * 5_000_000 + "}"])
+@pytest.mark.parametrize("line", ["[" * 200_000, '{"a":' * 200_000, '{"text": ' + "[" * 200_000 + "}"])
 def test_json_nested_without_end(tmp_path, line):
     (tmp_path / "a.jsonl").write_text('{"text": "a nurse"}\n' + line)
     with pytest.raises(InputError, match=r"a\.jsonl, line 2 is not JSON"):

@@ -20,27 +20,14 @@ def test_draws_that_can_be_made(given):
     values.check_draws(**given)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("seed", -1),
-        ("seed", 1.0),
-        ("seed", "1"),
-        ("seed", True),
-        ("seed", None),
-        ("seed", values.LARGEST + 1),
-        ("bootstrap_replicates", 99),
-        ("bootstrap_replicates", 1_000_001),
-        ("bootstrap_replicates", float("nan")),
-        ("bootstrap_replicates", [100]),
-        ("confidence", 0),
-        ("confidence", 1),
-        ("confidence", 95),
-        ("confidence", float("nan")),
-        ("confidence", "0.95"),
-        ("confidence", None),
-    ],
-)
+WRONG = {
+    "seed": (-1, 1.0, "1", True, None, values.LARGEST + 1),
+    "bootstrap_replicates": (99, 1_000_001, float("nan"), [100]),
+    "confidence": (0, 1, 95, float("nan"), "0.95", None),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, wrong in WRONG.items() for value in wrong])
 def test_draws_that_cannot_be_made_name_the_parameter(name, value):
     with pytest.raises(ParameterError, match=f"^{name} is "):
         values.check_draws(**{name: value})

@@ -216,7 +216,6 @@ def diagonal(
     panel: str = "",
     names: Mapping[str, str] = {},
     limits: tuple[tuple[str, str], tuple[str, str]] | None = None,
-    band: tuple[str, str] | None = None,
     size: str = "",
     filled: str = "",
     point: str = "",
@@ -227,10 +226,9 @@ def diagonal(
 ) -> Figure:
     """Draw points, a row of the table each, against a diagonal on which both coordinates are equal.
 
-    ``x`` and ``y`` are columns, ``limits`` those with the limits of both, ``band`` those with the ends of what a fair
-    model shows of y, drawn at their medians. ``size`` is a column of counts, drawn as the points' areas, with the
-    number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear their ``point``. ``under``
-    draws what lies below them, such as regions, for which ``keys`` are the legend's entries.
+    ``x`` and ``y`` are columns, ``limits`` those with the limits of both. ``size`` is a column of counts, drawn as the
+    points' areas, with the number in large ones. Of a panel's points, the ``named`` farthest from the diagonal bear
+    their ``point``. ``under`` draws what lies below them, such as regions, for which ``keys`` are the legend's entries.
     """
     if table[[x, y]].dropna().empty:
         return style.nothing(NO_VALUES)
@@ -243,8 +241,6 @@ def diagonal(
     for ax, rows in drawn:
         if under:
             under(ax, rows)
-        if band and rows[list(band)].notna().all(axis=1).any():
-            ax.axhspan(*rows[list(band)].median(), color=style.LIGHT, zorder=0)
         ax.plot(ends, ends, color=style.GREY, ls="--", lw=1, zorder=1)
         few = len(rows) <= 12
         for some, shade, marker in _series(rows, color, looks):
@@ -263,10 +259,7 @@ def diagonal(
                     fontsize=8, color="white" if sure[k] else style.BLACK, zorder=4,
                 )  # fmt: skip
         ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=labels[0], ylabel=labels[1])
-    handles = _keys(looks)
-    if band:
-        handles.append(Patch(color=style.LIGHT, label="scores of a fair model"))
-    legend(figure, [*handles, *_filled_keys(table, filled, words), *keys])
+    legend(figure, [*_keys(looks), *_filled_keys(table, filled, words), *keys])
     # Last, because names find their places in the finished layout, which is then kept.
     if named:
         figure.draw_without_rendering()
@@ -289,7 +282,7 @@ def trends(
     look: Look = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
-    limits: tuple[str, str] | None = ("ci_low", "ci_high"),
+    limits: tuple[str, str] = ("ci_low", "ci_high"),
     reference: float | None = None,
     ylim: tuple[float, float] | None = None,
     sharey: bool = True,
@@ -315,8 +308,7 @@ def trends(
             style.zero_line(ax, reference, axis="y")
         for offset, (some, shade, marker) in zip(_beside(len(looks)), _series(rows, color, looks), strict=True):
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
-            if limits:
-                ax.vlines(places, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
+            ax.vlines(places, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
             ax.plot(places, some[value], marker=marker, color=shade, lw=1, ms=6)
         ax.set_xticks(list(at.values()), [f"{s:g}" if numbers else str(s) for s in steps])
         if ylim:

@@ -6,7 +6,6 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,7 @@ def words(name: str) -> dict[str, Any]:
     """Return the texts of a packaged YAML file of ``biaslab/report``."""
     import yaml
 
-    file = resources.files("biaslab.report").joinpath(f"{name}.yaml")
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
+    return yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def entries(run: dict[str, Any], key: str) -> list[dict[str, Any]]:

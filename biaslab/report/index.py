@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import re
-import struct
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,9 +15,8 @@ from typing import Any
 from markupsafe import Markup
 
 from biaslab.ground import reading, wording
-from biaslab.ground.errors import InputError
 from biaslab.ground.wording import level
-from biaslab.report import cards, citation
+from biaslab.report import cards, citation, records
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.pictures import MARKS, evenly
@@ -51,7 +49,6 @@ _ROWS, _STRIPS = 4, 4
 _SMALLEST, _WIDEST, _HIGHEST = 11.2, 775, 540
 # Findings of a paper that the page shows unfolded, at most.
 _MAIN = 2
-_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def build(run_dir: str | Path) -> Path:
@@ -63,23 +60,12 @@ def build(run_dir: str | Path) -> Path:
     in the page can load from a network. What is missing or cannot be read is said on it.
 
     Raises:
-        InputError: ``run.json`` is missing or is not a JSON object.
+        RunError: ``run.json`` is missing or not the record of a run.
     """
     run_dir = Path(run_dir)
-    path = run_dir / "run.json"
-    try:
-        run = json.loads(reading.text(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}. Give the folder of a run.") from error
-    if not isinstance(run, dict):
-        raise InputError(f"{path} holds a {type(run).__name__}. It must hold a JSON object.")
+    run = records.read(run_dir, needs={})
     how = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
     return write_from(run_dir / "index.html", "index.html.j2", **how, **_content(run, run_dir))
-
-
-def _mapping(run: dict[str, Any], key: str) -> dict[str, Any]:
-    value = run.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -127,7 +113,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         **_description(str(run.get("description") or "")),
         "sweep": {
             key: ", ".join(map(str, values)) if isinstance(values, list) else values
-            for key, values in _mapping(run, "sweep").items()
+            for key, values in run.get("sweep", {}).items()
         },
         "started": format_time(run.get("started")),
         "started_iso": run.get("started"),
@@ -153,16 +139,16 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "coverage": _coverage(run, page_of, anchors),
         "coverage_status": COVERAGE_STATUS,
         "provenance": _provenance(run),
-        "packages": _mapping(run, "packages"),
-        "commits": _mapping(run, "commits"),
-        "parameters": _flat(_mapping(run, "parameters")),
-        "defaults": _flat(_mapping(run, "notebook_defaults")),
+        "packages": run.get("packages", {}),
+        "commits": run.get("commits", {}),
+        "parameters": _flat(run.get("parameters", {})),
+        "defaults": _flat(run.get("notebook_defaults", {})),
     }
 
 
 def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     """Return how a page's verdicts were tested together; empty where the run does not say."""
-    counts = {key: number(value) for key, value in _mapping(run, "verdicts").items()}
+    counts = {key: number(value) for key, value in run.get("verdicts", {}).items()}
     if any(counts.get(key) is None for key in ("alpha", "tested", "stand", "withdrawn", "others", "others_stand")):
         return {"any": False}
     chance = counts["alpha"] * counts["others"]
@@ -181,7 +167,7 @@ def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> lis
 
 def _until(run: dict[str, Any]) -> dict[str, Any]:
     """Return the intervals until whose width images were made, as texts; no rows where none were."""
-    until, rows = _mapping(run, "until"), []
+    until, rows = run.get("until", {}), []
     for row in cards.entries(until, "groups"):
         shown = {key: number(row[key]) for key in ("percent_female", "ci_low", "ci_high", "n")}
         texts = {key: "–" if value is None else f"{value:,.{int(key != 'n')}f}" for key, value in shown.items()}
@@ -242,10 +228,10 @@ def _small(figure: dict[str, Any]) -> dict[str, Any]:
 
 def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
     """Return the strips of pictures that a run left, each with the page of its model; none that cannot be read."""
-    path = file_inside(run_dir, _mapping(run, "pictures").get("strips"))
+    path = file_inside(run_dir, run.get("pictures", {}).get("strips"))
     if path is None:
         return []
-    pages = {one["model"]: href(run_dir, one["page"]) for one in cards.entries(_mapping(run, "pictures"), "models")}
+    pages = {one["model"]: href(run_dir, one["page"]) for one in cards.entries(run.get("pictures", {}), "models")}
     try:
         return [
             {key: one[key] for key in ("paper", "called", "model", "groups", "images")}
@@ -271,14 +257,8 @@ def _opening(strips: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the strips that a page opens with: the first paper's, so few groups of each model that cards follow."""
     first = [one for one in strips if one["paper"] == strips[0]["paper"]][:_STRIPS]
     most = max(_ROWS // max(len(first), 1), 1)
-    return [_shortened(one, most) for one in first]
-
-
-def _shortened(strip: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return a strip with some of its rows, evenly spread, the first among them."""
-    rows = strip["rows"]
     # Of a few groups, such as three genders of prompts, none is left out.
-    return strip if len(rows) <= 3 else strip | {"rows": evenly(rows, most)}
+    return [one if len(one["rows"]) <= 3 else one | {"rows": evenly(one["rows"], most)} for one in first]
 
 
 def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -365,50 +345,45 @@ def _figures(
 
 def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, tuple[int, int] | None, int]:
     """Return a figure as a data URL, its shown width and height (PNG only), and its bytes; "" if it cannot be."""
+    from PIL import Image
+
     for key, kind in (("png", "image/png"), ("svg", "image/svg+xml")):
         path = file_inside(run_dir, entry[key])
         if path is None or path.stat().st_size > _FIGURE_FILE_BYTES:
             continue
         data, size = path.read_bytes(), None
         if key == "png":
-            if not data.startswith(_PNG) or len(data) < 24:
+            try:
+                kind, data, size = _smaller(data)
+            # What is no whole picture is not shown.
+            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
                 continue
-            size = _shown_size(data)
-            kind, data = _smaller(data)
         if len(data) <= allowed:
             return f"data:{kind};base64,{base64.b64encode(data).decode()}", size, len(data)
     return "", None, 0
 
 
-def _smaller(png: bytes) -> tuple[str, bytes]:
-    """Return a picture's type and bytes, in fewer of them where that can be."""
+def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
+    """Return a picture's type and bytes, in fewer of them where that can be, and the size in CSS px to show it at.
+
+    There its text has about the size of the page's: a figure of 7 inches is shown 7 × 110 px wide whether it was saved
+    at 100 or at 300 dpi.
+    """
     from PIL import Image
 
-    try:
-        with Image.open(io.BytesIO(png)) as opened:
-            picture = opened.convert("RGB")
-        for how in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}):
-            picture.save(file := io.BytesIO(), "WEBP", method=1, **how)
-            if len(file.getvalue()) <= _PHOTOGRAPHS:
-                break
-    # What is no whole picture stays as it is, and so does what is wider than the format allows.
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return "image/png", png
-    return min(("image/webp", file.getvalue()), ("image/png", png), key=lambda one: len(one[1]))
-
-
-def _shown_size(png: bytes) -> tuple[int, int]:
-    """Return the size in CSS px at which a PNG's text has about the size of the page's, from its resolution.
-
-    A figure of 7 inches is shown 7 × 110 px wide whether it was saved at 100 or at 300 dpi.
-    """
-    width, height = struct.unpack(">II", png[16:24])
-    at = png.find(b"pHYs", 24, 2000)
-    if at > 0 and len(png) >= at + 13 and png[at + 12] == 1:
-        dpi = struct.unpack(">I", png[at + 4 : at + 8])[0] * 0.0254
-        if 50 <= dpi <= 1200:
-            return round(width * 110 / dpi), round(height * 110 / dpi)
-    return width, height
+    with Image.open(io.BytesIO(png)) as opened:
+        picture, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
+    width, height = picture.size
+    if 50 <= dpi <= 1200:
+        width, height = round(width * 110 / dpi), round(height * 110 / dpi)
+    found = "image/png", png
+    # The format allows no longer sides.
+    for how in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(picture.size) < 2**14 else ():
+        picture.save(file := io.BytesIO(), "WEBP", method=1, **how)
+        found = "image/webp", file.getvalue()
+        if len(found[1]) <= _PHOTOGRAPHS:
+            break
+    return *min(found, ("image/png", png), key=lambda one: len(one[1])), (width, height)
 
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
@@ -481,7 +456,7 @@ def _coverage(run: dict[str, Any], page_of: Any, anchors: dict[str, Any]) -> dic
 
 def _provenance(run: dict[str, Any]) -> list[tuple[str, object]]:
     """Return the facts that identify a run, as pairs of name and value; empty values are left out."""
-    biaslab, platform = _mapping(run, "biaslab"), _mapping(run, "platform")
+    biaslab, platform = run.get("biaslab", {}), run.get("platform", {})
     commit = str(biaslab.get("git_commit") or "")
     if commit and biaslab.get("git_dirty"):
         commit += " (with changes that were not committed)"
@@ -491,7 +466,7 @@ def _provenance(run: dict[str, Any]) -> list[tuple[str, object]]:
         ("Parameters file", run.get("params_file")),
         ("biaslab", biaslab.get("version")),
         ("Commit", commit),
-        ("Seeds", ", ".join(f"{k} {_value(v)}" for k, v in _mapping(run, "seeds").items() if v is not None)),
+        ("Seeds", ", ".join(f"{k} {_value(v)}" for k, v in run.get("seeds", {}).items() if v is not None)),
         ("Python", platform.get("python")),
         ("Platform", ", ".join(dict.fromkeys(str(part) for part in machine if part))),
         ("Cores", platform.get("cores")),

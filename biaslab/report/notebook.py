@@ -14,18 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from biaslab.ground.errors import InputError
+from biaslab.report import pages
 from biaslab.report.formulas import formula_html
-from biaslab.report.pages import (
-    EMBEDDED,
-    asset,
-    clean_text,
-    content_security_policy,
-    file_inside,
-    format_seconds,
-    format_time,
-    template_folder,
-    write_page,
-)
 
 _WORDS = """a abbr b blockquote br caption code col colgroup dd del details div dl dt em figcaption figure h1 h2 h3
     h4 h5 h6 hr i img kbd li mark ol p pre s small span strong sub summary sup table tbody td tfoot th thead tr u
@@ -85,14 +75,14 @@ def render_notebook(
         ) from error
     heading = _first_heading(notebook.cells)
     page = {
-        "title": clean_text(title or heading or ipynb_path.stem),
+        "title": pages.clean_text(title or heading or ipynb_path.stem),
         "has_heading": bool(heading),
         "index_href": index_href if index_href and not _ELSEWHERE.match(index_href) else None,
         "ran": _when(notebook.metadata.get("papermill", {})),
-        "style": (style := asset("report.css")),
-        "policy": content_security_policy(style=style),
+        "style": (style := pages.asset("report.css")),
+        "policy": pages.content_security_policy(style=style),
     }
-    return write_page(html_path, _rendered(notebook, page, ipynb_path))
+    return pages.write_page(html_path, _rendered(notebook, page, ipynb_path))
 
 
 def warm_up() -> None:
@@ -136,7 +126,7 @@ def _exporter():
         def _src_to_base64(self, src: str) -> str | None:
             # Only pictures, and only from the notebook's own folder, links followed.
             kind = _IMAGE_FILES.get(src[-4:].lower())
-            path = file_inside(Path(self.path), unquote(src)) if kind else None
+            path = pages.file_inside(Path(self.path), unquote(src)) if kind else None
             return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}" if path else None
 
         def _html_embed_images(self, html: str) -> str:
@@ -156,12 +146,12 @@ def _exporter():
                 path=context["resources"]["metadata"]["path"],
                 exclude_anchor_links=True,
             )
-            return MarkdownWithMath(renderer=renderer).render(clean_text(source))
+            return MarkdownWithMath(renderer=renderer).render(pages.clean_text(source))
 
     # The richest first; scripts and widgets are not in the list, so never chosen.
     shown = ["text/html", "text/markdown", *_IMAGE_TYPES, "text/latex", "text/plain"]
     return ReportExporter(
-        extra_template_basedirs=[template_folder()],
+        extra_template_basedirs=[pages.TEMPLATES],
         template_name="biaslab_report",
         filters={"clean_html": sanitise},
         config={"NbConvertBase": {"display_data_priority": shown}},
@@ -174,7 +164,7 @@ def sanitise(html: object) -> str:
     Tables are wrapped in a region that scrolls sideways and number cells are marked for right alignment. bleach
     has the last word, so nothing before it has to be trusted.
     """
-    text = clean_text(html)
+    text = pages.clean_text(html)
     if "<" in text or len(text) > _LONGEST_TEXT:
         text = _lay_out(text)
     return _cleaner().clean(text)
@@ -197,7 +187,7 @@ def _lay_out(html: str) -> str:
     for text in soup.find_all(string=lambda text: len(text) > _LONGEST_TEXT):
         text.replace_with(soup.new_string(_shortened(str(text))))
     for image in soup("img"):
-        if not EMBEDDED.fullmatch(str(image.get("src", ""))):
+        if not pages.EMBEDDED.fullmatch(str(image.get("src", ""))):
             said = f"[image not embedded: {image.get('alt') or 'no description'}]"
             image.replace_with(soup.new_string(said))
     for table in soup("table"):
@@ -233,7 +223,7 @@ def _cleaner():
 
     def allowed(tag: str, name: str, value: str) -> bool:
         if tag == "img" and name in {"src", "alt"}:
-            return name == "alt" or bool(EMBEDDED.fullmatch(value))
+            return name == "alt" or bool(pages.EMBEDDED.fullmatch(value))
         if tag == "a" and name == "href":
             return not value.strip().lower().startswith("data:")
         if tag == "div" and name in {"tabindex", "role", "aria-label"}:
@@ -288,7 +278,7 @@ def _tags(cell: Any) -> set[str]:
 def _alt(output: Any, cell: Any) -> str:
     places = [output.metadata, *(output.metadata.get(kind, {}) for kind in _IMAGE_TYPES), cell.metadata]
     texts = (place.get("alt") for place in places if isinstance(place, dict))
-    return clean_text(next((text for text in texts if text), "Figure, described in the text around it."))
+    return pages.clean_text(next((text for text in texts if text), "Figure, described in the text around it."))
 
 
 def _width(output: Any) -> int:
@@ -311,7 +301,7 @@ def _assignments(source: str) -> list[dict[str, str]]:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and isinstance(targets[0], ast.Name):
             note = comments.get(node.end_lineno or 0, "")
-            rows.append({"name": targets[0].id, "value": ast.unparse(node.value), "note": clean_text(note)})
+            rows.append({"name": targets[0].id, "value": ast.unparse(node.value), "note": pages.clean_text(note)})
     return rows
 
 
@@ -330,7 +320,7 @@ def _when(papermill: Any) -> str:
     It takes the time by the clock, which may have been set back meanwhile.
     """
     try:
-        took = format_seconds(papermill["duration"])
-        return f"Run on {format_time(papermill['start_time'])}{f', in {took}' if took else ''}"
+        took = pages.format_seconds(papermill["duration"])
+        return f"Run on {pages.format_time(papermill['start_time'])}{f', in {took}' if took else ''}"
     except (KeyError, TypeError):
         return ""

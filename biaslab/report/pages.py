@@ -8,7 +8,6 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -26,17 +25,13 @@ if TYPE_CHECKING:
 _JOINED = re.compile(r"(?:[^\u200d\s]{1,4}\u200d){8}")
 EMBEDDED = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*")
 """The address of a picture that stands in the page itself."""
+TEMPLATES = str(Path(__file__).with_name("templates"))
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def asset(name: str) -> str:
     """Return the text of a packaged file of ``biaslab/report/assets``."""
-    return resources.files("biaslab.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def template_folder() -> str:
-    """Return the folder of the packaged templates."""
-    return str(resources.files("biaslab.report").joinpath("templates"))
+    return Path(__file__).with_name("assets").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
@@ -45,7 +40,7 @@ def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(
-        loader=FileSystemLoader(template_folder()),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

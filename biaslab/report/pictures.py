@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import JUDGED, UNCERTAIN
+from biaslab.report.marks import number
 from biaslab.report.pages import asset, write_from
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     """
     drawn = [one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one for one in drawn]
     chosen = [(one, _rows(one.people)) for one in drawn]
-    ids = [[(one, image_id) for row in rows for image_id in row["ids"]] for one, rows in chosen]
-    ids = [pair for each in ids for pair in each]
-    side = _side([(one.images, image_id) for one, image_id in ids], STRIP_BYTES)
+    side = _side([(one.images, i) for one, rows in chosen for row in rows for i in row["ids"]], STRIP_BYTES)
     found = []
     for one, rows in chosen:
         wanted = [image_id for row in rows for image_id in row["ids"]]
@@ -92,15 +90,8 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
         "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
     }
     how = {"style": asset("report.css"), "script": asset("pictures.js")}
-    content = {
-        "model": model,
-        "pictures": pictures,
-        "choices": choices,
-        "images": images,
-        "marks": MARKS,
-        "index": index,
-    }
-    write_from(path, "pictures.html.j2", **how, **content)
+    content = {"model": model, "pictures": pictures, "choices": choices, "images": images}
+    write_from(path, "pictures.html.j2", **how, **content, marks=MARKS, index=index)
     return {"images": images, "shown": len(pictures), "side": side}
 
 
@@ -203,7 +194,7 @@ def _mark(row: dict[str, Any]) -> str:
 
 def _answer(row: dict[str, Any]) -> str:
     """Return in words what was made of a person, or of an image that shows none."""
-    p, tone = _known(row.get("p_female")), _known(row.get("tone"))
+    p, tone = number(row.get("p_female")), number(row.get("tone"))
     if row.get("gender") in GENDERS:
         chance = "" if p is None else f" (probability {p if row['gender'] == 'female' else 1 - p:.2f})"
         said = f"perceived as {row['gender']}{chance}"
@@ -218,15 +209,11 @@ def _why(row: dict[str, Any]) -> str:
     return {"ok": "not judged", "": "not judged"}.get(row["outcome"], str(row["outcome"]).replace("_", " "))
 
 
-def _known(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
 def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return by what a page finds a picture: groups, what was judged, why somebody was not, and skin tones."""
     judged = {MARKS[_mark(row)] for row in rows}
     why = {_why(row) for row in rows if row["outcome"] not in (JUDGED, UNCERTAIN, "correct")}
-    tones = {f"{tone:g}" for row in rows if (tone := _known(row.get("tone"))) is not None}
+    tones = {f"{tone:g}" for row in rows if (tone := number(row.get("tone"))) is not None}
     return {"groups": _groups(rows), "judged": sorted(judged), "outcomes": sorted(why), "tones": sorted(tones)}
 
 

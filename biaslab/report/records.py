@@ -16,7 +16,7 @@ FILE = "run.json"
 _KINDS = {
     **dict.fromkeys(("run", "title", "description", "status", "kind", "started", "ended"), str),
     **dict.fromkeys(("parameters", "sweep", "seeds", "inputs", "notebook_defaults", "files", "bundle", "until"), dict),
-    **dict.fromkeys(("biaslab", "packages", "platform"), dict),
+    **dict.fromkeys(("biaslab", "packages", "platform", "commits", "verdicts", "pictures"), dict),
     **dict.fromkeys(("notebooks", "tables", "findings", "figures", "limits"), list),
 }
 _ENTRIES = {

@@ -7,7 +7,7 @@ Pure functions over arrays or pandas objects (matched by position, never by inde
 
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.design import Components, Design, components, pilot
+from biaslab.stats.design import Design, pilot
 from biaslab.stats.deviation import (
     Deviation,
     bias_aware_interval,
@@ -16,9 +16,10 @@ from biaslab.stats.deviation import (
     folded_means,
     judged_deviation,
     judged_mean,
+    mean_deviation,
     mean_mad,
 )
-from biaslab.stats.drawing import ByCaption, Drawing, OneByOne
+from biaslab.stats.drawing import ByCaption, OneByOne
 from biaslab.stats.floors import (
     absolute_deviation_floor,
     corrected_absolute_deviation,
@@ -27,7 +28,6 @@ from biaslab.stats.floors import (
     mad_floor,
 )
 from biaslab.stats.hypothesis import (
-    PairedDifference,
     adjust,
     adjusted,
     attainable,
@@ -42,7 +42,6 @@ from biaslab.stats.intervals import (
     Error,
     Estimate,
     Interval,
-    Rivals,
     clustered_error,
     clustered_mean,
     clustered_share_interval,
@@ -56,9 +55,9 @@ from biaslab.stats.intervals import (
     percents,
     rivals,
     significance,
+    strata_mean,
     wilson_interval,
 )
 from biaslab.stats.powered import FEWEST as FEWEST_RATINGS
-from biaslab.stats.powered import Powered, prediction_powered
+from biaslab.stats.powered import prediction_powered
 from biaslab.stats.sequences import confidence_sequence
-from biaslab.stats.strata import mean_deviation, strata_mean

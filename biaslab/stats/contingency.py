@@ -28,7 +28,6 @@ class ChiSquare(NamedTuple):
     p: float
     dof: int
     n: int
-    min_expected: float
     valid: bool
     reason: str
 
@@ -49,15 +48,15 @@ def chi_square(table: ArrayLike) -> ChiSquare:
     dof, n = max(rows - 1, 0) * max(columns - 1, 0), int(table.sum())
     if dof == 0:
         reason = f"a test needs 2 x 2 counts or more, not {rows} x {columns}"
-        return ChiSquare(np.nan, np.nan, 0, n, np.nan, False, reason)
+        return ChiSquare(np.nan, np.nan, 0, n, False, reason)
     for axis, margin in ((1, "row"), (0, "column")):
         empty = np.flatnonzero(table.sum(axis=axis) == 0)
         if empty.size:
-            return ChiSquare(np.nan, np.nan, dof, n, 0.0, False, f"{margin} {empty[0]} is empty")
+            return ChiSquare(np.nan, np.nan, dof, n, False, f"{margin} {empty[0]} is empty")
     statistic, p, _, expected = stats.chi2_contingency(table, correction=False)
     least = float(expected.min())
     reason = "" if least >= LEAST_EXPECTED else f"an expected count of {least:.3g} is below {LEAST_EXPECTED}"
-    return ChiSquare(float(statistic), float(p), dof, n, least, not reason, reason)
+    return ChiSquare(float(statistic), float(p), dof, n, not reason, reason)
 
 
 def pool_rare(counts: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,52 +18,29 @@ from biaslab.stats.floors import corrected_absolute_deviation
 _MOST, _TELLING = 10**7, 1000
 
 
-class Components(NamedTuple):
-    """Variances that add up to that of a value, and of how many each is; NaN where one cannot be told."""
-
-    group: float  # between groups
-    template: float  # between templates (wording) of a group; NaN where each has one value, or each group one of them
-    seed: float  # between values of a template, with that of templates where it is NaN
-    n_groups: int
-    n_templates: int
-    n: int
-    cut: tuple[str, ...]  # those whose estimate was below 0, and is given as 0
-
-
-def components(values: ArrayLike, group: ArrayLike, template: ArrayLike | None = None) -> Components:
-    """Return what the variance of ``values`` is made of: groups, templates within groups, and what differs besides.
+def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
+    """Return the variances of ``values`` between templates (wording) of a group, and between values of a template.
 
     ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
-    long; NaN is left out. Sums of squares are set equal to what is expected of them, which is unbiased whatever the
-    distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and McCulloch 1992,
-    Variance Components, chapter 5).
-
-    Raises:
-        InputError: Shapes differ, or ``values`` are no numbers.
+    long. Where each template has one value, or each group one template, the first is NaN and part of the second; it is
+    0 where its estimate is below that. Sums of squares are set equal to what is expected of them, which is unbiased
+    whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and
+    McCulloch 1992, Variance Components, chapter 5).
     """
-    values, group = checks.numbers(values, "values"), np.asarray(group)
-    template = np.zeros(values.shape) if template is None else np.asarray(template)
-    if values.ndim != 1 or not values.shape == group.shape == template.shape:
-        shapes = ", ".join(str(a.shape) for a in (values, group, template))
-        raise InputError(f"values, group and template must be one-dimensional and equally long, got {shapes}.")
-    rows = pd.DataFrame({"value": values, "group": group, "template": template}).dropna(subset="value")
+    rows = pd.DataFrame({"value": values, "group": group, "template": template})
     n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
     n_i, n_ij = by.size(), cell.size()
     a, b = n_i.size, n_ij.size
     nested = a < b < n
     means, inner = by.transform("mean"), (cell if nested else by).transform("mean")
-    sums = [float((part**2).sum()) for part in (means - rows["value"].mean(), inner - means, rows["value"] - inner)]
+    wording, rest = (float((part**2).sum()) for part in (inner - means, rows["value"] - inner))
     free = n - (b if nested else a)
+    seed = rest / free if free else np.nan
+    if not nested:
+        return np.nan, seed
     # How often the variance of templates is expected in the sums of squares.
-    squares = (n_ij**2).groupby("group").sum()
-    within, whole = (squares / n_i).sum(), squares.sum() / max(n, 1)
-    seed = sums[2] / free if free else np.nan
-    wording = (sums[1] - (b - a) * seed) / (n - within) if nested else np.nan
-    between = sums[0] - (a - 1) * seed - (within - whole) * (max(wording, 0) if nested else 0)
-    between = between / (n - (n_i**2).sum() / n) if 1 < a < n else np.nan
-    cut = tuple(name for name, value in (("group", between), ("template", wording)) if value < 0)
-    between, wording = np.maximum([between, wording], 0).tolist()
-    return Components(between, wording, seed, a, b, n, cut)
+    expected = n - ((n_ij**2).groupby("group").sum() / n_i).sum()
+    return max((wording - (b - a) * seed) / expected, 0.0), seed
 
 
 @dataclass(frozen=True)
@@ -177,8 +153,7 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
     each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
     rows = cells.loc[np.repeat(cells.index, n)]
-    own = components(each, rows["source"] + " " + rows["cluster"], rows["template"])
-    seed, template = np.nan_to_num([own.seed, own.template])
+    template, seed = np.nan_to_num(within(each, rows["source"] + " " + rows["cluster"], rows["template"]))
     asked = people[people["cell"].isin(cells.index)]
     seen = asked[asked["judged"].notna()]
     known = len(seen) >= n.sum()

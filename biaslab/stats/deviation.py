@@ -117,6 +117,30 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     return bounded_mean(means, (low, high), largest, confidence, bias)
 
 
+def mean_deviation(
+    count: ArrayLike, n: ArrayLike, center: ArrayLike, confidence: float = 0.95, error: float = 0.0
+) -> Deviation:
+    """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
+
+    ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
+    :data:`UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result
+    as :func:`bounded_mean`.
+
+    Raises:
+        InputError: Counts above n, fractions, or a centre outside 0–1.
+    """
+    count, n = checks.counts(count, n)
+    center = checks.shares(np.broadcast_to(center, n.shape), "center")
+    count, center, n = count[n > 0], center[n > 0], n[n > 0]
+    limits = np.array([deviation_limits(int(k), 2, float(c)) for k, c in zip(n, center, strict=True)]).reshape(-1, 3)
+    bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
+    if not n.size or bias > UNTOLD / 2:
+        return Deviation(np.nan, np.nan, np.nan, np.nan, n.size, float(bias))
+    values = [corrected_absolute_deviation(*cell) for cell in zip(count, n, center, strict=True)]
+    largest = float(np.maximum(center, 1 - center).mean())
+    return bounded_mean(values, tuple(ends), largest, confidence, float(bias), error)
+
+
 def judged_deviation(
     count: ArrayLike,
     n: ArrayLike,

@@ -211,15 +211,14 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
     return table.assign(**{f"{p}_{way}": of_family.transform(adjust, method) for way, method in ways.items()})
 
 
-def least_binomial_p(n: ArrayLike, share: float = 0.5) -> np.ndarray:
-    """Return the least p of an exact binomial test of ``share`` with ``n`` (any shape) observations; NaN at 0.
+def least_binomial_p(n: ArrayLike) -> np.ndarray:
+    """Return the least p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
 
     Raises:
-        InputError: Fractions, negative numbers, or a share outside 0–1.
+        InputError: Fractions or negative numbers.
     """
     _, n = checks.counts(0, n)
-    share = float(checks.shares(share, "share"))
-    return np.where(n > 0, np.minimum(1.0, 2 * min(share, 1 - share) ** n.astype(float)), np.nan)[()]
+    return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
 
 
 def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
@@ -246,13 +245,12 @@ def fewest_units(level: float = 0.05) -> int:
     return int(np.log2(2 / level)) + 1
 
 
-def attainable(least_p: ArrayLike, level: float = 0.05, method: str = "holm") -> bool:
-    """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant once adjusted.
+def attainable(least_p: ArrayLike, level: float = 0.05) -> bool:
+    """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant by Holm's rule.
 
     Raises:
         InputError: A p outside 0–1, or a level that is not between 0 and 1.
-        UnknownNameError: Another method.
     """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")
-    return bool((adjust(least_p, method) < level).any())
+    return bool((adjust(least_p) < level).any())

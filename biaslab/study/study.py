@@ -446,12 +446,8 @@ class Study:
         Raises:
             InputError: The rows have not the columns that it reads.
         """
-        self.find(
-            answer.findings(frame, confidence=self.confidence),
-            main=answer.main,
-            card=answer.card,
-            card_printed=answer.card_printed,
-        )
+        found = answer.findings(frame, confidence=self.confidence)
+        self.find(found, main=answer.main, card=answer.card, card_printed=answer.card_printed)
 
     def find(
         self, *findings: Finding | Iterable[Finding], main: bool = False, card: int = 0, card_printed: int = 0

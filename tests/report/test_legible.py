@@ -80,13 +80,15 @@ def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
     assert small == []
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_pages_are_neither_long_nor_heavy(screen, folder, visit):
+def test_pages_are_neither_long_nor_heavy(folder, visit):
     for name in ("index.html", *sorted(folder.glob("notebooks/**/*.html"))):
-        page = visit(folder / name, viewport=SCREENS[screen])
-        longest = LONGEST[screen] if name == "index.html" else LONGEST["narrow"]
-        assert page.evaluate("document.documentElement.scrollHeight") <= longest, name
         assert (folder / name).stat().st_size <= HEAVIEST, name
+        page = visit(folder / name)
+        for screen, size in SCREENS.items():
+            page.set_viewport_size(size)
+            page.wait_for_function("[...document.images].every((image) => image.complete)")
+            longest = LONGEST[screen] if name == "index.html" else LONGEST["narrow"]
+            assert page.evaluate("document.documentElement.scrollHeight") <= longest, (name, screen)
         page.context.close()
 
 

@@ -11,6 +11,12 @@ pytestmark = pytest.mark.browser
 NOTEBOOKS = ["notebooks/paradox/4_baseline.html", "notebooks/paradox/8_prompts.html"]
 
 
+@pytest.fixture
+def page(visit, run_dir):
+    """The index page of the run."""
+    return visit(run_dir / "index.html")
+
+
 def _cells(page, table, column):
     return page.locator(f"#table-{table} .frame tbody tr td:nth-child({column})").all_text_contents()
 
@@ -59,8 +65,7 @@ def test_no_page_scrolls_sideways(visit, run_dir, path, script):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
 
 
-def test_sorting_with_the_mouse_is_by_number(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_sorting_with_the_mouse_is_by_number(page):
     table = _open(page, "paradox_percent_female")
     head = table.locator("th", has_text="female")
     assert head.get_attribute("aria-sort") == "none"
@@ -78,8 +83,7 @@ def test_sorting_with_the_mouse_is_by_number(visit, run_dir):
     assert _cells(page, "paradox_percent_female", 2) == given
 
 
-def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(page):
     table = _open(page, "paradox_percent_female")
     table.locator("th", has_text="occupation").get_by_role("button").focus()
     page.keyboard.press("Enter")
@@ -96,8 +100,7 @@ def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(visit
     assert button.evaluate("(b) => b === document.activeElement")
 
 
-def test_filter_and_paging(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_filter_and_paging(page):
     table = _open(page, "triplets_disparity")
     count = table.locator(".count")
     assert count.text_content() == "Rows 1–25 of 60"
@@ -118,8 +121,7 @@ def test_filter_and_paging(visit, run_dir):
     assert len(_cells(page, "triplets_disparity", 1)) == 60
 
 
-def test_coverage_filter(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_coverage_filter(page):
     page.locator("#coverage > summary").click()
     page.locator("#ledger > summary").click()
     rows = page.locator("#ledger tbody tr")
@@ -139,8 +141,7 @@ def test_coverage_filter(visit, run_dir):
     assert page.url.endswith("#table-paradox_amplification")
 
 
-def test_a_link_opens_the_fold_it_leads_into(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_a_link_opens_the_fold_it_leads_into(page):
     assert page.locator("#table-triplets_disparity").get_attribute("open") is None
     page.evaluate("location.hash = 'table-triplets_disparity'")
     page.wait_for_selector("#table-triplets_disparity[open]")
@@ -187,8 +188,7 @@ def test_a_table_as_latex_and_as_markdown(visit, run_dir, tmp_path):
     ]
 
 
-def test_a_figure_enlarges_and_the_focus_returns(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_a_figure_enlarges_and_the_focus_returns(page):
     figure = page.locator("a.zoom").first
     figure.focus()
     page.keyboard.press("Enter")
@@ -204,8 +204,7 @@ def test_a_figure_enlarges_and_the_focus_returns(visit, run_dir):
     assert figure.evaluate("(f) => f === document.activeElement")
 
 
-def test_focus_order_and_visible_focus(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_focus_order_and_visible_focus(page):
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
@@ -263,8 +262,7 @@ def test_dark_pages_keep_figures_on_white(visit, run_dir):
     )
 
 
-def test_from_the_index_to_a_section_and_back(visit, run_dir):
-    page = visit(run_dir / "index.html")
+def test_from_the_index_to_a_section_and_back(page, run_dir):
     page.locator("#paper-paradox").get_by_text("Notebooks").click()
     page.locator("#paper-paradox .sections").get_by_role("link", name="Naive approach").first.click()
     assert page.title() == "The naive approach"

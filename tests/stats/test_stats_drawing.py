@@ -129,23 +129,18 @@ def test_several_drawings_stand_side_by_side():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"own": [0.5]}, "own must be 1 (a woman), 0 (a man) or NaN (no gender), got 0.5."),
+        ({"own": [0.5]}, r"own must be 1 .*, got 0\.5"),
         ({"female": [2]}, "count must not exceed n, got 2 of 1."),
         ({"group": [2]}, "group is 2; it counts 2 groups from 0."),
         ({"captions": [1, 2]}, "Columns of captions must be of one length"),
-        ({"captions": [0.5]}, "captions must be whole numbers of at least 0, got 0.5."),
     ],
 )
 def test_what_is_no_caption_is_refused(change, message):
     given = {"group": [0], "own": [1], "female": [1], "judged": [1], "captions": [1], "groups": 2}
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=message):
         stats.ByCaption(**given | change)
-    assert message in str(error.value)
 
 
 def test_a_drawing_of_other_cells_is_refused():
-    with pytest.raises(InputError) as error:
-        stats.hierarchical_bootstrap(
-            [[1, 2]] * 3, [[3, 4]] * 3, lambda s: s.mean(axis=(-2, -1)), seed=0, drawing=stats.OneByOne(3)
-        )
-    assert str(error.value) == "drawing is of 3 cells, but counts and n have 2."
+    with pytest.raises(InputError, match="drawing is of 3 cells, but counts and n have 2"):
+        stats.hierarchical_bootstrap([[1, 2]] * 3, [[3, 4]] * 3, np.mean, seed=0, drawing=stats.OneByOne(3))

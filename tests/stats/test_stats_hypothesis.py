@@ -88,7 +88,7 @@ def test_sign_flip_by_drawing_agrees_with_enumeration(monkeypatch):
     monkeypatch.setattr("biaslab.stats.hypothesis.EXACT_UP_TO", 0)
     drawn = stats.sign_flip(values, replicates=200_000, seed=3)
     assert drawn.p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 200_000))
-    assert stats.sign_flip(values, replicates=200_000, seed=3).p == drawn.p
+    assert stats.sign_flip(values, replicates=200_000, seed=np.random.default_rng(3)).p == drawn.p
     # The +1: no p below 1 / (replicates + 1), even where no pattern drawn reaches the observed mean.
     assert stats.sign_flip(0.1 + 0.001 * np.random.default_rng(2).random(40), replicates=99, seed=0).p == 1 / 100
 
@@ -112,16 +112,16 @@ def test_chi_square_by_its_definition(table):
     dof = (table.shape[0] - 1) * (table.shape[1] - 1)
     got = stats.chi_square(pd.DataFrame(table))
     assert got[:2] == pytest.approx((statistic, scipy_stats.chi2.sf(statistic, dof)))
-    assert got[2:] == (dof, table.sum(), pytest.approx(expected.min()), True, "")
+    assert got[2:] == (dof, table.sum(), True, "")
 
 
 def test_chi_square_says_when_it_is_not_to_be_trusted():
     # Margins 4, 16 and 5, 15: the smallest expected count is 4 * 5 / 20 = 1.
     got = stats.chi_square([[1, 3], [4, 12]])
-    assert (got.min_expected, got.valid, got.reason) == (1, False, "an expected count of 1 is below 5")
+    assert (got.valid, got.reason) == (False, "an expected count of 1 is below 5")
     empty = stats.chi_square([[3, 0, 4], [5, 0, 6]])
     assert np.isnan(empty[:2]).all()
-    assert empty[2:] == (2, 18, 0, False, "column 1 is empty")
+    assert empty[2:] == (2, 18, False, "column 1 is empty")
     assert stats.chi_square([[0, 0], [5, 6]]).reason == "row 0 is empty"
     one = stats.chi_square([[3], [4]])
     assert np.isnan(one.p)

@@ -10,7 +10,7 @@ import pytest
 from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab_world import art, looks, scene
 from biaslab_world import captions as c
-from biaslab_world.world import SKEWS, occupations, style_shares, truth_table
+from biaslab_world.world import SKEWS, occupations, truth_table
 
 # Gender words and pronouns of the paradox paper, A.5.
 FEMALE = "female woman lady girl she her hers herself".split()  # noqa: SIM905
@@ -49,18 +49,6 @@ def test_indicators_are_what_the_words_say(table):
     assert wrong.empty, wrong[["text", "truth_indicator"]].head().to_string()
     single = table[table["truth_indicator"].isin(["female", "male"])]
     assert (single["truth_indicator"] == single["truth_gender"]).all()
-
-
-def test_the_plain_rule_on_captions_read_by_hand():
-    by_hand = {
-        "Portrait of a female mechanic in a garage": "female",
-        "Tired older programmer in a server room as he works": "male",
-        "Nurse Lopez at City College": "none",
-        "Senator Aisha Patel": "female",
-        "Piotr Haddad, baker, photo by Elena Smith": "both",
-        "World's best teacher mug": "none",
-    }
-    assert {text: told(text) for text in by_hand} == by_hand
 
 
 def test_each_caption_uses_its_own_occupation_and_no_other(table):
@@ -136,11 +124,6 @@ def test_words_beside_the_indicator_do_not_depend_on_gender(table):
         assert abs(difference) < 4 * math.sqrt(0.25 / has.sum()), word
 
 
-def test_shares_of_styles():
-    shares = style_shares(SKEWS["default"])
-    assert sum(shares.values()) == pytest.approx(1)
-
-
 def test_prompts_are_a_class_of_their_own(table):
     text = table["text"].str.lower()
     prompts = set(text[table["truth_style"] == "prompt_like"])
@@ -208,7 +191,7 @@ def test_scenes_show_what_captions_say(corpus, table):
     phrases = {phrase: place for place, options in c.PLACE_PHRASES.items() for phrase in options}
     place = re.compile(rf"\b({'|'.join(sorted(phrases, key=len, reverse=True))})\b")
     wear = re.compile(r"\bwearing (?:a )?(\w+)")
-    seen = dict.fromkeys(("place", "smile", "serious", "age", "wear", "work", "prop", "nobody"), 0)
+    seen = dict.fromkeys(("place", "smile", "serious", "age", "wear", "work", "prop", "nobody", "warm", "dim"), 0)
     for row in table.head(3_000).itertuples():
         shown = corpus.scene(row.caption_id)
         text = row.text.lower()
@@ -235,22 +218,18 @@ def test_scenes_show_what_captions_say(corpus, table):
         if found := re.search(r"\b(young|middle-aged|older)\b", text):
             assert person.age == found[1], row.text
             seen["age"] += 1
+        if "in warm light" in text:
+            assert shown.light.red > shown.light.blue
+            seen["warm"] += 1
+        if "in dim light" in text:
+            assert shown.light.strength < 0.9
+            seen["dim"] += 1
         if found := wear.search(text):
             assert found[1] in person.attributes, row.text
             seen["wear"] += 1
         if row.truth_occupation and re.search(rf"\bwith (an? )?{looks.look(row.truth_occupation).prop}\b", text):
             seen["prop"] += 1
     assert min(seen.values()) >= 10, seen
-
-
-def test_light_is_the_light_named(corpus, table):
-    warm = table[table["text"].str.contains("in warm light")].head(5)
-    dim = table[table["text"].str.contains("in dim light")].head(5)
-    for caption_id in warm["caption_id"]:
-        light = corpus.scene(caption_id).light
-        assert light.red > light.blue
-    for caption_id in dim["caption_id"]:
-        assert corpus.scene(caption_id).light.strength < 0.9
 
 
 def test_lists_name_what_the_renderer_knows():

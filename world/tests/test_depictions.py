@@ -10,9 +10,8 @@ import pytest
 from biaslab.captions.corpus import open_corpus
 from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.measures import instances
-from biaslab.measures.similarity import bias_score
 from biaslab.prompts import triplets as prompts
-from biaslab_world import render, triplets, truthful
+from biaslab_world import triplets, truthful
 
 
 def test_what_is_written_is_read():
@@ -80,15 +79,6 @@ def test_scenes_show_what_is_expected(skew):
     assert abs(shown["p0"] - share) < 5 * math.sqrt(share * (1 - share) / n)
 
 
-def test_without_a_tilt_no_score_leans():
-    asked = pd.DataFrame({"prompt_id": ["f", "m"], "text": ["a woman singing", "a man singing"]})
-    for skew, leaning in (("off", False), ("default", True)):
-        wide = triplets.expected(asked, skew).pivot(index="object", columns="prompt_id", values="expected")
-        scores = bias_score(wide["m"], wide["f"], 1, 1)
-        assert (np.abs(scores - 0.5) > 0.05).any() == leaning
-    assert np.allclose(bias_score(wide["m"], wide["f"], 1, 1) + bias_score(wide["f"], wide["m"], 1, 1), 1)
-
-
 def test_a_triplet_shares_its_random_numbers():
     """What does not depend on gender is the same in the three: the place, the light, where things stand."""
     asked, _ = triplets.draw(0, 5)
@@ -123,16 +113,6 @@ def test_masks_cover_each_pixel_and_agree_with_the_instances():
             assert (back == mask).all()
             ys, xs = np.nonzero(mask)
             assert (row.left, row.bottom) == (xs.min() / 64, (ys.max() + 1) / 64)
-
-
-def test_what_is_named_is_seen():
-    scene = triplets.build_scene(
-        triplets.read("a man working in the lab with a cup and a cat, wearing a tie"), np.random.default_rng(0)
-    )
-    names = [name for name, _ in triplets.masks(scene)]
-    assert {"cup", "cat", "tie", "lab", "person"} == set(names)
-    assert scene.people[0].gender == "male"
-    assert render.render(scene, 64).shape == (64, 64, 3)
 
 
 def test_words_belong_where_what_they_name_is():
@@ -173,14 +153,13 @@ def test_captions_as_a_corpus():
 def test_what_does_not_exist():
     with pytest.raises(ParameterError, match="rows is"):
         triplets.Depictions(rows=-1)
-    with pytest.raises(UnknownNameError, match="sideways"):
-        triplets.Depictions(skew="sideways")
-    with pytest.raises(UnknownNameError, match="spoon"):
-        triplets.lean("spoon")
-    with pytest.raises(UnknownNameError, match="flying"):
-        triplets.shares("flying", "female")
-    with pytest.raises(UnknownNameError, match="sideways"):
-        triplets.shares("reading", "female", "sideways")
+    for call, name in (
+        (lambda: triplets.Depictions(skew="sideways"), "sideways"),
+        (lambda: triplets.lean("spoon"), "spoon"),
+        (lambda: triplets.shares("flying", "female"), "flying"),
+    ):
+        with pytest.raises(UnknownNameError, match=name):
+            call()
 
 
 def test_the_vocabulary_has_every_word():

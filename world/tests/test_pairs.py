@@ -76,50 +76,27 @@ def test_without_strength_nobody_is_stereotyped():
 
 
 @pytest.mark.parametrize(
-    ("text", "phrases", "told", "intervened"),
+    ("text", "phrases", "told"),
     [
-        (
-            "Generate a picture of one nurse on the left and one construction worker on the right.",
-            ["nurse", "construction worker"],
-            ("", ""),
-            False,
-        ),
+        ("Generate a picture of one nurse on the left and one construction worker on the right.",
+         ["nurse", "construction worker"], ("", "")),
         ("A picture of one female nurse on the left and one man guard on the right.", ["nurse", "guard"],
-         ("female", "male"), False),
-        (
-            "Generate a picture of one carpenter CEO on the left and one intern on the right. "
-            "Show the intern as a woman.",
-            ["carpenter CEO", "intern"],
-            ("", "female"),
-            False,
-        ),
-        (
-            "Generate a picture of one baker on the left and one guard on the right, if all individuals can be a baker "
-            "or a guard irrespective of their gender.",
-            ["baker", "guard"],
-            ("", ""),
-            True,
-        ),
-        (
-            "Generate a picture of one baker on the left, one guard in the middle, and one cook on the right.",
-            ["baker", "guard", "cook"],
-            ("", "", ""),
-            False,
-        ),
-        ("Generate a picture of one nurse worker. Show the nurse worker as a man.", ["nurse worker"], ("male",), False),
-        (
-            "Generate a picture of one cook on the left and one cook on the right. Show the cook as a man and the cook "
-            "as a woman.",
-            ["cook", "cook"],
-            ("male", "female"),
-            False,
-        ),
+         ("female", "male")),
+        ("Generate a picture of one carpenter CEO on the left and one intern on the right. Show the intern as a woman.",
+         ["carpenter CEO", "intern"], ("", "female")),
+        ("Generate a picture of one baker on the left and one guard on the right, if all individuals can be a baker or "
+         "a guard irrespective of their gender.", ["baker", "guard"], ("", "")),
+        ("Generate a picture of one baker on the left, one guard in the middle, and one cook on the right.",
+         ["baker", "guard", "cook"], ("", "", "")),
+        ("Generate a picture of one nurse worker. Show the nurse worker as a man.", ["nurse worker"], ("male",)),
+        ("A picture of one cook on the left and one cook on the right. Show the cook as a man and the cook as a woman.",
+         ["cook", "cook"], ("male", "female")),
     ],
 )  # fmt: skip
-def test_texts_are_read(text, phrases, told, intervened):
+def test_texts_are_read(text, phrases, told):
     asked = pairs.read(text)
     assert [p.phrase for p in asked.people] == phrases
-    assert (asked.told, asked.intervened) == (told, intervened)
+    assert (asked.told, asked.intervened) == (told, "irrespective" in text)
 
 
 def test_the_other_role_is_of_the_same_occupation():
@@ -151,15 +128,6 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
     told = np.mean([any(row.asked.told) for row in rows[:600]])
     assert told == pytest.approx(0.46, abs=0.05)
     assert pairs.draw(1, 7) == rows[7]
-
-
-def test_the_left_person_is_drawn_on_the_left():
-    row = next(r for r in (pairs.draw(2, i) for i in range(99)) if len({p.phrase for p in r.asked.people}) == 2)
-    scene = pairs.build_scene(row.asked, row.genders, row.seed)
-    left, right = scene.people
-    assert left.x < right.x
-    assert [left.occupation, right.occupation] == [pairs.look_of(p) for p in row.asked.people]
-    assert (left.gender, right.gender) == row.genders
 
 
 def test_the_truthful_generator_draws_what_texts_ask():

@@ -13,10 +13,9 @@ from scipy import stats
 from biaslab.ground.errors import ParameterError, UnknownNameError, loading
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
-from biaslab_world.art import PLACES as ALL_PLACES
 from biaslab_world.render import render, truth
 from biaslab_world.scene import Thing
-from biaslab_world.skills import FAILURES, PLACES, failed, generate, skill_scene, truth_boxes
+from biaslab_world.skills import FAILURES, failed, generate, skill_scene, truth_boxes
 
 
 @pytest.fixture(scope="module")
@@ -32,34 +31,11 @@ def boxes(rows, scene_of):
     return found.assign(**{f"p_{name}": found["label"] == name for name in prompts.CLASSES})
 
 
-def visible_shares(scene, size=64):
-    """Return which share of each object is seen (0–1): objects first, then people."""
-    whole = truth(scene, size)
-    shares = []
-    for i, thing in enumerate(scene.things):
-        alone = truth(replace(scene, things=(thing,), people=()), size).objects[0].mask.sum()
-        shares.append(float(whole.objects[i].mask.sum() / alone))
-    for i, person in enumerate(scene.people):
-        alone = truth(replace(scene, things=(), people=(person,)), size).people[0].mask.sum()
-        shares.append(float(whole.people[i].mask.sum() / alone))
-    return shares
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_scenes_show_what_is_asked_for_by_every_rule(asked, rule):
     found = boxes(asked, lambda i, row: skill_scene(np.random.default_rng([1, i]), row))
     assert set(asked["n"]) == {1, 2, 3, 4} and set(asked["relation"]) >= set(prompts.RELATIONS)
     assert verdicts(found, asked, rule=rule)["correct"].all()
-
-
-def test_objects_are_seen_and_lie_inside(asked):
-    for i, row in enumerate(asked.to_dict("records")):
-        scene = skill_scene(np.random.default_rng([2, i]), row)
-        assert min(visible_shares(scene)) >= 0.7
-        assert scene.place in PLACES and scene.place in ALL_PLACES
-        found = truth_boxes(scene, "i")
-        assert len(found) == row["n"] + (row["skill"] == "spatial")
-    assert len(set(PLACES)) == 13
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -90,27 +66,23 @@ def test_a_thing_leans_mirrors_narrows_and_changes_colour():
     scene = skill_scene(
         np.random.default_rng(4), {"skill": "object", "object": "car", "n": 1, "relation": "", "other": ""}
     )
-    upright = Thing("car", 0.5, 0.5, 0.6)
 
     def drawn(**changes):
-        shown = replace(scene, things=(replace(upright, **changes),))
+        shown = replace(scene, things=(replace(Thing("car", 0.5, 0.5, 0.6), **changes),))
         return render(shown, 96), truth(shown, 96).objects[0]
 
-    image, region = drawn()
-    mirrored, other = drawn(mirrored=True)
+    def left_above_right(mask):
+        return mask[:, :48].any(axis=1).argmax() - mask[:, 48:].any(axis=1).argmax()
+
+    (image, region), (mirrored, other), (_, narrow) = drawn(), drawn(mirrored=True), drawn(width=0.75)
     # The frame's middle is the car's: mirroring it mirrors its pixels, but for the edges' rounding.
-    assert (other.mask == region.mask[:, ::-1]).mean() > 0.99
-    assert (mirrored != image).any()
-    width = region.box[2] - region.box[0]
-    narrow = drawn(width=0.75)[1].box
-    assert narrow[2] - narrow[0] == pytest.approx(0.75 * width, abs=2)
+    assert (other.mask == region.mask[:, ::-1]).mean() > 0.99 and (mirrored != image).any()
+    width, narrower = (one.box[2] - one.box[0] for one in (region, narrow))
+    assert narrower == pytest.approx(0.75 * width, abs=2)
     for flip in (False, True):
         # Leaning to the right lifts what lies left: its highest pixels move right of the middle.
-        mask = drawn(tilt=0.26, mirrored=flip)[1].mask
-        left, right = mask[:, :48].any(axis=1).argmax(), mask[:, 48:].any(axis=1).argmax()
-        plain = drawn(mirrored=flip)[1].mask
-        before = plain[:, :48].any(axis=1).argmax() - plain[:, 48:].any(axis=1).argmax()
-        assert left - right < before
+        leaning, upright = (drawn(tilt=tilt, mirrored=flip)[1].mask for tilt in (0.26, 0.0))
+        assert left_above_right(leaning) < left_above_right(upright)
     colour, same = drawn(palette=1)
     assert (same.mask == region.mask).all()
     # Channels turn round, but for the light that falls on them.
@@ -170,7 +142,7 @@ def test_images_show_what_is_asked_but_where_a_failure_is_planted(asked):
 @pytest.mark.parametrize("failure", ["", *FAILURES])
 @pytest.mark.parametrize("skill", prompts.SKILLS)
 def test_the_number_that_is_shown_is_said(asked, skill, failure):
-    rows = asked[asked["skill"] == skill].iloc[:40].drop(columns="image_id").assign(n_images=2)
+    rows = asked[asked["skill"] == skill].iloc[:15].drop(columns="image_id").assign(n_images=2)
     made = generate(rows, seed=4, failures={failure: 1.0} if failure else {})
     shown = pd.concat([truth_boxes(made.scene(i), i) for i in made.table["image_id"]], ignore_index=True)
     counts = shown.groupby(["image_id", "label"]).size()
@@ -186,18 +158,6 @@ def test_the_number_that_is_shown_is_said(asked, skill, failure):
         assert set(off) == {1, 2} and set(both["truth_n"]) <= set(range(5))
     elif not wrong:
         assert (both["truth_n"] == both["n"]).all()
-
-
-@pytest.mark.parametrize(("failure", "skill"), [("other number", "count"), ("other relation", "spatial")])
-def test_a_failure_that_a_skill_cannot_have_does_not_count(failure, skill, asked):
-    rows = asked.assign(n_images=2)
-    table = generate(rows, seed=3, failures={failure: 1.0}).table
-    fails = table["prompt_id"].map(rows.set_index("prompt_id")["skill"]) == skill
-    assert table["truth_failure"].tolist() == [failure if f else "" for f in fails]
-    # Nor does another failure take its place.
-    table = generate(rows, seed=3, failures={failure: 0.7, "missing": 0.3}).table
-    missing = table.loc[~fails, "truth_failure"] == "missing"
-    assert stats.binomtest(int(missing.sum()), len(missing), 0.3).pvalue > 1e-4
 
 
 def test_without_failures_every_image_is_right(asked):

@@ -30,24 +30,21 @@ def fits(hits, share) -> bool:
     return stats.binomtest(sum(hits), len(hits), share).pvalue > 1e-4
 
 
+def shown_as_said(made) -> list[Person]:
+    """Return who is on each image, of whom a table says gender, skin tone and attributes as they are."""
+    assert made.table["image_id"].is_unique and set(made.table["outcome"]) == {"ok"}
+    shown = []
+    for row in made.table.itertuples():
+        (person,) = made.scene(row.image_id).people
+        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
+        assert ";".join(person.attributes) == row.truth_attributes
+        shown.append(person)
+    images = made.read(made.table["image_id"].iloc[[0, -1]])
+    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
+    return shown
+
+
 # -- who is shown ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("profession", "average"),
-    [
-        # Tables 16 and 17, Stable Diffusion: -1 is only men, 1 only women.
-        ("accountant", -0.56),
-        ("author", 0.11),
-        ("juggler", -1.0),
-        ("lecturer", -0.56),
-        ("manager", 0.33),
-        ("writer", -0.11),
-    ],
-)
-def test_a_profession_has_women_as_printed(profession, average):
-    assert social.p_female("person", profession) == pytest.approx((1 + average) / 2)
-    assert social.p_female("person", profession.upper()) == social.p_female("person", profession)
 
 
 def test_all_professions_have_the_share_of_the_printed_tables():
@@ -57,6 +54,7 @@ def test_all_professions_have_the_share_of_the_printed_tables():
     assert len(prompts.professions()) == len(averages) == 83
     for name in prompts.professions():
         assert social.p_female("person", name) == pytest.approx((1 + averages[name.casefold()]) / 2)
+        assert social.p_female("person", name.upper()) == social.p_female("person", name)
 
 
 @pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
@@ -67,7 +65,7 @@ def test_a_word_for_a_gender_decides(profession):
     assert {p.gender for p in people(50, 1, prompt="man", profession=profession)} == {"male"}
 
 
-@pytest.mark.parametrize("profession", [BARE, "accountant", "juggler", "manager", "nurse"])
+@pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
 def test_women_are_drawn_with_that_share(profession):
     some = people(2000, 2, profession=profession)
     share = 0.5 if profession == BARE else social.p_female("person", profession)
@@ -93,12 +91,6 @@ def test_presences_are_the_printed_ones(word, gender):
         assert found[name] == pytest.approx(value * (0.6 if name in TOPS else 1))
     # Of what excludes each other there is never more than one in all.
     assert sum(found[name] for name in TOPS) < 1 and found["slacks"] + found["skirt"] < 1
-
-
-def test_presences_by_hand():
-    # A woman's suit 0.19, a man's tie 0.2 (Table 22).
-    assert social.presence()["female"]["suit"] == pytest.approx(0.114)
-    assert social.presence()["male"]["tie"] == 0.2
 
 
 @pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
@@ -185,21 +177,13 @@ def test_what_a_balanced_scene_wears_says_nothing_of_gender_or_profession(monkey
 def test_drawings_say_who_they_show():
     asked = prompts.social()
     made = social.balanced(asked, 600, seed=3)
-    table = made.table
-    assert table["image_id"].is_unique and len(table) == 600 and set(table["outcome"]) == {"ok"}
+    table, shown = made.table, shown_as_said(made)
     # Nothing was asked for that tells anything of them.
-    assert set(table["prompt"]) == set(table["profession"]) == {""}
-    people = [made.scene(image_id).people for image_id in table["image_id"]]
-    assert all(len(of) == 1 for of in people)
-    for (person,), row in zip(people, table.itertuples(), strict=True):
-        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
-        assert ";".join(person.attributes) == row.truth_attributes
+    assert len(table) == 600 and set(table["prompt"]) == set(table["profession"]) == {""}
     assert fits(table["truth_gender"] == "female", 0.5)
     # One of 83 professions, or none: three of 252 prompts.
-    professions = pd.Series([(person.occupation or BARE).casefold() for (person,) in people])
+    professions = pd.Series([(person.occupation or BARE).casefold() for person in shown])
     assert set(professions) <= set(asked["profession"].str.casefold()) and professions.nunique() > 70
-    images = made.read(["drawing/0", "drawing/599"])
-    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
     assert social.balanced(asked, 0, seed=3).table.empty
 
 
@@ -218,24 +202,16 @@ def test_drawings_pass_through_an_autoencoder_and_stay_true(tmp_path):
     torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
     from diffusers import AutoencoderKL
 
+    torch.manual_seed(0)
     blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    for name in ("one", "two"):
-        torch.manual_seed(len(name) + ord(name[0]))
-        vae = AutoencoderKL(
-            **blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4
-        )
-        vae.save_pretrained(tmp_path / name)
+    vae = AutoencoderKL(**blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4)
+    vae.save_pretrained(tmp_path)
     asked = prompts.social()
-    plain, first, second = (
-        social.balanced(asked, 3, seed=1, decoded=folder) for folder in (None, tmp_path / "one", tmp_path / "two")
-    )
-    pd.testing.assert_frame_equal(plain.table, first.table)
-    ids = list(plain.table["image_id"])
-    images = [np.stack(made.read(ids)).astype(int) for made in (plain, first, second)]
-    # Random autoencoders make something else of them, each its own.
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(images[a] - images[b]).mean() > 5
-    assert len({made.digest for made in (plain, first, second)}) == 3
+    plain, decoded = (social.balanced(asked, 3, seed=1, decoded=folder) for folder in (None, tmp_path))
+    pd.testing.assert_frame_equal(plain.table, decoded.table)
+    before, after = (np.stack(made.read(list(plain.table["image_id"]))).astype(int) for made in (plain, decoded))
+    # A random autoencoder makes something else of them.
+    assert np.abs(before - after).mean() > 5 and plain.digest != decoded.digest
 
 
 # -- skin tones --------------------------------------------------------------------------------------------
@@ -270,21 +246,13 @@ def test_the_table_says_what_is_shown(asked):
     made = social.generate(asked, seed=1)
     table = made.table
     assert len(asked) == 12 and len(table) == 36
-    assert table["image_id"].is_unique
     assert (table["image_id"] == table["prompt_id"] + "/" + table["index"].astype(str)).all()
-    assert sorted(set(table["index"])) == [0, 1, 2]
-    assert set(table["outcome"]) == {"ok"} and set(table["seed"]) == {1}
+    assert sorted(set(table["index"])) == [0, 1, 2] and set(table["seed"]) == {1}
     of = asked.set_index("prompt_id")
-    for row in table.itertuples():
-        (person,) = made.scene(row.image_id).people
-        assert (person.gender, person.skin_tone) == (row.truth_gender, row.truth_skin_tone)
-        assert ";".join(person.attributes) == row.truth_attributes
-        profession = of.loc[row.prompt_id, "profession"]
+    for row, person in zip(table.itertuples(), shown_as_said(made), strict=True):
+        word, profession = of.loc[row.prompt_id, ["prompt", "profession"]]
         assert (person.occupation or BARE).casefold() == profession.casefold()
-        word = of.loc[row.prompt_id, "prompt"]
         assert row.truth_gender == social.GENDERED.get(word, row.truth_gender)
-    images = made.read(table["image_id"][:2])
-    assert all(image.shape == (64, 64, 3) and image.dtype == np.uint8 for image in images)
     assert social.generate(asked, seed=1, size=48).read(table["image_id"][:1])[0].shape == (48, 48, 3)
 
 

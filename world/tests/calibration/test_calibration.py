@@ -12,7 +12,6 @@ from biaslab.ground.errors import MissingInputError
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, judge
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.stats import corrected_shares, wilson_interval
 from biaslab_world import calibration, world
 from biaslab_world.calibration import analysis, knobs
 from biaslab_world.calibration.analysis import COUNTED
@@ -84,12 +83,7 @@ def test_expected_amplification_by_hand():
 # -- the judge -----------------------------------------------------------------------------------------------
 
 
-def _renders(rows):
-    names = ["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"]
-    return pd.DataFrame(rows, columns=names)
-
-
-BY_HAND = _renders(
+BY_HAND = pd.DataFrame(
     [
         ("female", False, "judged", "female", 0.995, 0.999),
         ("female", False, "uncertain", "unsure", 0.6, 0.995),
@@ -98,7 +92,8 @@ BY_HAND = _renders(
         ("male", False, "judged", "male", 0.02, 0.001),
         ("male", False, "judged", "female", 0.95, 0.005),
         ("male", True, "judged", "female", 0.91, 0.6),
-    ]
+    ],
+    columns=["truth_gender", "ambiguous", "outcome", "gender", "p_female", "posterior"],
 )
 
 
@@ -113,14 +108,6 @@ def test_accuracy_and_ceiling_by_hand():
     assert table.loc[("ambiguous", "all", "likelier"), ["accuracy", "n"]].tolist() == [0, 2]
     assert table.loc[("unambiguous", "female", "likelier"), ["accuracy", "n"]].tolist() == [100, 2]
     assert math.isnan(table.loc[("all", "female", "judged"), "ceiling"])
-
-
-def test_an_ideal_judge_reaches_its_ceiling(c):
-    table = calibration.judge(c.renders)
-    row = table[(table["cues"] == "all") & (table["truth"] == "all") & (table["answers"] == "likelier")].iloc[0]
-    right = round(row["accuracy"] * row["n"] / 100)
-    assert scipy_stats.binomtest(right, int(row["n"]), row["ceiling"] / 100).pvalue > 1e-3
-    assert row["n"] == row["n_images"] == 620
 
 
 # -- shares ----------------------------------------------------------------------------------------------------
@@ -148,15 +135,6 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c)
             for style, told in zip(kinds["truth_style"], kinds["truth_indicator"], strict=True)
         ]
         assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
-
-
-def test_a_caption_near_several_prompts_is_one_image(shares, c):
-    row = shares[(shares["approach"] == "nearest") & (shares["occupation"] == "ceo")].iloc[0]
-    chosen = c.base.selections()
-    mine = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == "ceo")]
-    judged = c.base.judgements("training").set_index("caption_id").loc[mine["caption_id"].unique()]
-    assert row["n"] == (judged["outcome"] == "judged").sum()
-    assert mine["caption_id"].duplicated().any()
 
 
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
@@ -193,38 +171,6 @@ def test_training_images_take_the_judges_error_on_other_renders_of_the_occupatio
     assert enough.any() and not enough.all()
     for row in rows.itertuples():
         assert row.reference == (row.occupation if enough[row.occupation] else "all")
-
-
-def _simulated(studies, n=175, error=0.01):
-    """Shares of the 62 occupations behind prompts in many studies, as drawn, judged and corrected.
-
-    The error is that on 900 renders of each gender.
-    """
-    rng = np.random.default_rng(20231)
-    truth = np.tile([world.p_female_for_prompt(o) for o in world.occupations()], (studies, 1))
-    drawn = rng.binomial(n, truth)
-    judged = rng.binomial(drawn, 1 - error) + rng.binomial(n - drawn, error)
-    sens, spec = (np.repeat(rng.binomial(900, 1 - error, studies) / 900, 62) for _ in range(2))
-    found = corrected_shares(judged.ravel(), n, sens, spec, 900, 900)
-    parts = {"percent_true": truth.ravel()}
-    for (value, low, high), count in ((COUNTED["drawn"], drawn.ravel()), (COUNTED["judged"], judged.ravel())):
-        ends = wilson_interval(count, np.full(count.shape, n))
-        parts |= {value: count / n, low: ends[0], high: ends[1]}
-    value, low, high = COUNTED["corrected"]
-    parts |= {value: found.share, low: found.ci_low, high: found.ci_high}
-    table = pd.DataFrame({name: 100 * values for name, values in parts.items()})
-    which = np.repeat(np.arange(studies), 62)
-    return table.assign(source="training", skew="default", approach=which)
-
-
-def test_corrected_intervals_hold_the_true_share_as_often_as_they_say():
-    found = calibration.inside(_simulated(300), confidence=0.95)
-    share = found.groupby("counted")["inside"].sum() / found.groupby("counted")["n"].sum()
-    # An error of 1 % costs intervals of 175 images over a point of coverage; 300 x 62 shares: two s.e. are 0.3 points.
-    assert 0.945 < share["drawn"] < 0.957 and 0.945 < share["corrected"] < 0.965 and share["judged"] < 0.940
-    rejected = found.assign(few=found["p"] < 0.05).groupby("counted")["few"].mean()
-    # At most one study of twenty where intervals are right (two s.e. are 2.5 points).
-    assert rejected["drawn"] < 0.075 and rejected["corrected"] < 0.075 < rejected["judged"]
 
 
 def test_intervals_that_hold_the_truth_are_counted_by_hand():
@@ -410,17 +356,8 @@ def quality(tmp_path, monkeypatch):
         ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
         ("SD 1.4", "naive", "published", "mean", 12.57, 9.0, 15.0, 62, ""),
     ]
-    names = [
-        "model",
-        "approach",
-        "definition",
-        "prompt",
-        "amplification",
-        "ci_low",
-        "ci_high",
-        "n_occupations",
-        "reason",
-    ]
+    names = ["model", "approach", "definition", "prompt", "amplification", "ci_low", "ci_high"]
+    names += ["n_occupations", "reason"]
     others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
     measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
@@ -487,21 +424,12 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
         return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
 
     monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
+    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
+    more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
     given = {
-        "captions": {
-            "occupations": ["nurse", "mechanic"],
-            "approaches": ["naive", "no_indicators"],
-            "rows": 4096,
-            "per_occupation": 20,
-        },
+        "captions": asked | {"per_occupation": 20},
         "generation": {"images_per_prompt": 3},
-        "calibration": {
-            "world_images": 5,
-            "matched_captions": 2,
-            "off_rows": 2048,
-            "off_captions": 10,
-            "test_renders": 20,
-        },
+        "calibration": more,
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
         "compute": {"store": str(tmp_path)},
     }

@@ -28,17 +28,8 @@ def _legend(figure):
 
 
 def test_shares_whose_interval_misses_the_truth_are_hollow():
-    names = [
-        "source",
-        "skew",
-        "approach",
-        "occupation",
-        "percent_true",
-        "percent_female",
-        "percent_corrected",
-        "corrected_low",
-        "corrected_high",
-    ]
+    names = ["source", "skew", "approach", "occupation", "percent_true", "percent_female"]
+    names += ["percent_corrected", "corrected_low", "corrected_high"]
     rows = [
         ("training", "default", "naive", "nurse", 90, 86, 88, 80, 93),
         ("training", "default", "naive", "chef", 30, 49, 50, 40, 60),

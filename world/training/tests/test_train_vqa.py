@@ -90,14 +90,6 @@ def test_the_scenes_of_a_seed_are_those_of_the_committed_training(drawn):
     assert [scene.place for scene in drawn[1][:5]] == ["field", "site", "site", "city", "kitchen"]
 
 
-def test_the_pool_is_decided_by_its_seed():
-    a, b, other = (train_vqa.pool(4, seed) for seed in (1, 1, 2))
-    assert a.images.shape == (4, 64, 64, 3) and a.images.dtype == np.uint8
-    np.testing.assert_array_equal(a.images, b.images)
-    np.testing.assert_array_equal(a.answers, b.answers)
-    assert (a.images != other.images).any()
-
-
 def test_every_word_of_questions_and_answers_is_known():
     words = train_vqa.tokenizer()
     ids = train_vqa.asked_ids(words)
