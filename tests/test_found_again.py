@@ -21,23 +21,32 @@ from pathlib import Path
 import pytest
 from stores import asked
 
+from biaslab.ground.errors import RunError
+from biaslab.keep import pruning
+
 WRITTEN = Path(__file__).parent / "stores" / "e40f3be"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Return a copy of the folder, where no server is to be reached; the test fails where one was asked for."""
-    requests = []
+def looked_for(monkeypatch):
+    """Return the servers that are looked for; none is to be reached."""
+    hosts = []
 
-    def refuse(*given, **_):
-        requests.append(given)
+    def refuse(host, *_, **__):
+        hosts.append(host.decode() if isinstance(host, bytes) else host)
         raise OSError("Nobody answers.")
 
     monkeypatch.setenv(asked.KEY, "sk-none")
     monkeypatch.setattr("socket.getaddrinfo", refuse)
     monkeypatch.setattr("socket.socket.connect", refuse)
+    return hosts
+
+
+@pytest.fixture
+def folder(tmp_path, looked_for):
+    """Return a copy of the folder; the test fails where a server was asked for."""
     yield Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
-    assert not requests
+    assert not looked_for
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +104,6 @@ def test_ratings_are_found_again(folder, told):
 
 
 def test_none_of_it_is_pruned(folder):
-    from biaslab.keep import pruning
-
     found = pruning.results(folder / "store")
     assert sorted(result.stage for result in found) == ["answers", "answers", "bought_images", "downloads"]
     assert {result.state for result in found} == {pruning.KEPT}
@@ -104,20 +111,10 @@ def test_none_of_it_is_pruned(folder):
 
 
 @pytest.mark.parametrize("stage", asked.KEPT)
-def test_where_it_is_gone_it_would_be_asked_for(tmp_path, monkeypatch, stage):
+def test_where_it_is_gone_it_would_be_asked_for(tmp_path, looked_for, stage):
     """The tests above can fail: without the store's folder, a server is looked for."""
-    from biaslab.ground.errors import RunError
-
     folder = Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
     shutil.rmtree(folder / "store" / stage)
-    looked_for = []
-
-    def refuse(host, *_, **__):
-        looked_for.append(host if isinstance(host, str) else host.decode())
-        raise OSError("Nobody answers.")
-
-    monkeypatch.setenv(asked.KEY, "sk-none")
-    monkeypatch.setattr("socket.getaddrinfo", refuse)
     ask = {"answers": asked.paraphrases, "bought_images": asked.judged, "downloads": asked.downloaded}[stage]
     with pytest.raises(RunError):
         ask(folder)

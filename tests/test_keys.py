@@ -251,6 +251,19 @@ CHANGES = {
 }
 
 
+def told(folder, script, *given, **environment):
+    """Return what a program says in JSON, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, *given],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "BIASLAB_STORE": str(folder / "none"), **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, root):
     world = pytest.importorskip("biaslab_world", reason="needs biaslab-world")
@@ -262,15 +275,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     (site / "biaslab_world" / "weights").symlink_to(of_world / "weights")
     (tmp_path / "work").mkdir()
     changes = json.dumps({path: str(site / path) for path in CHANGES})
-    done = subprocess.run(
-        [sys.executable, "-c", KEYS, tmp_path / "work", root / "notebooks", changes],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(site), "BIASLAB_STORE": str(tmp_path / "none")},
-    )
-    assert done.returncode == 0, done.stderr
-    keys, changed = json.loads(done.stdout)
+    keys, changed = told(tmp_path, KEYS, tmp_path / "work", root / "notebooks", changes, PYTHONPATH=str(site))
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
@@ -349,16 +354,7 @@ RUN = ("paradox/5_approaches", "paired/5_mitigation", "dalleval/5_2_skills", "tr
 @pytest.mark.slow
 def test_a_published_notebook_runs_nothing_that_its_key_leaves_out(tmp_path, root):
     """One of each paper, with those that ask for images which a published source has not."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TRACED, root / "notebooks", *RUN, tmp_path],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "BIASLAB_STORE": str(tmp_path / "none")},
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert set(told) == set(RUN)
-    assert {name: left_out for name, (left_out, _) in told.items()} == {name: [] for name in RUN}
+    found = told(tmp_path, TRACED, root / "notebooks", *RUN, tmp_path)
+    assert {name: left_out for name, (left_out, _) in found.items()} == {name: [] for name in RUN}
     # A trace that saw little would prove nothing.
-    assert all(n >= 15 for _, n in told.values())
+    assert all(n >= 15 for _, n in found.values())

@@ -20,7 +20,7 @@ from biaslab.report import notebook
 from biaslab.runs import params
 from biaslab_world import pairs
 
-N = 400_000
+N = 150_000
 BLANK, LETTERS = " " * N, "a" * N
 
 

@@ -115,10 +115,8 @@ def open_corpus(
             ``caption_id`` must hold each id once, which is not checked here.
 
     Raises InputError: A file cannot be read, is of an unknown kind, or has no such column. MissingInputError: There is
-    no such corpus, or none is named. ParameterError: ``rows`` is negative, or ``columns`` maps what cannot be mapped.
+    no such corpus, or none is named. ParameterError: ``columns`` maps what cannot be mapped.
     """
-    if rows < 0:
-        raise ParameterError(f"rows is {rows}; give the number of captions, or 0 for all.")
     columns = columns or {}
     for role, column in columns.items():
         if role not in ROLES:

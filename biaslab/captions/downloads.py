@@ -31,7 +31,7 @@ import pandas as pd
 
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground import pictures
-from biaslab.ground.errors import InputError, RunError
+from biaslab.ground.errors import RunError
 from biaslab.ground.pictures import Unreadable, decode
 from biaslab.keep.journal import Journal
 from biaslab.keep.store import explaining, replace
@@ -67,8 +67,8 @@ _LARGE = 4_000_000
 
 def download(
     images: pd.DataFrame,
-    folder: Path | str,
-    settings: DownloadSettings | None = None,
+    folder: Path,
+    settings: DownloadSettings,
     *,
     allow: Collection[str] = (),
     progress: bool = True,
@@ -93,34 +93,22 @@ def download(
         final_url (after redirects), sha256 (of the body), file (below ``folder``), saved_bytes, saved_sha256, fetched
         (UTC) and detail. Numbers that do not apply are NaN.
 
-    Raises InputError: A column is missing, or an id stands twice. RunError: This machine has no network, or the disk is
-    full; what had an outcome keeps it.
+    Raises RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
     """
-    wanted = _wanted(images)
-    journal = Journal(Path(folder) / _JOURNAL, _KEPT)
+    urls = [url.strip() if isinstance(url, str) else "" for url in images["url"]]
+    wanted = list(zip(images["caption_id"], urls, strict=True))
+    journal = Journal(folder / _JOURNAL, _KEPT)
     with journal.turn("fetching"):
-        found = _Run(wanted, _Outcomes(journal), settings or DownloadSettings(), allow).go(progress)
+        found = _Run(wanted, _Outcomes(journal), settings, allow).go(progress)
     table = pd.DataFrame([found[key] for key in wanted], columns=list(COLUMNS), dtype=object)
     return table.astype({column: float for column, empty in _EMPTY.items() if empty != ""})
-
-
-def _wanted(images: pd.DataFrame) -> list[tuple[str, str]]:
-    for column in ("caption_id", "url"):
-        if column not in images.columns:
-            raise InputError(f"images has no column {column!r}; it needs caption_id and url.")
-    ids = pd.Series([str(i) for i in images["caption_id"]], dtype=object)
-    if ids.duplicated().any():
-        twice = ids[ids.duplicated()].iloc[0]
-        raise InputError(f"caption_id {twice!r} stands for two images; ids must be unique.")
-    urls = [u.strip() if isinstance(u, str) else "" for u in images["url"]]
-    return list(zip(ids, urls, strict=True))
 
 
 class DownloadedImages:
     """Images that :func:`download` fetched into ``folder``, as a source: one per caption, by what it returned."""
 
-    def __init__(self, folder: Path | str, outcomes: pd.DataFrame) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path, outcomes: pd.DataFrame) -> None:
+        self.folder = folder
         self.name = "downloaded images"
         self.table = pd.DataFrame({"image_id": outcomes["caption_id"].to_list()}, dtype=object)
         keys = outcomes[["caption_id", "outcome", "file", "saved_sha256"]]

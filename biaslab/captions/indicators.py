@@ -42,7 +42,6 @@ from biaslab import lexicons
 from biaslab.ground.errors import InputError, ParameterError, name_help
 from biaslab.ground.plaintext import places, plain
 
-NAMES = ("gazetteer", "spacy", "off")
 # In which ways 430 captions of GCC's validation split were measured, and what these are called: against which labels,
 # in which capitals, and with persons' names put back.
 WAYS = {
@@ -119,10 +118,8 @@ def indicators(
         ``female``, ``male`` or ``both``) and ``spans``, the places that decided, written ``start:end:gender-kind`` in
         characters, in order, joined by semicolons; kinds are word, pronoun, title and name.
 
-    Raises ParameterError: ``names`` is unknown, or spaCy or its model is not installed.
+    Raises ParameterError: spaCy or its model is not installed.
     """
-    if names not in NAMES:
-        raise ParameterError(f"names is {names!r}. {name_help(names, NAMES)}")
     index = texts.index if isinstance(texts, pd.Series) else None
     given = [text if isinstance(text, str) else "" for text in texts]
     texts = [plain(text) for text in given]
@@ -144,8 +141,7 @@ def indicators(
 
 def indicate(names: str, words: Mapping[str, Sequence[str]], captions: pd.DataFrame) -> pd.DataFrame:
     """Return indicator and spans of captions (column text), as :func:`indicators` does for ``names`` and ``words``."""
-    found = indicators(captions["text"].tolist(), names=names, words=words)
-    return found[["indicator", "spans"]].reset_index(drop=True)
+    return indicators(captions["text"].tolist(), names=names, words=words)
 
 
 @cache

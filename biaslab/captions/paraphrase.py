@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.errors import ParameterError
 from biaslab.ground.plaintext import parted, plain
 
 if TYPE_CHECKING:
@@ -97,8 +96,8 @@ def paraphrases(
         with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
         :data:`biaslab.net.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
 
-    Raises ParameterError: An occupation is empty, or the endpoint does not accept the key or the model. RunError: The
-    endpoint is out of order; what it answered before is kept.
+    Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order;
+    what it answered before is kept.
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
@@ -177,10 +176,8 @@ def _plain(answer: str) -> str:
 def paraphrase(text: str, occupation: str, seed: int = 0) -> str:
     """Return ``text`` in other words, in its plain form; the same text, occupation and seed give the same.
 
-    Raises ParameterError where the occupation, which stays as it is, also in the plural, is empty.
+    The occupation stays as it is, also in the plural.
     """
-    if not occupation.strip():
-        raise ParameterError(f"The occupation of {text!r} is empty; give the word or phrase that must stay.")
     key = f"{seed}\0{occupation}\0{text}".encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(key, digest_size=8).digest()
     rng = random.Random(int.from_bytes(digest))

@@ -72,11 +72,8 @@ def search(
         forms: Of some terms the words that mention them, in place of the term and its plural.
         store: Where to keep what each part of the corpus gave; nothing is kept where it is None.
 
-    Raises ParameterError: A term cannot be searched (see :class:`Matcher`), ``per_term`` is below 1 or ``pool`` below
-    0. InputError: The corpus cannot be read.
+    Raises ParameterError: A term cannot be searched (see :class:`Matcher`). InputError: The corpus cannot be read.
     """
-    if per_term < 1 or pool < 0:
-        raise ParameterError(f"per_term is {per_term}, pool is {pool}; allowed is 1 or more, 0 or more.")
     matcher = Matcher(terms, plural=plural, forms=forms)
     keep = max(per_term, pool)
     work = _Work(corpus, matcher, keep, seed)

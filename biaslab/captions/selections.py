@@ -19,7 +19,7 @@ def nearest_captions(captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.
         captions: What a search found: ``caption_id``, ``occupation``, ``indicator``; by rank within an occupation.
         prompts: ``prompt`` and ``occupation``, each pair once. Occupations without a caption give no row.
         vectors: Unit vectors of the captions and, after them, of the prompts, float (captions + prompts, width).
-        k: At least 1, else a ParameterError; 500 in the paper.
+        k: At least 1; 500 in the paper.
 
     Returns:
         :data:`COLUMNS`: rank from 1, and cosine, the similarity of caption and prompt.

@@ -205,11 +205,8 @@ def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
 
     Of a model that denoises, a few steps are made of each: two numbers of them tell what a step takes, and what comes
     beside. Noise that was left in is no smaller as a file, so that bytes are rather too many. ``ready`` is the model,
-    where it is loaded.
-
-    Raises:
-        ParameterError: The model cannot be loaded.
-        RunError: It gives numbers that are not finite, or does not fit in memory.
+    where it is loaded. ParameterError: It cannot be loaded. RunError: It gives numbers that are not finite, or does not
+    fit in memory.
     """
     ready = ready or one.made_by.ready()
     # Prompts that share noise are asked together.

@@ -18,15 +18,14 @@ from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.generation import generator
 from biaslab.ground import adapters, cells, groups, plugins, reading, tables
 from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
-from biaslab.judging import instances
-from biaslab.judging.instances import GROUNDED, TRUTH
+from biaslab.judging.instances import GROUNDED
 from biaslab.judging.names import FILES, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
 from biaslab.models.images import CaptionImages, FolderImages
 from biaslab.models.picture_folder import IMAGES, MIXED
 from biaslab.pipeline import Pipeline, dalleval, uses
-from biaslab.pipeline.stages import ASKED, check_found
+from biaslab.pipeline.stages import ASKED, check_found, image_ids
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
@@ -98,9 +97,7 @@ def check(pipeline: Pipeline) -> None:
     named are asked for where something takes them (:func:`check_judges`).
 
     Raises:
-        ParameterError: A name is unknown or a file is not there.
-        InputError: A name is unknown or a file is not there.
-        UnknownNameError: A name is unknown or a file is not there.
+        ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
     n_images = pipeline.people.n_images()
     for one in (pipeline, *pipeline.others):
@@ -194,17 +191,17 @@ def check_dalleval(pipeline: Pipeline) -> None:
         paintskills.boxes(s.paintskills, asked["skills"])
         pipeline.dalleval.renders()
     if s.ratings:
-        skill_ratings.read(s.ratings, asked["skills"]["prompt_id"] + "/0")
+        skill_ratings.read(s.ratings, image_ids(asked["skills"])["image_id"])
     pipeline.image_model(pipeline.dalleval.asks_for).check_texts(
         text for table in asked.values() for text in table["text"]
     )
 
 
 def check_alignment(pipeline: Pipeline) -> None:
-    """Raise where captions, or the images behind them, cannot be used, or the model does not know a caption's word.
+    """Look at captions of images, and at the images behind them.
 
     Raises:
-        InputError: Captions, or the images behind them, cannot be used.
+        InputError: They cannot be used.
         ParameterError: ``dalleval.images`` is no folder, or the model does not know a caption's word.
     """
     s = pipeline.settings.dalleval
@@ -263,22 +260,6 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
         check_neutral(pipeline, found)
 
 
-def check_objects(pipeline: Pipeline) -> None:
-    """Raise where what finds objects is the truth of images that have none, or its vocabulary cannot be read.
-
-    Raises:
-        ParameterError: It is so.
-    """
-    s = pipeline.settings.triplets
-    if s.objects == TRUTH and not pipeline.image_model("triplets").truthful:
-        raise ParameterError(
-            f"triplets.objects is {TRUTH!r}, which is known of images that are drawn from it alone, and model is "
-            f"{pipeline.model!r}; set triplets.objects to what finds objects."
-        )
-    if s.vocabulary:
-        instances.words(s.vocabulary)
-
-
 def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
     """Return what is wrong with the models that measured tables take, in sentences: with all of them at once.
 
@@ -330,7 +311,7 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
             looked_at = any(declared[name].prompts in ("triplets", "nouns") for name in images)
             check_triplets(one, images=looked_at, groups="nouns" in rests)
         if objects:
-            check_objects(one)
+            one.triplets.check_objects()
 
 
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:

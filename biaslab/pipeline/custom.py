@@ -15,10 +15,10 @@ from biaslab.judging import vision, vqa
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.judging.words import JUDGED, UNCLEAR
-from biaslab.models.images import DescribedImages, ImageSource
+from biaslab.models.images import ImageSource
 from biaslab.models.picture_folder import TOLD, PictureFolder
 from biaslab.net.settings import ENDPOINT
-from biaslab.pipeline.stages import Part, kept
+from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 
@@ -108,7 +108,7 @@ class Custom(Part):
         return known.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look, before anybody is judged, whether ``ratings:FILE`` rates anybody here.
+        """Look, before anybody is judged, at ``ratings:FILE``.
 
         Raises:
             InputError: It rates nobody here.
@@ -116,9 +116,7 @@ class Custom(Part):
         if self.folder is not None:
             whom = self.folder.people[["image_id", "position"]]
         else:
-            prompts = self.prompts()
-            each = prompts.loc[prompts.index.repeat(prompts["n_images"])]
-            each = each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
+            each = image_ids(self.prompts())
             whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
             whom = whom.assign(position=whom.groupby("image_id").cumcount() + 1)
         file = judge.removeprefix(RATINGS)
@@ -133,9 +131,7 @@ class Custom(Part):
         """Return the images, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts()
         named = asked.assign(occupation=asked["group"])
-        made = self._pipeline.made(named, several=bool((asked["people"] > 1).any()))
-        table = made.table.merge(asked.drop(columns="n_images"), on="prompt_id")
-        return DescribedImages(made, table)
+        return described(self._pipeline.made(named, several=bool((asked["people"] > 1).any())), asked)
 
     @kept
     def people(self) -> pd.DataFrame:
@@ -143,15 +139,10 @@ class Custom(Part):
 
         Returns:
             A row for each: the columns of :meth:`images`, position (1 is the leftmost) and the judge's
-            (:func:`biaslab.judging.people.judge_people`).
-
-        Raises:
-            MissingInputError: No detector or judge is named.
+            (:func:`biaslab.judging.people.judge_people`). MissingInputError: No detector or judge is named.
         """
-        pipeline, images = self._pipeline, self.images()
-        if bare := pipeline.unnamed(*pipeline.gate):
-            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
-        table = images.table.drop(columns="outcome", errors="ignore")
+        self._pipeline.check_gate_is_named()
+        table = self.images().table.drop(columns="outcome", errors="ignore")
         asked = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         asked["position"] = asked.groupby("image_id").cumcount() + 1
         if self.folder is not None:
@@ -159,7 +150,7 @@ class Custom(Part):
             group = self.folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(asked[["image_id", "position"]])
             asked["group"] = asked["group"].where(asked["people"] == 1, group.reindex(at).to_numpy())
-        return self._judged(asked, pipeline.settings.judging.gender)
+        return self._judged(asked, self._pipeline.settings.judging.gender)
 
     @property
     def annotator(self) -> tuple[str, ...]:
@@ -259,10 +250,7 @@ class Custom(Part):
     def _judged(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
         whom = asked[["image_id", "position"]].assign(phrase="person")
-        if judge.startswith(RATINGS):
-            judged = person_ratings.judge_people(whom, judge.removeprefix(RATINGS))
-        else:
-            judged = self._pipeline.people.judged_images(self.images().source, whom, judge)
+        judged = self._pipeline.people.judged_images(self.images().source, whom, judge)
         return asked.join(judged[[c for c in judged if c not in asked]].set_axis(asked.index))
 
 

@@ -23,7 +23,7 @@ from biaslab.judging.names import VQA
 from biaslab.judging.words import UNCLEAR
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.net.settings import ENDPOINT
-from biaslab.pipeline.stages import Part, kept
+from biaslab.pipeline.stages import Part, described, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files
 
@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 KINDS = ("skills", "social")
 """PaintSkills' scenes, and people with and without a profession."""
 # A model may say it otherwise than the paper.
-OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
+_OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
+CLASSES = {name: _OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
+"""PaintSkills' classes, and what a detector may call them instead."""
 
 
 class Captioned(NamedTuple):
@@ -94,22 +96,20 @@ class DallEval(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts(kind)
-        return _described(self._pipeline.made(asked, "dalleval"), asked)
+        return described(self._pipeline.made(asked, "dalleval"), asked)
 
     @kept
     def renders(self) -> ImageSource:
         """Return images that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale.
 
-        Of known truth, or the authors' images where the settings name their folder.
-
-        Raises:
-            MissingInputError: There is neither.
+        Of known truth, or the authors' images where the settings name their folder; MissingInputError where there is
+        neither.
         """
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
         truth = self._pipeline.truth("what the detector says of images that show what is asked", "dalleval")
-        return _described(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
+        return described(truth.scenes(asked, seed=self._pipeline.seed + 1), asked)
 
     @kept
     def reference(self) -> ImageSource:
@@ -117,10 +117,8 @@ class DallEval(Part):
 
         Of known truth: half of them fail at their prompt, in all ways of failing that its skill has alike. Where the
         model is in a folder here and has an autoencoder, they have passed through it. Where the settings name the
-        authors' folder, its images: half of them are asked for what another scene shows.
-
-        Raises:
-            MissingInputError: There is neither.
+        authors' folder, its images: half of them are asked for what another scene shows. MissingInputError where there
+        is neither.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -132,16 +130,14 @@ class DallEval(Part):
         vae = pipeline.image_model("dalleval").autoencoder
         failures = dict.fromkeys(truth.ways_of_failing, 0.5 / len(truth.ways_of_failing))
         made = truth.scenes(asked, seed=pipeline.seed + 2, failures=failures, decoded=vae)
-        return _described(made, asked)
+        return described(made, asked)
 
     @kept
     def people(self, kind: str) -> ImageSource:
         """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
 
-        Where the model is in a folder here and has an autoencoder, these have passed through it.
-
-        Raises:
-            MissingInputError: There are none.
+        Where the model is in a folder here and has an autoencoder, these have passed through it; MissingInputError
+        where there are none.
         """
         if kind == "social":
             return self.images("social")
@@ -155,9 +151,8 @@ class DallEval(Part):
         """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
         pipeline.check_judge("dalleval.detector", source)
-        classes = {name: OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
         name = pipeline.settings.dalleval.detector
-        return pipeline.run(objects.detect, source, name, classes, device=pipeline.device)
+        return pipeline.run(objects.detect, source, name, CLASSES, device=pipeline.device)
 
     @kept
     def answers(self, kind: str) -> pd.DataFrame:
@@ -187,10 +182,8 @@ class DallEval(Part):
     def captioned(self) -> Captioned:
         """Return images generated from captions and, where they are to be had, the images behind the captions.
 
-        Of the captions that the settings name, or else of the paradox paper's caption prompts.
-
-        Raises:
-            InputError: As :meth:`caption_prompts`, or where the folder has no image.
+        Of the captions that the settings name, or else of the paradox paper's caption prompts. InputError as of
+        :meth:`caption_prompts`, or where the folder has no image.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
@@ -305,8 +298,3 @@ def _authors_images(folder: str, asked: pd.DataFrame) -> ImageSource:
     ids = "image_" + asked["prompt_id"]
     described = asked.drop(columns="n_images").assign(image_id=ids, outcome="ok")
     return DescribedImages(CaptionImages(folder, ids), described)
-
-
-def _described(made: ImageSource, asked: pd.DataFrame) -> ImageSource:
-    """Return images with the columns of their prompts."""
-    return DescribedImages(made, made.table.merge(asked.drop(columns="n_images"), on="prompt_id"))

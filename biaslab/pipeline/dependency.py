@@ -77,10 +77,7 @@ class Dependency(Part):
         names it), the columns of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (None where the
         object has no pixel).
 
-        ParameterError, InputError: Nouns cannot be found, or objects do not fit.
-
-        Raises:
-            MissingInputError: Attention was not kept.
+        ParameterError, InputError, MissingInputError: Nouns cannot be found, objects do not fit, or as :meth:`maps`.
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
 

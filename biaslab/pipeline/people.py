@@ -19,10 +19,10 @@ from biaslab.judging.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
-from biaslab.models.images import DescribedImages, ImageSource
+from biaslab.models.images import ImageSource
 from biaslab.net.images import NEVER_MADE
 from biaslab.net.settings import ENDPOINT
-from biaslab.pipeline.stages import Part, kept
+from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
@@ -102,10 +102,7 @@ class People(Part):
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
         ``kind`` is one of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
-        the round before.
-
-        Raises:
-            UnknownNameError: There is no such kind, or the settings leave it out.
+        the round before; an UnknownNameError where the settings leave it out.
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
@@ -172,9 +169,7 @@ class People(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        made = self._pipeline.made(texts, "people", kind != "single")
-        same = [c for c in texts if c != "n_images"]
-        return DescribedImages(made, made.table.merge(texts[same], on="prompt_id", validate="many_to_one"))
+        return described(self._pipeline.made(texts, "people", kind != "single"), texts)
 
     def asked(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.
@@ -198,6 +193,8 @@ class People(Part):
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``ratings:FILE``, or one that takes faces."""
+        if judge.startswith(RATINGS):
+            self.check_ratings(judge)
         asked = self.asked(kind)
         columns = ["image_id", "position", "phrase"]
         found = self.judged_images(self.images(kind).source, asked[columns], judge)
@@ -212,7 +209,6 @@ class People(Part):
         """
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
-            self.check_ratings(judge)
             return person_ratings.judge_people(asked, judge.removeprefix(RATINGS))
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
@@ -228,17 +224,12 @@ class People(Part):
         """Look whether ``ratings:FILE`` rates only people whom some kind may ask for, and at least one of them.
 
         Which pairs the intervention and FairCritic's rounds have can depend on the ratings, so all that they may have
-        count; no image is generated for it.
-
-        Raises:
-            InputError: It rates others, whom the message names, or cannot be read.
+        count; no image is generated for it. Raises InputError, which names whom it rates beside these.
         """
         frames = []
         for kind in self.kinds:
             texts, people = self.possible(kind)
-            each = texts.loc[texts.index.repeat(texts["n_images"]), ["prompt_id"]]
-            index = each.groupby("prompt_id").cumcount().astype(str)
-            each["image_id"] = each["prompt_id"] + "/" + index
+            each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
         person_ratings.read(judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True))
 

@@ -33,8 +33,10 @@ from biaslab.ground.progress import BarFile
 from biaslab.judging import judge, kinds, skin_tone, vision
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
+from biaslab.judging.settings import VisionSettings
 from biaslab.keep import engine
 from biaslab.keep.store import Store
+from biaslab.mitigation.settings import CriticSettings
 from biaslab.models import registry, truths
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.models.truths import Truth
@@ -128,8 +130,8 @@ class Stages:
     def changed(self, model: str = "", **changes: Any) -> Self:
         """Return a pipeline like this one with another model (empty: the same) or other settings.
 
-        They share what is the same. ``changes`` are by group, as ``generation={"steps": 20}``; a ParameterError where
-        there is no such setting, or its value is not allowed.
+        ``changes`` are by group, as ``generation={"steps": 20}``; a ParameterError where there is no such setting, or
+        its value is not allowed.
         """
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
@@ -162,10 +164,8 @@ class Stages:
         return found
 
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
-        """Refuse a judge of the settings (a key of :data:`biaslab.judging.kinds.ROLES`) that does not know images.
-
-        Raises:
-            ParameterError: It is not named, or knows another kind of pictures.
+        """Refuse a judge of the settings (a key of :data:`biaslab.judging.kinds.ROLES`) that is not named, or does not
+        know images (ParameterError).
         """
         name = name or attrgetter(setting)(self.settings)
         kinds.check(setting, name, pictures_of(images), images.name, kind)
@@ -203,6 +203,15 @@ class Stages:
     def gate_is_named(self) -> bool:
         """Whether the settings of :attr:`gate` name all of them."""
         return not self.unnamed(*self.gate)
+
+    def check_gate_is_named(self) -> None:
+        """Refuse to judge people by nobody, before images are made or fetched.
+
+        Raises:
+            MissingInputError: A setting of :attr:`gate` names nothing.
+        """
+        if bare := self.unnamed(*self.gate):
+            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
 
     @property
     def tone_is_asked(self) -> bool:
@@ -296,10 +305,8 @@ class Stages:
         """Return a pipeline like this one that computes share ``i`` of ``n`` of each stage, and so do its others.
 
         A stage of which other shares are missing raises :class:`~biaslab.keep.store.UnfinishedError` when its own is
-        done. The shares may be computed one after the other or at once, by any machines that see the store.
-
-        Raises:
-            ParameterError: ``i`` is not one of 0 to ``n`` - 1.
+        done. The shares may be computed one after the other or at once, by any machines that see the store. Raises
+        ParameterError where ``i`` is not one of 0 to ``n`` - 1.
         """
         mine = self.changed()
         mine.share = (i, n)
@@ -458,8 +465,7 @@ class Stages:
         asked, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
             asked, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
-            own = {"url": critic.url, "key_variable": critic.key_variable}
-            shared = shared.changed(model=critic.model, **{k: v for k, v in own.items() if v})
+            shared = shared.changed(model=critic.model, **_of_its_own(critic))
         if not shared.url or not shared.model:
             raise ParameterError(
                 f"{asked} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}; "
@@ -470,11 +476,8 @@ class Stages:
     def vision(self, name: str) -> vision.Vision:
         """Return the vision model behind ``endpoint:NAME`` in a setting of a judge; nothing is asked."""
         s = self.settings.vision
-        own = {name: value for name in ("url", "key_variable") if (value := getattr(s, name))}
-        price = {"price": s.price, "cost_limit": s.cost_limit}
-        return vision.Vision(
-            self.settings.endpoint.changed(model=name.removeprefix(ENDPOINT), service="", **price, **own), s
-        )
+        own = {"model": name.removeprefix(ENDPOINT), "service": "", "price": s.price, "cost_limit": s.cost_limit}
+        return vision.Vision(self.settings.endpoint.changed(**own, **_of_its_own(s)), s)
 
     # -- images and judgements -----------------------------------------------------------------------
 
@@ -496,8 +499,7 @@ class Stages:
             table["image_id"] = table["caption_id"]
             return DescribedImages(self._training_source(table["caption_id"]), table)
         prompts = self.prompts(kind)
-        made = self.made(self.texts(kind))
-        return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
+        return described(self.made(self.texts(kind)), prompts)
 
     def made(self, prompts: pd.DataFrame, of: str = "captions", several: bool = False, **more) -> ImageSource:
         """Return images of prompts, by :meth:`image_model` and its ``generate``."""
@@ -510,8 +512,7 @@ class Stages:
             of: What prompts ask for: ``captions``, ``people`` (whom the prompt places), ``dalleval`` or ``triplets``.
             several: Whether they ask for several people, who need a wider image.
 
-        Raises:
-            ParameterError: The settings do not go together.
+        ParameterError: The settings do not go together.
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
@@ -532,15 +533,11 @@ class Stages:
         """Return what gate and judge made of images of a kind: the rows of its table with the judge's columns.
 
         Columns as in ``images(kind).table`` and :func:`biaslab.judging.judge.judge`: outcome (``judged`` or a
-        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, ….
-
-        Raises:
-            MissingInputError: Nobody is judged, or as :meth:`images`.
-            UnknownNameError: There is no such kind.
+        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, …. Raises MissingInputError where nobody is judged,
+        and as :meth:`images`.
         """
-        # Before any is made or fetched.
-        if (bare := self.unnamed(*self.gate)) and (kind != "training" or self.has_images):
-            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
+        if kind != "training" or self.has_images:
+            self.check_gate_is_named()
         images = self.images(kind)
         judged = self.judged(images.source)
         table = images.table.drop(columns="outcome", errors="ignore")
@@ -620,12 +617,9 @@ class Stages:
         if "url" not in captions.columns:
             self.check_urls()
             captions["url"] = ""  # None names an occupation.
-        return self._download(captions[["caption_id", "url"]].drop_duplicates("caption_id"))
-
-    def _download(self, images: pd.DataFrame, **more: Any) -> pd.DataFrame:
-        how = self.settings.captions.downloads
+        images = captions[["caption_id", "url"]].drop_duplicates("caption_id")
         with self.showing() as shown:
-            return download(images, self._downloads_folder, how, progress=shown, **more)
+            return download(images, self._downloads_folder, self.settings.captions.downloads, progress=shown)
 
     @property
     def _downloads_folder(self) -> Path:
@@ -723,16 +717,32 @@ class Stages:
             self.progress_file.unlink(missing_ok=True)
 
 
+def described(made: ImageSource, prompts: pd.DataFrame) -> DescribedImages:
+    """Return images with the columns of their prompts in the table."""
+    return DescribedImages(made, made.table.merge(prompts.drop(columns="n_images"), on="prompt_id"))
+
+
+def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of prompts once for each image of theirs, made or not, with its ``image_id``."""
+    each = prompts.loc[prompts.index.repeat(prompts["n_images"])].reset_index(drop=True)
+    return each.assign(image_id=each["prompt_id"] + "/" + each.groupby("prompt_id").cumcount().astype(str))
+
+
+def _of_its_own(group: CriticSettings | VisionSettings) -> dict[str, str]:
+    """Return where a model is that is not at the endpoint of all."""
+    return {name: value for name in ("url", "key_variable") if (value := getattr(group, name))}
+
+
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]
 # More captions than any occupation has.
 _ALL = 10**12
 
 
 def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
-    """Refuse a corpus without captions, without any that names an occupation, or whose ids name two captions.
+    """Look at what a search found.
 
     Raises:
-        InputError: It is such a corpus.
+        InputError: The corpus holds no captions, none that names an occupation, or two of one id.
     """
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:

@@ -28,7 +28,6 @@ from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
-from biaslab.prompts import dalleval as asking
 from biaslab.request import Request
 from biaslab.settings import Settings
 
@@ -237,8 +236,7 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting in kinds.ASKED:
         return _answering(use, s, device)
     if use.setting == "dalleval.detector":
-        classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
-        detector = objects.Detector(use.name, classes, device=device)
+        detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
         return lambda image: detector.look([image])
     if use.setting == "triplets.objects":
         if use.name == TRUTH or instances.is_file(use.name):

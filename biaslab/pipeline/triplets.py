@@ -19,7 +19,7 @@ from biaslab.judging import instances, similarity
 from biaslab.judging.instances import TRUTH
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
-from biaslab.pipeline.stages import Part, Stages, kept
+from biaslab.pipeline.stages import Part, Stages, image_ids, kept
 from biaslab.prompts import triplets as asking
 from biaslab.prompts.triplets import ONE
 from biaslab.ratings import skill_ratings
@@ -50,9 +50,6 @@ class Triplets(Part):
         """Return the neutral captions of the corpus, as many as the settings ask for, and what became of the others.
 
         None where the settings name no captions, and ask for triplets of professions alone.
-
-        Raises:
-            InputError: The corpus cannot be read.
         """
         pipeline, s = self._pipeline, self._pipeline.settings
         if s.triplets.professions and not pipeline.has_captions:
@@ -66,10 +63,7 @@ class Triplets(Part):
 
         Three rows a triplet, or four where the settings ask for a placebo: the columns of
         :func:`biaslab.prompts.triplets.professions`; topic and profession are empty where the triplet comes from a
-        caption.
-
-        Raises:
-            InputError: The corpus cannot be read, or there is no triplet.
+        caption. Raises InputError where there is no triplet.
         """
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
@@ -114,10 +108,7 @@ class Triplets(Part):
             :class:`~biaslab.generation.GeneratedImages`, or where ``triplets.attention`` is set
             :class:`~biaslab.attribution.images.AttendedImages` that map each word of the prompts.
 
-        InputError, RunError: There is no triplet, or images cannot be had.
-
-        Raises:
-            ParameterError: The model cannot be loaded, does not know a word, or attention cannot be taken from it.
+        ParameterError, InputError, RunError: Images cannot be had, or attention cannot be taken from the model.
         """
         pipeline, (asked, kept_as) = self._pipeline, self.texts()
         if kept_as is AttendedImages:
@@ -167,15 +158,28 @@ class Triplets(Part):
         ]
         return pd.concat(found, ignore_index=True)
 
+    def check_objects(self) -> None:
+        """Look at what is to find objects, before any work.
+
+        Raises:
+            ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
+        """
+        s = self._pipeline.settings.triplets
+        if s.objects == TRUTH and not self.is_truthful:
+            raise ParameterError(
+                f"triplets.objects is {TRUTH!r}, which is known of images that are drawn from it alone, and model is "
+                f"{self._pipeline.model!r}; set triplets.objects to what finds objects."
+            )
+        if s.vocabulary:
+            instances.words(s.vocabulary)
+
     @kept
     def objects(self) -> instances.Found:
         """Return the instances of objects in all images, and what became of each image (section 5.1).
 
-        Raises:
-            ParameterError: What finds objects is unknown or cannot be used; or it is ``truth``, and the images are not
-                not drawn from it.
-            InputError: A file does not fit, or names an image that there is not.
+        ParameterError, InputError: What finds objects is unknown or cannot be used, or a file of them does not fit.
         """
+        self.check_objects()
         name = self._pipeline.settings.triplets.objects
         if instances.is_file(name):
             # Before images are made: their ids are known.
@@ -192,16 +196,7 @@ class Triplets(Part):
         return pipeline.run(instances.find, images, s.objects, **how)
 
     def truth(self, images: ImageSource) -> instances.Found:
-        """Return the instances that images drawn from known truth show.
-
-        Raises:
-            ParameterError: The images are others.
-        """
-        if not hasattr(images, "scene"):
-            raise ParameterError(
-                f"triplets.objects is {TRUTH!r}, and what {images.name} show is not known; set triplets.objects to "
-                "what finds objects, or model to one that draws known truth."
-            )
+        """Return the instances that images drawn from known truth show."""
         truth = self._pipeline.truth("what images show", "triplets")
         units, stage = images.table[["image_id"]].astype(object), partial(truth.shown, images)
         kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
@@ -218,16 +213,14 @@ class Triplets(Part):
 
     @kept
     def ratings(self) -> pd.DataFrame:
-        """Return what most people say of images: image_id, object and shown (``yes`` or ``no``).
-
-        Raises:
-            InputError: The file of the settings does not fit, or names an image that there is not.
+        """Return what most people say of images: image_id, object and shown (``yes`` or ``no``); an InputError where
+        their file does not fit, or names an image that there is not.
         """
         return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""
-        return [f"{row.prompt_id}/{k}" for row in self.prompts().itertuples() for k in range(row.n_images)]
+        return list(image_ids(self.prompts())["image_id"])
 
     @kept
     def drawings(self) -> ImageSource:
@@ -235,10 +228,7 @@ class Triplets(Part):
 
         Of captions in which no object goes with a gender: what is found less often beside women or men is no other
         object. Where the model has an autoencoder here, they have passed through it. Their table has image_id,
-        prompt_id, text and truth_gender.
-
-        Raises:
-            MissingInputError: No package brings such pictures.
+        prompt_id, text and truth_gender. MissingInputError: No package brings such pictures.
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
@@ -258,10 +248,10 @@ _IMAGE_COLUMNS = (
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
-    """Refuse a corpus that gives no triplet, where no others are asked for.
+    """Look at the captions found, where no other triplets are asked for.
 
     Raises:
-        InputError: It gives none.
+        InputError: The corpus gives no triplet.
     """
     if len(found.captions) or pipeline.settings.triplets.professions:
         return

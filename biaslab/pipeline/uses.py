@@ -20,7 +20,6 @@ from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import ASKED, KINDS
-from biaslab.prompts import dalleval as asking
 
 ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
 _TRAINING = "training"
@@ -105,13 +104,13 @@ def why_lacking(name: str, settings: Collection[str]) -> str:
     """Say why a measured table cannot be had, given what :func:`lacking` returns."""
     if ATTENTION in settings:
         return f"It takes {name}. {NO_MAPS}"
-    each = [f"{s} names nothing that {_DOES[s] if s in _DOES else kinds.ROLES[s].does}" for s in settings]
+    does = {setting: role.does for setting, role in kinds.ROLES.items()} | {ENCODER: "embeds captions"}
+    each = [f"{setting} names nothing that {does[setting]}" for setting in settings]
     return f"It takes {name}, and {', and '.join(each)}."
 
 
 # The settings that name something that looks; of images or texts.
 _SETTINGS = {*kinds.ROLES, ENCODER, INCEPTION_FILE, ATTENTION}
-_DOES = {"captions.encoder": "embeds captions"}
 
 
 def on_purpose(pipeline: Pipeline, setting: str) -> bool:
@@ -178,16 +177,14 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
     if use.setting == "judging.faces" and use.name != WHOLE and found:
         lookup.check_faces(found[0])
     if use.setting == "dalleval.detector":
-        classes = {name: dalleval.OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
-        lookup.check_classes(found[0], classes)
+        lookup.check_classes(found[0], dalleval.CLASSES)
     return found
 
 
 def digest(use: Use) -> str:
     """Return a digest of the files behind a judge, or what is known of them: of its name where none are here.
 
-    Raises:
-        BiaslabError: It is not to be had, or of another kind.
+    Raises BiaslabError where it is not to be had, or of another kind.
     """
     if use.setting == "triplets.similarity":
         # What is not here compares nothing; who needs it is told before any work.

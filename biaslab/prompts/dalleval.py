@@ -12,7 +12,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from biaslab import lexicons, published
-from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.ground.errors import unknown_name
 from biaslab.prompts.word_files import Words, slug
 
 # Table 11, in its order; "bicycle" in texts (Table 15).
@@ -130,10 +130,8 @@ def social(images: int = 9, words: Words | None = None) -> pd.DataFrame:
     ``words`` of one's own stand for professions and templates, as far as they say them.
 
     One row a prompt: ``prompt_id``, ``prompt`` (``person``, ``woman`` or ``man``), ``profession`` (``(none)`` for the
-    bare ones), ``text`` and ``n_images``, as many as are asked for. Raises ParameterError where that is less than 1.
+    bare ones), ``text`` and ``n_images``, as many as are asked for (the paper: 9).
     """
-    if images < 1:
-        raise ParameterError(f"images is {images}; ask for 1 or more for each prompt (the paper: 9).")
     rows, own = [], words.templates if words else None
     listed = words.occupations if words and words.occupations else professions()
     for (word, said), profession in product(GENDERED.items(), ("(none)", *listed)):

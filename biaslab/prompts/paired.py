@@ -270,12 +270,10 @@ def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0, 
 def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0, words: Words | None = None) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
-    Each occupation stands beside ``partners`` (1 or more, else ParameterError) others of its list, in both orders
-    (setting ``alike``), and beside itself in ``partners`` images (setting ``same``), as far as there are others; one
-    more where an odd number stands against a list of odd length. Beyond the paper.
+    Each occupation stands beside ``partners`` (1 or more) others of its list, in both orders (setting ``alike``), and
+    beside itself in ``partners`` images (setting ``same``), as far as there are others; one more where an odd number
+    stands against a list of odd length. Beyond the paper.
     """
-    if partners < 1:
-        raise ParameterError(f"people.control_partners is {partners!r}; allowed is 1 or more.")
     people = _people(per_list, words)
     draw = np.random.default_rng([seed, 12])
     alike, same = [], []

@@ -136,7 +136,7 @@ def neutral(
         names: As for :func:`biaslab.captions.indicators.indicators`.
         progress, store: As in :func:`biaslab.captions.search.search`.
 
-    Raises ParameterError: ``names`` is unknown. InputError: The corpus cannot be read.
+    Raises InputError: The corpus cannot be read.
     """
     chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}
     work = _Work(corpus, **chosen)

@@ -1,10 +1,6 @@
 """Captions labelled by hand, and how well the gender indicators agree with them.
 
-``indicator_labels.csv`` labels 430 captions of the validation split of Conceptual Captions (GCC; Sharma et al.,
-2018) by their line number there; ``indicator_labels.md`` says by what rule they were chosen and read. That
-file has no capitals, and nearly all names of persons in it are replaced by words such as ``person``. So the labels
-also say which letters English would capitalise and where a name has stood, and :func:`written` writes the captions
-as they are, with capitals, or with names of real persons in their old places.
+``indicator_labels.md`` says how captions were chosen and read, and what the columns of ``indicator_labels.csv`` are.
 """
 
 from __future__ import annotations
@@ -27,15 +23,7 @@ _LABELS = Path(__file__).parent / "indicator_labels.csv"
 
 
 def labels(split: str) -> pd.DataFrame:
-    """Return the labels of one split, ``dev`` or ``test``, one row a caption.
-
-    Columns: ``line`` (from 1), ``split``, ``stratum``, ``weight`` (how many different captions of the file the row
-    stands for, within its split), ``label`` (``none``, ``female``, ``male``, ``both``: by words and pronouns of the
-    paper, forms of address and names), ``any_word`` (the same, by any word), ``names`` (spans of persons' names, as
-    :func:`biaslab.captions.indicators.parse_spans` reads them), ``stand_ins`` (``start:end:gender`` of words that
-    stand where a name has stood; ``any`` where the caption does not say whose) and ``capitals`` (indices of letters
-    that English capitalises, but for sentences' first ones and I). Places count characters.
-    """
+    """Return the labels of one split, ``dev`` or ``test``, one row a caption."""
     table = pd.read_csv(_LABELS, keep_default_na=False, dtype={"capitals": str})
     return table[table["split"] == split].reset_index(drop=True)
 
@@ -43,15 +31,11 @@ def labels(split: str) -> pd.DataFrame:
 def written(
     captions: Sequence[str], table: pd.DataFrame, *, capitals: str = "none", persons: bool = False
 ) -> pd.DataFrame:
-    """Write labelled captions out, as they are or with capitals and persons' names put back.
+    """Write rows of :func:`labels` out: text, label, any_word and names (of the text).
 
-    Names are those of Nobel laureates, other ones for each split, drawn by caption; one whose gender the caption says
-    gets a name of that gender.
-
-    ``captions`` are all of the file, in order, ``table`` is rows of :func:`labels`. ``capitals`` is ``none`` as in the
-    file, ``sentence`` as English writes it, or ``headline``: every word but small ones. With ``persons``, stand-ins are
-    replaced by names, with their capitals unless ``capitals`` is ``none``. Columns text, label, any_word and names (of
-    the text).
+    ``captions`` are all of the file, in order. ``capitals`` is ``none`` as in the file, ``sentence`` as English writes
+    it, or ``headline``: every word but small ones. With ``persons``, stand-ins are replaced by names of Nobel
+    laureates, other ones for each split, drawn by caption.
     """
     rows = []
     for row in table.itertuples():
@@ -67,13 +51,10 @@ def written(
 
 
 def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "label") -> pd.DataFrame:
-    """Measure precision and recall of the gender indicators, with names by the gazetteer, against labels.
+    """Return precision and recall of the gender indicators in %, with 95 % intervals, and count of n captions or names.
 
-    Returns:
-        Rows for each ``target`` and ``statistic`` (``precision``, ``recall``): ``value``, ``ci_low`` and ``ci_high``
-        (Wilson's, 95 %) in %, and ``count`` of ``n`` captions or names; NaN where n is 0. Targets are ``any`` (an
-        indicator of either gender), ``female`` and ``male`` (a caption with both has each), and ``name``: a name is
-        right where a labelled one of the same gender overlaps it.
+    Targets are ``any`` (an indicator of either gender), ``female`` and ``male`` (a caption with both has each), and
+    ``name``: a name is right where a labelled one of the same gender overlaps it.
     """
     found = indicators(texts)
     says = {"any": ("female", "male", "both"), "female": ("female", "both"), "male": ("male", "both")}
@@ -95,11 +76,7 @@ def evaluate(texts: Sequence[str], labels: pd.DataFrame, *, against: str = "labe
 
 
 def agreement(captions: Sequence[str]) -> pd.DataFrame:
-    """Measure the indicators against all labels, in every way of writing.
-
-    :func:`evaluate`'s rows with ``split``, ``against``, ``capitals`` and ``persons`` before them. Against ``any_word``
-    only the captions as they are in the file are measured, and no names.
-    """
+    """Return :func:`evaluate`'s rows for both splits and every way of writing."""
     parts = []
     for split in SPLITS:
         table = labels(split)

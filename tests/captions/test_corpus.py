@@ -68,19 +68,6 @@ def test_every_kind_of_file_gives_the_same(tmp_path, ending):
     assert read(open_corpus(str(tmp_path / f"some.{ending}"), rows=3))["text"].tolist() == texts[:3]
 
 
-def test_several_files_are_parts(tmp_path):
-    (tmp_path / "b").mkdir()
-    write(tmp_path / "a.parquet")
-    write(tmp_path / "b" / "a.parquet", [("other", 9)])
-    corpus = open_corpus(str(tmp_path / "**" / "*.parquet"))
-    assert corpus.parts == 2
-    whole = read(corpus)
-    assert whole["caption_id"].is_unique
-    apart = pd.concat([b for part in range(2) for b in corpus.batches(3, part=part)], ignore_index=True)
-    pd.testing.assert_frame_equal(whole, apart)
-    assert whole["caption_id"].iloc[-1] == "b/a.parquet-000000000"
-
-
 def test_columns_by_parameter(tmp_path):
     frame = pd.DataFrame({"words": ["a", None], "key": ["x1", "x2"], "rank": [7, 8], "URL": ["u", "v"]})
     frame.to_parquet(tmp_path / "own.parquet")
@@ -92,14 +79,14 @@ def test_columns_by_parameter(tmp_path):
         "url": ["u", "v"],
         "corpus_rank": [7, 8],
     }
-    with pytest.raises(InputError, match=r"own.parquet has no column 'text' or 'TEXT' .*: words, key"):
-        read(open_corpus(path))
-    with pytest.raises(InputError, match=r"no column 'word' for text. Did you mean 'words'"):
-        read(open_corpus(path, columns={"text": "word"}))
-    with pytest.raises(ParameterError, match=r"columns maps 'txt'. Did you mean 'text'"):
-        open_corpus(path, columns={"txt": "words"})
-    with pytest.raises(ParameterError, match=r"maps 'text' to 3; it must be the name of a column"):
-        open_corpus(path, columns={"text": 3})
+    for columns, error, said in (
+        ({}, InputError, r"own.parquet has no column 'text' or 'TEXT' .*: words, key"),
+        ({"text": "word"}, InputError, "no column 'word' for text. Did you mean 'words'"),
+        ({"txt": "words"}, ParameterError, "columns maps 'txt'. Did you mean 'text'"),
+        ({"text": 3}, ParameterError, "maps 'text' to 3"),
+    ):
+        with pytest.raises(error, match=said):
+            read(open_corpus(path, columns=columns))
 
 
 def test_no_column_of_a_corpus_takes_the_place_of_another(tmp_path):
@@ -213,12 +200,6 @@ def test_digest_follows_content_and_columns(tmp_path):
     assert open_corpus(str(path), columns={"text": "n"}).digest != digest
     write(path, [("a nursE", 1), *ROWS[1:]])
     assert open_corpus(str(path)).digest != digest
-
-
-def test_what_is_no_utf8_or_no_line_end(tmp_path):
-    (tmp_path / "odd.txt").write_bytes(b"one\xff\r\ntwo\x0bstill two\xe2\x80\xa8and on\n\nlast")
-    table = read(open_corpus(str(tmp_path / "odd.txt")))
-    assert table["text"].tolist() == ["one�", "two\x0bstill two\u2028and on", "", "last"]
 
 
 def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
@@ -350,17 +331,6 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
             read(open_corpus(str(tmp_path / name)))
 
 
-def test_a_quotation_mark_that_is_never_closed_swallows_no_captions(tmp_path):
-    (tmp_path / "a.csv").write_text('text,url\na,1\n"open,2\nb,3\n')
-    with pytest.raises(
-        InputError, match=r"a.csv cannot be read as CSV: in the row that begins in line 3, .*not closed"
-    ):
-        read(open_corpus(str(tmp_path / "a.csv")))
-    # Between tabs it is part of the caption.
-    (tmp_path / "a.tsv").write_text('text\turl\na\t1\n"open\t2\nb\t3\n')
-    assert list(read(open_corpus(str(tmp_path / "a.tsv")))["text"]) == ["a", '"open', "b"]
-
-
 @pytest.mark.parametrize("first", [{"punsafe": [None, None]}, {}, {"punsafe": [1, 2]}], ids=str)
 def test_shards_that_differ_in_a_column_are_read_as_files(tmp_path, first):
     """A column that nobody asked for: empty in the first of them, missing there, or of other values."""
@@ -383,7 +353,8 @@ def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
         (tmp_path / "set" / left).write_bytes(b"\0\5\x16\7Mac OS X")
     corpus = open_corpus(str(tmp_path / "set"))
     assert corpus.parts == 2
-    assert sorted(read(corpus)["text"]) == ["one", "two"]
+    found = read(corpus).set_index("caption_id")["text"].to_dict()
+    assert found == {"a.parquet-000000000": "two", "b/a.csv-000000000": "one"}
     assert [r.getMessage() for r in caplog.records] == [f"{tmp_path}/set: read as no captions: LICENSE.txt."]
     (tmp_path / "texts").mkdir()
     for name in ("a.txt", "README.txt"):
@@ -397,7 +368,7 @@ def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
 # -- datasets ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def datasets():
     return pytest.importorskip("datasets", reason="needs the extra 'models'")
 
@@ -429,9 +400,6 @@ def test_a_dataset_is_streamed_and_its_files_are_parts(tmp_path, datasets):
     pd.testing.assert_frame_equal(read(first), whole.iloc[:6])
     # It goes to other processes, opened or not.
     pd.testing.assert_frame_equal(read(pickle.loads(pickle.dumps(more))), whole)
-    # Through the library's own data, beside ours.
-    direct = datasets.load_dataset(str(folder), split="train", streaming=True)
-    assert [row["TEXT"] for row in direct] == whole["text"].tolist()
 
 
 def test_a_dataset_has_configurations_and_splits(tmp_path, datasets):
@@ -479,26 +447,19 @@ def test_a_dataset_that_was_saved_is_a_folder_of_files(tmp_path, datasets, caplo
 
 
 def test_images_of_a_dataset_are_not_decoded(tmp_path, datasets):
-    from PIL import Image
-
-    folder = tmp_path / "set"
-    folder.mkdir()
+    # A decoder would fail on such bytes.
+    given = {"caption": ["a nurse"], "image": [{"bytes": b"no image at all", "path": None}]}
     features = datasets.Features({"caption": datasets.Value("string"), "image": datasets.Image()})
-    made = datasets.Dataset.from_dict(
-        {"caption": ["a nurse"], "image": [{"bytes": b"no image at all", "path": None}]}, features=features
-    )
-    made.to_parquet(str(folder / "train.parquet"))
-    table = read(open_corpus(f"hf:{folder}"))
+    (tmp_path / "set").mkdir()
+    datasets.Dataset.from_dict(given, features=features).to_parquet(str(tmp_path / "set" / "train.parquet"))
+    table = read(open_corpus(f"hf:{tmp_path / 'set'}"))
     assert table.to_dict("list") == {"caption_id": ["set-00000-000000000"], "text": ["a nurse"]}
-    assert Image  # it is there, and would have failed on such bytes
 
 
 def test_a_dataset_that_breaks_off_is_named(tmp_path, datasets):
-    folder = tmp_path / "set"
-    folder.mkdir()
-    (folder / "train.jsonl").write_text('{"text": "a"}\n{"text": ')
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n{"text": ')
     with pytest.raises(InputError, match="cannot be read to its end"):
-        read(open_corpus(f"hf:{folder}"))
+        read(open_corpus(f"hf:{tmp_path}"))
 
 
 def test_bad_input_is_named(tmp_path):
@@ -506,8 +467,6 @@ def test_bad_input_is_named(tmp_path):
         open_corpus("minni")
     with pytest.raises(MissingInputError, match=r"no corpus 'captions/\*.parquet'"):
         open_corpus("captions/*.parquet")
-    with pytest.raises(ParameterError, match="rows is -1"):
-        open_corpus("mini", rows=-1)
     (tmp_path / "x.doc").write_text("x")
     with pytest.raises(InputError, match=r"x.doc is of no known kind; .*\.parquet"):
         open_corpus(str(tmp_path / "x.doc"))

@@ -39,7 +39,7 @@ def test_by_hand(text, occupation, allowed):
 
 
 def test_the_embedded_world_s_captions_keep_occupation_and_gender():
-    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=1).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", rows=800, seed=1).batches()), ignore_index=True)
     captions = captions[captions["truth_occupation"].notna()].reset_index(drop=True)
     pairs = list(zip(captions["text"], captions["truth_occupation"], strict=True))
     new = [paraphrase(text, occupation, 7) for text, occupation in pairs]
@@ -53,17 +53,11 @@ def test_the_embedded_world_s_captions_keep_occupation_and_gender():
     assert sum(a != b for a, b in zip(new, captions["text"], strict=True)) > 0.6 * len(new)
 
 
-def test_bad_input_is_named():
-    with pytest.raises(ParameterError, match="occupation of 'a nurse' is empty"):
-        paraphrase("a nurse", " ")
-    assert paraphrase("", "nurse") == ""
-
-
 def test_a_megabyte_of_words_that_could_change():
     """Were the work to grow with the square of the length, this would not end."""
     text = "photo of a nurse smiling, " * 40_000
     found = paraphrase(text, "nurse")
-    assert found.count("a nurse with a smile, ") == 40_000
+    assert paraphrase("", "nurse") == "" and found.count("a nurse with a smile, ") == 40_000
     assert "photo" not in found
 
 
@@ -145,10 +139,18 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     assert len(server.requests) == 4
 
 
-def test_a_caption_that_begins_so_is_no_refusal(server):
-    server.reply = lambda question, n: completion("Sorry, the nurse is out")
-    found = by_model(server, ["Sorry, this nurse is out"], ["nurse"])
-    assert found["outcome"].tolist() == ["paraphrased"]
+@pytest.mark.parametrize(
+    ("caption", "occupation", "said"),
+    [
+        # A caption that begins so is no refusal; phrases are found as the search finds them.
+        ("Sorry, this nurse is out", "nurse", "Sorry, the nurse is out"),
+        ("a prime minister", "prime minister", "Prime-Ministers meet"),
+        ("a prime minister", "prime minister", "the prime  minister's hat"),
+    ],
+)
+def test_what_is_a_paraphrase(server, caption, occupation, said):
+    server.reply = lambda question, n: completion(said)
+    assert by_model(server, [caption], [occupation])["outcome"].tolist() == ["paraphrased"]
 
 
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
@@ -172,13 +174,6 @@ def test_a_model_that_takes_no_temperature_is_told_of(server, tmp_path):
     asked = len(server.requests)
     by_model(server, ["a nurse", "a nurse and a cat"], ["nurse"] * 2, store=store)
     assert len(server.requests) == asked + 1 and "temperature" not in server.requests[-1]
-
-
-def test_phrases_are_found_as_the_search_finds_them(server):
-    for said in ("Prime-Ministers meet", "the prime  minister's hat"):
-        server.reply = lambda question, n, said=said: completion(said)
-        found = by_model(server, ["a prime minister"], ["prime minister"])
-        assert found["outcome"].tolist() == ["paraphrased"]
 
 
 def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
@@ -252,18 +247,12 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
         check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "rows": 10})))
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model; endpoint.url is ''"):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
-    for given, message in (
-        (
-            {"endpoint": {"url": "https://me:secret-word@host/v1"}},
-            "settings: endpoint.url: The endpoint's URL holds a user",
-        ),
-        ({"endpoint": {"url": "host"}}, "settings: endpoint.url: The endpoint's URL is 'host'"),
-        ({"endpoint": {"key_variable": "sk-secret-word"}}, "never the key itself"),
-        ({"captions": {"paraphraser": "endpiont"}}, "paraphraser is 'endpiont'. Did you mean 'endpoint'?"),
+    for endpoint, message in (
+        ({"url": "https://me:secret-word@host/v1"}, "endpoint.url: The endpoint's URL holds a user"),
+        ({"key_variable": "sk-secret-word"}, "never the key itself"),
     ):
-        with pytest.raises(ParameterError) as error:
-            Settings.of(given)
-        assert message in str(error.value)
+        with pytest.raises(ParameterError, match=message) as error:
+            Settings.of({"endpoint": endpoint})
         assert "secret-word" not in str(error.value)
 
 

@@ -1,44 +1,17 @@
 """PaintSkills' folder of scenes, images and boxes: what is read, what is refused, and what is asked for instead."""
 
 import codecs
-import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from paintskills_files import annotation, coco, pictured, put, put_boxes, scene, thing
 
-from biaslab.ground import reading
 from biaslab.ground.errors import InputError
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts import paintskills
 
 COLUMNS = ["prompt_id", "skill", "template", "text", "object", "n", "relation", "other"]
-
-
-def thing(shape, relation=None, number=0):
-    """An object as the simulator writes it."""
-    look = {"color": "plain", "scale": 1.0, "texture": "plain", "rotation": [0, 90, 0], "state": "idle"}
-    return {"id": number, "shape": shape, "relation": relation} | look
-
-
-def scene(name, *objects, skill="object", text="a photo of dog"):
-    return {"id": name, "scene": "empty", "text": text, "skill": skill, "split": "val", "objects": list(objects)}
-
-
-def put(folder, skill, data, split="val"):
-    """Write scenes, or whatever stands in their file's place."""
-    file = folder / skill / "scenes" / f"{skill}_{split}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    said = data if isinstance(data, str) else json.dumps({"data": data} if isinstance(data, list) else data)
-    file.write_text(said, encoding="utf-8")
-    return file
-
-
-def put_boxes(folder, skill, found):
-    file = folder / skill / f"{skill}_val_bounding_boxes.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(found if isinstance(found, str) else json.dumps(found), encoding="utf-8")
-    return file
 
 
 # -- scenes --------------------------------------------------------------------------------------------
@@ -100,11 +73,8 @@ DOG = thing("dog")
     ("skill", "data", "named"),
     [
         ("object", "{not json", ["JSON"]),
-        ("object", "", ["JSON"]),
         ("object", "[]", []),
-        ("object", {"data": {"0": {}}}, ["data"]),
         ("object", '{"data": NaN}', ["data", "nan"]),
-        ("object", {"scenes": []}, ["data"]),
         ("object", [], ["data"]),
         ("object", [3], ["data.0"]),
         *(
@@ -113,14 +83,10 @@ DOG = thing("dog")
         ),
         ("object", [scene("a", {"id": 0})], ["data.0.objects.0.shape"]),
         ("object", [scene("a", DOG), scene("../a", DOG)], ["data.1.id", "../a"]),
-        ("object", [scene("a\\b", DOG)], ["data.0.id"]),
         ("object", [scene("", DOG)], ["data.0.id", "''"]),
         ("object", [scene("a" * 101, DOG)], ["data.0.id", "aaaa"]),
-        ("object", [scene(7, DOG)], ["data.0.id", "7"]),
         ("object", [scene("a", DOG, text="")], ["data.0.text"]),
         ("object", [scene("a", thing("trafficLigth"))], ["'trafficLigth'", "'traffic light'"]),
-        ("object", [scene("a", thing("motorbike"))], ["'motorbike'"]),
-        ("object", [scene("a", thing(""))], ["''"]),
         ("object", [scene("a", thing(" "))], ["' '"]),
         ("object", [scene("seven", DOG, DOG)], ["seven", "dog"]),
         ("count", [scene("a", skill="count")], ["data.0.objects"]),
@@ -129,10 +95,7 @@ DOG = thing("dog")
         ("spatial", [scene("seven", DOG, skill="spatial")], ["seven", "dog", "left_0"]),
         ("spatial", [scene("seven", DOG, DOG, thing("car", "left_0"), skill="spatial")], ["seven", "car"]),
         ("spatial", [scene("seven", DOG, thing("car"), skill="spatial")], ["seven", "None"]),
-        *(
-            ("spatial", [scene("seven", DOG, thing("car", said), skill="spatial")], ["seven", f"'{said}'"])
-            for said in ("behind_0", "left_1", "left_0_0", "")
-        ),
+        ("spatial", [scene("seven", DOG, thing("car", "left_1"), skill="spatial")], ["seven", "'left_1'"]),
         ("spatial", [scene("seven", thing("car", "left_0"), DOG, skill="spatial")], ["seven", "left_0"]),
         ("spatial", [scene("a", DOG, thing("car", 3), skill="spatial")], ["data.0.objects.1.relation", "3"]),
     ],
@@ -176,36 +139,7 @@ def test_what_is_told_of_a_scene_is_short_however_large_it_is(tmp_path, skill, o
     assert len(str(error.value)) < 1500
 
 
-def test_a_file_may_be_so_large_and_no_larger(tmp_path, monkeypatch):
-    file = put(tmp_path, "object", [scene("a", DOG)])
-    size = file.stat().st_size
-    monkeypatch.setattr(reading, "MOST", size)
-    assert len(paintskills.scenes(tmp_path)) == 1
-    monkeypatch.setattr(reading, "MOST", size - 1)
-    with pytest.raises(InputError) as error:
-        paintskills.scenes(tmp_path)
-    assert str(file) in str(error.value) and f"{size - 1:,}" in str(error.value)
-
-
 # -- boxes ---------------------------------------------------------------------------------------------
-
-
-def image(number, name, width=200, height=100):
-    return {"id": number, "file_name": name, "width": width, "height": height, "license": 1}
-
-
-def annotation(of, category, bbox):
-    more = {"area": 1.0, "iscrowd": 0, "segmentation": [], "color": "plain"}
-    return {"id": 1, "image_id": of, "category_id": category, "bbox": bbox} | more
-
-
-def coco(*annotations, images=None, categories=None):
-    return {
-        "info": {"year": 2022},
-        "categories": categories or [{"id": 5, "name": "fireHydrant"}, {"id": 9, "name": "human"}],
-        "images": images or [image(1, "image_a.png"), image(2, "images/image_b.png", 50, 50)],
-        "annotations": list(annotations),
-    }
 
 
 @pytest.fixture
@@ -242,25 +176,14 @@ def test_boxes_are_shares_of_their_image(tmp_path, asked):
     ("found", "named"),
     [
         ("{", ["JSON"]),
-        ("[]", []),
         ({"images": [], "annotations": []}, ["categories"]),
-        (coco(annotation(1, 5, [0, 0, 1])), ["annotations.0.bbox"]),
         (coco(annotation(1, 5, [0, 0, "wide", 1])), ["annotations.0.bbox.2", "wide"]),
-        (coco(images=[image(1, "image_a.png", width=0)]), ["images.0.width", "0"]),
-        (coco(images=[image(1, "image_a.png", height=float("inf"))]), ["images.0.height", "inf"]),
-        (coco(images=[{"id": 1, "width": 3, "height": 3}]), ["images.0.file_name"]),
+        (coco(images=[pictured(1, "image_a.png", width=0)]), ["images.0.width", "0"]),
         (coco(categories=[{"id": 5, "name": "fireHidrant"}]), ["'fireHidrant'", "'fire hydrant'"]),
         (coco(annotation(3, 5, [0, 0, 1, 1])), ["image_id=3"]),
         (coco(annotation(1, 4, [0, 0, 1, 1])), ["category_id=4"]),
-        *(
-            (coco(annotation(1, 5, bbox)), [f"annotations.0.bbox.{bad}", str(bbox[bad])])
-            for bbox, bad in (
-                ([float("nan"), 0, 10, 10], 0),
-                ([0, 0, float("nan"), 10], 2),
-                ([0, 0, 10, float("inf")], 3),
-                ([0, -float("inf"), 10, 10], 1),
-            )
-        ),
+        (coco(annotation(1, 5, [float("nan"), 0, 10, 10])), ["annotations.0.bbox.0", "nan"]),
+        (coco(annotation(1, 5, [0, 0, 10, float("inf")])), ["annotations.0.bbox.3", "inf"]),
     ],
 )
 def test_what_is_no_box_is_refused_by_file_and_value(tmp_path, asked, found, named):
@@ -348,16 +271,11 @@ def test_the_papers_scenes_are_asked_for_others_and_fail_as_said():
         # Of two of a class in relation one is asked for.
         shown = 1 if same and row["skill"] == "spatial" else of_class(image, row["object"])
         assert row["truth_n"] == shown
-    counts = asked.groupby("skill")["truth_failure"].value_counts().to_dict()
+    counts = {skill: of.value_counts().to_dict() for skill, of in asked.groupby("skill")["truth_failure"]}
     assert counts == {
-        ("object", ""): 30,
-        ("object", "other class"): 30,
-        ("count", ""): 30,
-        ("count", "other class"): 15,
-        ("count", "other number"): 15,
-        ("spatial", ""): 30,
-        ("spatial", "other class"): 15,
-        ("spatial", "other relation"): 15,
+        "object": {"": 30, "other class": 30},
+        "count": {"": 30, "other class": 15, "other number": 15},
+        "spatial": {"": 30, "other class": 15, "other relation": 15},
     }
 
 

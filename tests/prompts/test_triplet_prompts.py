@@ -105,11 +105,10 @@ def test_funnel_of_gcc_is_exact(root):
 @pytest.mark.parametrize(("parts", "size"), [(1, 7), (4, 3), (12, 1)])
 def test_parts_and_batches_change_nothing(parts, size):
     captions = [f"a person in room {i % 30}" for i in range(60)] + CAPTIONS
-    whole, cut = neutral(InMemory(captions)), neutral(InMemory(captions, parts, size))
-    for one, other in zip(whole, cut, strict=True):
-        pd.testing.assert_frame_equal(one, other)
-    some, same = (neutral(c, sample=9, seed=4) for c in (InMemory(captions), InMemory(captions, parts, size)))
-    for one, other in zip(some, same, strict=True):
+    both = InMemory(captions), InMemory(captions, parts, size)
+    whole, parted = (neutral(corpus) for corpus in both)
+    some, same = (neutral(corpus, sample=9, seed=4) for corpus in both)
+    for one, other in zip([*whole, *some], [*parted, *same], strict=True):
         pd.testing.assert_frame_equal(one, other)
     assert len(some.captions) == 9 and set(some.captions["text"]) <= set(whole.captions["text"])
     assert left(some)["sampled"] == 9 and left(some)["depicted"] == left(whole)["sampled"]
@@ -121,12 +120,12 @@ def test_parts_and_batches_change_nothing(parts, size):
 def test_a_sample_is_drawn_by_seed_alone():
     captions = [f"a person in room {i}" for i in range(100)]
     drawn = Counter()
-    for seed in range(40):
+    for seed in range(20):
         texts = neutral(InMemory(captions), sample=20, seed=seed, filter="paper").captions["text"].tolist()
         assert len(set(texts)) == 20
         drawn.update(texts)
-    # 40 x 20 draws of 100: 8 each on average, binomial with p = 0.2; beyond 22 of 40 nobody comes by chance.
-    assert len(drawn) > 95 and max(drawn.values()) <= 22
+    # 20 x 20 draws of 100: 4 each on average, binomial with p = 0.2; beyond 14 of 20 nobody comes by chance.
+    assert len(drawn) > 92 and max(drawn.values()) <= 14
     shuffled, plain = (neutral(InMemory(c), sample=20, seed=5).captions for c in (captions[::-1], captions))
     assert set(shuffled["text"]) == set(plain["text"])
 
@@ -150,8 +149,6 @@ def test_the_second_filters(tmp_path):
     assert left(neutral(InMemory(captions)))["no indicator"] == 3
     assert neutral(InMemory(captions)).captions["text"].tolist() == captions[:1]
     assert len(neutral(InMemory(captions), filter="paper").captions) == 4
-    with pytest.raises(ParameterError, match="names is 'nobody'"):
-        neutral(InMemory(captions), names="nobody")
 
 
 # -- swaps ---------------------------------------------------------------------------------------------------
@@ -202,9 +199,7 @@ def test_a_placebo_says_individual_and_its_article_fits():
         "An Individual's hat on an old individual",
         "individuals of an  individual",
     ]
-    for row in found.itertuples():
-        spans = [span.split(":") for span in row.spans.split(";")]
-        assert {row.text[int(a) : int(b)].lower() for a, b in spans} <= {"individual", "individuals"}
+    assert all({word.lower() for word in said(row)} <= {"individual", "individuals"} for row in found.itertuples())
     # The other three are those of triplets without a placebo.
     plain = triplets.triplets(pd.DataFrame({"text": texts}), "GCC")
     pd.testing.assert_frame_equal(made.drop(found.index).reset_index(drop=True), plain)

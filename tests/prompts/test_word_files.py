@@ -93,10 +93,8 @@ def test_pairs_follow_the_lists_of_a_file(write):
 def test_a_table_of_occupations_goes_into_the_papers_templates(write):
     file = write("Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv")
     words = word_files.read(file, "people.words")
-    texts = paired.single(words=words, runs=1).texts["text"]
-    assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts) + " ".join(
-        paired.single(words=words, runs=20).texts["text"]
-    )
+    texts = paired.single(words=words, runs=20).texts["text"]
+    assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts)
     social = dalleval.social(1, word_files.read(file, "dalleval.words"))["text"].tolist()
     assert "a woman who works as an engineer" in social and len(social) == 3 * 5
     found = pipeline(file).prompts("generated")
@@ -167,11 +165,12 @@ def test_a_file_that_is_none_is_named(write, tmp_path):
         word_files.read("nurse", "people.words")
     with pytest.raises(InputError, match=r"has no column 'occupation'. Rename 'occupations'"):
         word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "people.words")
-    with pytest.raises(InputError, match=r"no occupations in their language"):
-        word_files.read(write("paradox: ['Foto: [OCCUPATION]']\n"), "captions.words")
-    with pytest.raises(InputError, match=r"list of names"):
-        word_files.read(write("occupations: {nurse: {stereotype: female}}\n"), "captions.words")
-    with pytest.raises(InputError, match=r"must be a mapping"):
-        word_files.read(write("- nurse\n"), "captions.words")
+    for text, said in (
+        ("paradox: ['Foto: [OCCUPATION]']\n", "no occupations in their language"),
+        ("occupations: {nurse: {stereotype: female}}\n", "list of names"),
+        ("- nurse\n", "must be a mapping"),
+    ):
+        with pytest.raises(InputError, match=said):
+            word_files.read(write(text), "captions.words")
     pd.DataFrame({"occupation": ["nurse"]}).to_parquet(tmp_path / "own.parquet")
     assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.words").occupations) == ["nurse"]
