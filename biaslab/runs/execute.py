@@ -244,8 +244,8 @@ def _papermill(job: Job, target: Path) -> str:
     from papermill.exceptions import PapermillExecutionError
 
     # Said by the kernel before the first cell, in no name of the notebook's.
-    note = str(job.attempt / job.slug / _KERNEL)
-    follow = f"__import__('biaslab.ground.lifeline').ground.lifeline.follow({os.getpid()}, {note!r})"
+    note = job.attempt / job.slug / _KERNEL
+    follow = f"__import__('biaslab.ground.lifeline').ground.lifeline.follow({os.getpid()}, {str(note)!r})"
     try:
         papermill.execute_notebook(
             _literal(job.notebook.path),
@@ -264,6 +264,9 @@ def _papermill(job: Job, target: Path) -> str:
         return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
     except Exception as error:  # a kernel that died or would not start: the other notebooks go on
         return _said(error, job)
+    finally:
+        # Another process may be given its number.
+        note.unlink(missing_ok=True)
     return ""
 
 
