@@ -70,6 +70,8 @@ def test_error_of_the_detector_by_hand(renders):
     assert set(errors["can_tell"]) == {"no"}
     assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["can_tell"]) == {"yes"}
     assert set(dalleval.detector_error(renders.query("failure == 'none'"))["can_tell"]) == {""}
+    named = dalleval.detector_error(renders.assign(truth_images="drawings"))
+    assert set(named["truth_images"]) == {"drawings"}
 
 
 def known(skill="object", model="a", **percent):
