@@ -123,10 +123,3 @@ def test_what_is_measured_beside_printed_numbers_moves_no_verdict_on_them():
     assert [held_together(records)[0][0]["p_page"] for records in (alone, beside)] == [0.04, 0.04]
     # And the other way round: 2 * 0.04.
     assert held_together([verdict(0.04), verdict(0.9), printed])[0][0]["p_page"] == 0.08
-
-
-def test_a_page_of_fair_verdicts_seldom_claims_anything():
-    rng = np.random.default_rng(5)
-    pages = [held_together([verdict(p) for p in rng.random(10)])[1]["stand"] > 0 for _ in range(400)]
-    # 400 pages of ten fair verdicts: alone 40 % of them would claim something, together 5 %, within three errors.
-    assert np.mean(pages) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)

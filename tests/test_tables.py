@@ -13,18 +13,8 @@ NAME = "paradox_percent_female"
 
 
 def rows(**changes):
-    frame = pd.DataFrame(
-        {
-            "n": [500, 500],
-            "model": "SD",
-            "approach": "naive",
-            "occupation": ["ceo", "nurse"],
-            "source": "generated",
-            "prompt": "1",
-            "percent_female": [2.5, 99.0],
-        }
-    )
-    return frame.assign(**changes)
+    frame = pd.DataFrame({"n": [500, 500], "model": "SD", "approach": "naive", "occupation": ["ceo", "nurse"]})
+    return frame.assign(source="generated", prompt="1", percent_female=[2.5, 99.0]).assign(**changes)
 
 
 def test_declared_columns_come_first_in_order_and_others_follow():
@@ -44,11 +34,6 @@ def test_what_is_written_is_read_again(tmp_path):
     # In the file itself no cell starts with what would run.
     assert ",'=cmd" in path.read_text(encoding="utf-8")
     assert not [p for p in tmp_path.iterdir() if p.suffix == ".tmp"]
-
-
-def test_digits_as_text_stay_text(tmp_path):
-    back = tables.read(tables.write(tables.check(rows(), NAME), tmp_path / "t.csv"), NAME)
-    assert back["prompt"].tolist() == ["1", "1"]
 
 
 @pytest.mark.parametrize(

@@ -230,24 +230,6 @@ class Answer:
         words = {"interval": wording.interval(ends, "low", "high")}
         return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
 
-    def named(self) -> Iterator[str]:
-        """Yield the columns that it names, in its fields and in its texts."""
-        yield from filter(None, (*self.rows, *self.known, *self.by, *self.lead, self.value, self.plain, self.p, self.n))
-        for text in (
-            self.question,
-            self.answer,
-            self.up,
-            self.down,
-            self.unclear,
-            self.marks,
-            self.each,
-            self.planted,
-            *self.details,
-        ):
-            yield from (name for _, name, *_ in Formatter().parse(text) if name)
-        if self.instead:
-            yield from self._others.named()
-
 
 class _Words(Formatter):
     """Writes numbers as they are spoken where no format is given, and values by their labels."""
@@ -277,12 +259,12 @@ def _records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def read(folder: Path | str) -> SimpleNamespace:
-    """Return the answers that ``answers.yaml`` in a folder declares, by their names as attributes.
+    """Return the answers that ``answers.yaml`` declares, in a paper's folder or another, by their names as attributes.
 
     Raises:
         InputError: An entry has a field that there is not, or lacks one.
     """
-    return SimpleNamespace(**_read(Path(folder) / "answers.yaml"))
+    return SimpleNamespace(**_read(Path(__file__).parent / folder / "answers.yaml"))
 
 
 @cache

@@ -63,18 +63,20 @@ def gallery(
             f"There are {len(images)} images, {len(judgements)} judgements and {len(captions)} captions; give "
             "one of each for every image."
         )
+    if not len(images):
+        return style.nothing("The source has no images.")
     if isinstance(judgements, pd.DataFrame):
         judgements = [judgements.iloc[[k]] for k in range(len(judgements))]
     people = [[person for _, person in rows.iterrows()] for rows in judgements]
     hidden = [blur] * len(images) if isinstance(blur, bool) else list(blur)
-    columns = max(1, min(columns, len(images) or 1))
+    columns = max(1, min(columns, len(images)))
     # Narrow cells hold short lines; a letter of this size is about 0.067 inches wide.
     letters = max(8, int(WIDTH / max(columns, 4) / 0.067))
     below = [_lines(text, letters) for text in captions]
-    rows = [range(k, min(k + columns, len(images))) for k in range(0, len(images), columns)] or [range(0)]
+    rows = [range(k, min(k + columns, len(images))) for k in range(0, len(images), columns)]
     side = WIDTH / max(columns, 4)
-    tall = [max((_aspect(images[k]) for k in row), default=1.0) * (side - 0.1) for row in rows]
-    text = [0.24 + _LINE * max((len(below[k]) for k in row), default=0) for row in rows]
+    tall = [max(_aspect(images[k]) for k in row) * (side - 0.1) for row in rows]
+    text = [0.24 + _LINE * max(len(below[k]) for k in row) for row in rows]
     heights = [a + b + 0.06 for a, b in zip(tall, text, strict=True)]
     # Everything is placed by hand. A figure without any engine would be given the default one on saving.
     fig = plt.figure(figsize=(side * columns, sum(heights)), layout="constrained")

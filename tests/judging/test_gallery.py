@@ -99,7 +99,7 @@ def test_wide_and_tall_images_keep_their_shape():
 def test_numbers_that_do_not_fit():
     with pytest.raises(ValueError, match="0 images, 6 judgements and 0 captions"):
         gallery([], ROWS)
-    assert gallery([], ROWS[:0]).axes == []
+    assert not gallery([], ROWS[:0]).axes[0].axison
 
 
 def test_blurred_galleries_blur_every_face_and_what_was_never_looked_at(images):

@@ -4,6 +4,7 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 """
 
 # ruff: noqa: F401
+from biaslab.papers.answers import read
 from biaslab.papers.custom import figures
 from biaslab.papers.custom.analysis import (
     agreement,
@@ -19,4 +20,5 @@ from biaslab.papers.custom.analysis import (
 )
 from biaslab.papers.custom.headlines import headlines
 from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, unnamed
-from biaslab.papers.custom.words import answers
+
+answers = read("custom")

@@ -255,11 +255,9 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
 def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
-    Args:
-        answers: As of :func:`answers_of`; who lacks one of the two answers does not count.
-        pairs: Of columns, such as ``("perceived gender", "skin tone")``; answers to the first are the whole of each
-            share.
-        confidence: The level of Wilson intervals, 0–1.
+    ``answers`` are as of :func:`answers_of`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
+    who lacks one of the two does not count, and answers to the first are the whole of each share. Intervals are
+    Wilson's.
     """
     rows = []
     for first, second in pairs:

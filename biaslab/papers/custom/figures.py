@@ -73,7 +73,5 @@ def distance(table: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
 
 def pictures(images: list, people: list[pd.DataFrame]) -> Figure:
     """Draw images of a model by group, with the people whom the judge saw (``custom_people``)."""
-    if not images:
-        return style.nothing("The source has no images.")
     named = [dict.fromkeys([rows["group"].iloc[0], rows["prompt"].iloc[0]]) for rows in people]
     return gallery(images, people, [": ".join(names) for names in named])

@@ -72,13 +72,9 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 
 
 def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
-    """Return some images of each group of a model, at random, and the rows of the people in each.
+    """Return up to ``most`` images of each group of a pipeline's model, at random, and the rows of the people in each.
 
-    Args:
-        pipeline: What has them.
-        people: Rows of ``custom_people``, of which those of its model count.
-        most: Images of a group.
-        seed: Of the choice.
+    Of ``people``, rows of ``custom_people``, those of its model count; ``seed`` is that of the choice.
     """
     own = people[people["model"] == pipeline.label]
     images = own.drop_duplicates("image_id")

@@ -6,8 +6,6 @@ Functions here take tables and return tables. :mod:`printed` has the measurement
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from pathlib import Path
-
 from biaslab.papers.answers import read
 from biaslab.papers.dalleval import figures, measure, printed
 from biaslab.papers.dalleval.analysis.attributes import (
@@ -24,14 +22,21 @@ from biaslab.papers.dalleval.analysis.bias import (
     overall_average,
     skin_tone_check,
 )
-from biaslab.papers.dalleval.analysis.detector import detector_error, rater_agreement, skill_corrected, skill_steps
 from biaslab.papers.dalleval.analysis.people import (
     skin_tone_outcomes,
     skin_tone_truth,
     social_judges,
     tones_by_attribute,
 )
-from biaslab.papers.dalleval.analysis.skills import alignment_quality, skill_accuracy, skill_agreement
+from biaslab.papers.dalleval.analysis.skills import (
+    alignment_quality,
+    detector_error,
+    rater_agreement,
+    skill_accuracy,
+    skill_agreement,
+    skill_corrected,
+    skill_steps,
+)
 from biaslab.papers.dalleval.headlines import attribute_headlines, headlines
 
-answers = read(Path(__file__).parent)
+answers = read("dalleval")

@@ -216,7 +216,7 @@ def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
     Takes what :func:`biaslab.papers.dalleval.measure.with_boxes` returns.
     """
     if not len(images):
-        return style.nothing("The source has no images.")
+        return gallery([], chosen.head(0))
     labels = chosen["found"].where(chosen["found"] != "", "nothing")
     return gallery(images, chosen, list("“" + chosen["text"] + "”: " + labels))
 
@@ -226,8 +226,6 @@ def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
 
     Takes what :func:`biaslab.papers.dalleval.measure.faces_by_tone` returns.
     """
-    if not len(images):
-        return style.nothing("The source has no images.")
     truth = faces["truth_skin_tone"] if "truth_skin_tone" in faces else pd.Series("", faces.index)
     known = truth.map(lambda tone: f", true {tone}" if tone else "")
     return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known))

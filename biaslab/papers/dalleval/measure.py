@@ -30,8 +30,7 @@ from biaslab.measures.retrieval import (
 )
 from biaslab.papers.dalleval.analysis import verdicts as judging
 from biaslab.papers.dalleval.analysis.bias import ASKED
-from biaslab.papers.dalleval.analysis.detector import NONE
-from biaslab.papers.dalleval.analysis.skills import HUMAN
+from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
 from biaslab.prompts import paintskills
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings import skill_ratings as skill_rated

@@ -7,8 +7,6 @@ Analysed: :mod:`.analysis`, frames in, frames out. Shown: :mod:`.figures` and ``
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from pathlib import Path
-
 from biaslab.papers.answers import read
 from biaslab.papers.paired import figures, measure, printed
 from biaslab.papers.paired.analysis.changes import adherence, changed_cases, identity_change, score_change
@@ -20,11 +18,18 @@ from biaslab.papers.paired.analysis.examples import (
     single_and_paired_shown,
     three_shown,
 )
-from biaslab.papers.paired.analysis.images import biased_images
-from biaslab.papers.paired.analysis.labour import labour_comparison, labour_correlation
 from biaslab.papers.paired.analysis.mitigated import mitigation, mitigation_change
 from biaslab.papers.paired.analysis.people import outcomes, questions, truth, valid_images
-from biaslab.papers.paired.analysis.scores import lean, occupation_score, power_score, role_coupling, stereotype_score
+from biaslab.papers.paired.analysis.scores import (
+    biased_images,
+    labour_comparison,
+    labour_correlation,
+    lean,
+    occupation_score,
+    power_score,
+    role_coupling,
+    stereotype_score,
+)
 from biaslab.papers.paired.headlines import headlines
 from biaslab.papers.paired.measure import (
     critiques,
@@ -40,4 +45,4 @@ from biaslab.papers.paired.measure import (
 )
 from biaslab.prompts import paired as prompts
 
-answers = read(Path(__file__).parent)
+answers = read("paired")

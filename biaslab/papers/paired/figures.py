@@ -227,17 +227,13 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
     """Draw images with what was judged above each, and below it whom the prompt asks for.
 
-    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus.
-
-    Args:
-        chosen: Everyone in the images, as from :func:`biaslab.papers.paired.pairs_shown`.
-        pictures: The images by kind and image_id.
-        columns: Images in a row.
+    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` has
+    everyone in the images, as :func:`biaslab.papers.paired.pairs_shown` returns them; ``pictures`` are the images by
+    kind and image_id.
     """
-    if not pictures:
-        return style.nothing("There are no images for this gallery.")
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
+    chosen = chosen if pictures else chosen.head(0)
     shown: dict[Any, pd.DataFrame] = dict(list(chosen.groupby(["kind", "image_id"], sort=False)))
     below = []
     for people in shown.values():

@@ -6,6 +6,7 @@ frame out; :mod:`figures` draws them, ``answers`` says what they show, :mod:`pic
 """
 
 # ruff: noqa: F401
+from biaslab.papers.answers import read
 from biaslab.papers.paradox import figures, pictures, printed
 from biaslab.papers.paradox.analysis.amplification import (
     amplification,
@@ -19,6 +20,7 @@ from biaslab.papers.paradox.analysis.amplification import (
     t_tests,
 )
 from biaslab.papers.paradox.analysis.captions import (
+    embedded,
     gate_rates,
     gender_word_accuracy,
     image_survival,
@@ -46,4 +48,5 @@ from biaslab.papers.paradox.measure import (
     settings,
     similarity,
 )
-from biaslab.papers.paradox.words import answers, embedded
+
+answers = read("paradox")

@@ -5,11 +5,9 @@ headlines and tables, and return tables.
 """
 
 # ruff: noqa: F401
-from pathlib import Path
-
 from biaslab.papers.answers import read
 from biaslab.papers.precision import figures
 from biaslab.papers.precision.analysis import components, estimates, moves, sizes
 from biaslab.papers.precision.measure import ratings
 
-answers = read(Path(__file__).parent)
+answers = read("precision")

@@ -87,10 +87,8 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
     In points of shares, by the part of a headline that its people stand for, and how often the judge errs on those of
     whom it says the same (by ``ratings``, one error and one right answer added), or leaves them open.
 
-    Args:
-        headlines: As of a run; those of single groups are left aside.
-        ratings: ``precision_ratings``; without rows the judge errs on one in ten.
-        images: Rows source, image_id, occupation, and where several models share ids, model.
+    Headlines of single groups are left aside; without ``ratings`` (``precision_ratings``) the judge errs on one in ten;
+    ``images`` have source, image_id, occupation, and where several models share ids, model.
     """
     squares = np.zeros(len(images))
     keys = images.assign(image_id=images["image_id"].map(plain), row=range(len(images)))

@@ -34,66 +34,61 @@ STATISTICS = {
 NO_RATINGS = "the file holds shares, not ratings"
 
 # -- rules -----------------------------------------------------------------------------------------------
-# Each takes votes (images, labels) and the images; it returns how much each image counts as female and male.
 
 Weights = tuple[np.ndarray, np.ndarray]
 
 
-def majority(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-    """Count images by their most frequent rating; ties and unsure ones do not count."""
+def _majority(votes: np.ndarray, images: pd.DataFrame) -> Weights:
     label = images["label"].to_numpy(object)
     return (label == "female").astype(float), (label == "male").astype(float)
 
 
-def ties_split(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-    """Divide a tie equally among the labels in front; what falls to unsure does not count."""
-    in_front = (votes == votes.max(axis=1, keepdims=True)) & (votes > 0)
-    weight = in_front / np.maximum(in_front.sum(axis=1, keepdims=True), 1)
-    return weight[:, 0], weight[:, 1]
+def _ties_split(votes: np.ndarray, images: pd.DataFrame) -> Weights:
+    # What falls to unsure does not count.
+    return _fractions((votes == votes.max(axis=1, keepdims=True)) & (votes > 0), images)
 
 
-def unsure_set_aside(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-    """Take the majority of the ratings female and male alone."""
+def _unsure_set_aside(votes: np.ndarray, images: pd.DataFrame) -> Weights:
     return (votes[:, 0] > votes[:, 1]).astype(float), (votes[:, 1] > votes[:, 0]).astype(float)
 
 
-def unanimous(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-    """Count only images whose ratings are all the same."""
+def _unanimous(votes: np.ndarray, images: pd.DataFrame) -> Weights:
     one_label = (votes > 0).sum(axis=1) == 1
     return (one_label & (votes[:, 0] > 0)).astype(float), (one_label & (votes[:, 1] > 0)).astype(float)
 
 
-def fractions(votes: np.ndarray, images: pd.DataFrame) -> Weights:
-    """Count every rating: an image counts as female by the fraction of its ratings that are."""
+def _fractions(votes: np.ndarray, images: pd.DataFrame) -> Weights:
     weight = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1)
     return weight[:, 0], weight[:, 1]
 
 
-def undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[str]) -> Weights:
+def _undecided(votes: np.ndarray, images: pd.DataFrame, *, female: Collection[str]) -> Weights:
     """Count images by majority, and undecided ones as female where their source is one of ``female``, else male."""
-    women, men = majority(votes, images)
+    women, men = _majority(votes, images)
     none = (women + men == 0) & (images["label"] != OTHER).to_numpy()
     as_female = images["source"].isin(female).to_numpy()
     return women + (none & as_female), men + (none & ~as_female)
 
 
+def _extreme(meaning: str, *female: str) -> tuple[str, str, Callable]:
+    return "extreme", meaning, partial(_undecided, female=female)
+
+
+# What each is called in tables, and what takes votes (images, labels) and the images, and returns how much each image
+# counts as female and male.
 RULES: dict[str, tuple[str, str, Callable]] = {
-    "majority": ("rule", "most frequent rating; ties and unsure images do not count", majority),
-    "ties_split": ("rule", "a tie is divided equally among the labels in front", ties_split),
-    "unsure_set_aside": ("rule", "majority of the ratings female and male alone", unsure_set_aside),
-    "unanimous": ("rule", "only images whose ratings are all the same", unanimous),
-    "fractions": ("rule", "every rating counts by its fraction of the image's ratings", fractions),
-    "undecided_female": ("extreme", "all undecided images are female", partial(undecided, female=SOURCES)),
-    "undecided_male": ("extreme", "all undecided images are male", partial(undecided, female=())),
-    "undecided_training_female": (
-        "extreme",
-        "undecided training images are female, undecided generated ones male",
-        partial(undecided, female=("training",)),
+    "majority": ("rule", "most frequent rating; ties and unsure images do not count", _majority),
+    "ties_split": ("rule", "a tie is divided equally among the labels in front", _ties_split),
+    "unsure_set_aside": ("rule", "majority of the ratings female and male alone", _unsure_set_aside),
+    "unanimous": ("rule", "only images whose ratings are all the same", _unanimous),
+    "fractions": ("rule", "every rating counts by its fraction of the image's ratings", _fractions),
+    "undecided_female": _extreme("all undecided images are female", *SOURCES),
+    "undecided_male": _extreme("all undecided images are male"),
+    "undecided_training_female": _extreme(
+        "undecided training images are female, undecided generated ones male", "training"
     ),
-    "undecided_training_male": (
-        "extreme",
-        "undecided training images are male, undecided generated ones female",
-        partial(undecided, female=("generated",)),
+    "undecided_training_male": _extreme(
+        "undecided training images are male, undecided generated ones female", "generated"
     ),
 }
 

@@ -1,14 +1,12 @@
 """What a user's own ratings answer (``answers.yaml``), and what a file of them holds."""
 
-from pathlib import Path
-
 import pandas as pd
 
 from biaslab.ground.wording import count
 from biaslab.papers.answers import read
 from biaslab.ratings.readers import SOURCES, UNNAMED, Rated
 
-answers = read(Path(__file__).parent)
+answers = read("ratings")
 
 
 def holds(rated: Rated, file: str) -> pd.DataFrame:

@@ -4,11 +4,9 @@ All of it is computed from the papers' tables.
 """
 
 # ruff: noqa: F401
-from pathlib import Path
-
 from biaslab.papers.answers import read
 from biaslab.papers.synthesis import figures
 from biaslab.papers.synthesis.curve import exclusion_by_measure, extremes, judge_errors, specification_curve
 from biaslab.papers.synthesis.models import by_pair, model_differences, models, units
 
-answers = read(Path(__file__).parent)
+answers = read("synthesis")

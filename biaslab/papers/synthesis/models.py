@@ -64,21 +64,12 @@ def models(
     The estimate is free of chance, and ``plain`` is the same with chance left in. ``floor`` is what chance alone still
     gives on average, 0 for measures that have a sign; for accuracies what images of other scenes give. Deviations of
     which a paper prints no more than the plain one have a measure of their own. ``confidence`` (0–1) is the level of
-    Student's t intervals over data sets, professions, and what ``own`` asked.
+    Student's t intervals over data sets, professions, and what ``own`` asked (``study.own_measures``). InputError: a
+    measure of ``own`` has the name of one of the papers'.
 
-    Args:
-        scores: ``paired_stereotype_score``.
-        averages: ``dalleval_overall_average``.
-        mads: ``dalleval_mad``.
-        accuracy: ``dalleval_skill_accuracy``.
-        references: ``dalleval_references``.
-        by_prompt: ``dalleval_attribute_prompt_difference``.
-        gaps: ``triplets_disparity_gap``.
-        amplification: ``paradox_amplification``.
-        own: What ``study.own_measures`` returns; of each measure the mean over what was asked.
-
-    Raises:
-        InputError: A measure of ``own`` has the name of one of the papers'.
+    Takes ``paired_stereotype_score``, ``dalleval_overall_average``, ``dalleval_mad``, ``dalleval_skill_accuracy``,
+    ``dalleval_references``, ``dalleval_attribute_prompt_difference``, ``triplets_disparity_gap`` and
+    ``paradox_amplification``.
     """
     frames = []
 
@@ -174,21 +165,12 @@ def units(
     What folds is without its floor. Of deviations from even, which no estimate of few images frees of it altogether,
     there is a row for each number of images that any model has of the cell, up to the model's own.
 
-    Args:
-        shares: ``paired_percent_female``.
-        genders: ``dalleval_average_gender``.
-        tone_counts: ``dalleval_skin_tone_counts``.
-        verdicts: ``dalleval_skill_verdicts``.
-        by_prompt: ``dalleval_attribute_prompt_difference``.
-        similarity: ``triplets_similarity``.
-        occupations: ``paradox_occupation_amplification``.
-        own: What ``study.own_measures`` returns.
-
-    Returns:
-        model, measure, measure_unit, list (of stereotypes, which a score is the mean of; else empty), unit (what was
-        asked), cell (its roles, templates or prompts, which it is the mean over; of amplification with the training
-        share, so that models are compared over the same one), images (that a deviation rests on; else 0) and value, in
-        the unit of the measure.
+    Takes ``paired_percent_female``, ``dalleval_average_gender``, ``dalleval_skin_tone_counts``,
+    ``dalleval_skill_verdicts``, ``dalleval_attribute_prompt_difference``, ``triplets_similarity``,
+    ``paradox_occupation_amplification``, and what ``study.own_measures`` returns. Returns model, measure, measure_unit,
+    list (of stereotypes, which a score is the mean of; else empty), unit (what was asked), cell (its roles, templates
+    or prompts, which it is the mean over; of amplification with the training share, so that models are compared over
+    the same one), images (that a deviation rests on; else 0) and value, in the unit of the measure.
     """
     frames = []
 

@@ -6,8 +6,6 @@ tables, ``answers`` say what they show, and ``cases`` makes measured tables of w
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from pathlib import Path
-
 from biaslab.papers.answers import read
 from biaslab.papers.triplets import cases, figures, measure, printed
 from biaslab.papers.triplets.analysis import (
@@ -36,4 +34,4 @@ from biaslab.papers.triplets.analysis import (
     where,
 )
 
-answers = read(Path(__file__).parent)
+answers = read("triplets")

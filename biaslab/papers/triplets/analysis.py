@@ -420,13 +420,9 @@ def chi_square(
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
-    frame = stats.adjusted(frame.assign(p_decisive=decisive(frame)), family, "p_decisive")
+    decisive = frame["p_permutation"].fillna(frame["p"])
+    frame = stats.adjusted(frame.assign(p_decisive=decisive), family, "p_decisive")
     return stats.adjusted(frame.drop(columns="p_decisive"), family)
-
-
-def decisive(tests: pd.DataFrame) -> pd.Series:
-    """Return the p that counts of each chi-square test: by permutation within cases where known, else as it is."""
-    return tests["p_permutation"].fillna(tests["p"])
 
 
 def bias_score(

@@ -13,13 +13,6 @@ from biaslab.papers.triplets.analysis import strongest
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
-_SCORES = {
-    "value": "bias_score",
-    "label": "bias score: 0 feminine only, 1 masculine only",
-    "reference": 0.5,
-    "xlim": (-0.03, 1.03),
-    "columns": 2,
-}
 _GROUP_COLORS = {
     "explicitly_guided": style.BLUE,
     "implicitly_guided": style.ORANGE,
@@ -68,8 +61,6 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
 
     ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their pictures.
     """
-    if not len(images):
-        return style.nothing("The source has no images.")
     wide = shown["prompt_gender"].nunique()
     judged = shown.assign(outcome=shown["prompt_gender"], gender="")
     return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
@@ -117,25 +108,17 @@ def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> F
     if "dependency_group" in scores:
         groups = tables.labels("triplets_group_bias_score")["dependency_group"]
         panel = scores["dependency_group"].replace(groups) + ", " + panel
-    leaning, by = _leaning(scores.assign(panel=panel), most)
+    scores, by = forms.by_model(scores.assign(panel=panel), "panel")
+    leaning = pd.concat([strongest(rows, most) for _, rows in scores.groupby(by, sort=False)])
     leaning = leaning.assign(
         name=leaning["object"] + leaning["n"].map(" (n = {:,.0f})".format), significant=leaning["p_holm"] < alpha
     )
     names = {"filled": "differs from 0.5 after Holm's correction", "hollow": "does not", "mark": "planted"}
+    true = "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
     return forms.estimates(
-        leaning, row="name", panel=by, filled="significant", names=names, mark=_planted(scores), **_SCORES
-    )
-
-
-def _leaning(scores: pd.DataFrame, most: int) -> tuple[pd.DataFrame, str]:
-    """Return the objects of each panel that lean most, and the column that names panels."""
-    scores, by = forms.by_model(scores, "panel")
-    return pd.concat([strongest(rows, most) for _, rows in scores.groupby(by, sort=False)]), by
-
-
-def _planted(scores: pd.DataFrame) -> str:
-    """Return the column of true scores, where some are known."""
-    return "true_score" if "true_score" in scores and scores["true_score"].notna().any() else ""
+        leaning, "bias_score", row="name", panel=by, filled="significant", names=names, mark=true, reference=0.5,
+        label="bias score: 0 feminine only, 1 masculine only", xlim=(-0.03, 1.03), columns=2,
+    )  # fmt: skip
 
 
 def dependency(example: Any) -> Figure:

@@ -7,7 +7,6 @@ from scipy import stats as scipy_stats
 
 from biaslab.ground import tables
 from biaslab.papers import custom
-from biaslab.papers.findings import held_together
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
 CELLS = {
@@ -76,15 +75,6 @@ def test_a_benchmark_that_is_a_sample_is_counted_in(people):
     assert sampled["ci_high"] - sampled["ci_low"] > known["ci_high"] - known["ci_low"]
 
 
-def test_many_groups_far_from_the_benchmark_are_told(people):
-    rows = [["A", f"g{k}", f"g{k}", "judged", "female"] for k in range(12) for _ in range(10)]
-    people = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
-    even = pd.DataFrame({"group": [f"g{k}" for k in range(12)], "percent_female": 50.0, "n": np.nan, "named": "even"})
-    whole = custom.distance(people, even).set_index("group").loc["all"]
-    assert 48 < whole["distance"] <= 50 and whole["distance_p"] < 0.001
-    assert whole["distance_ci_low"] > 25
-
-
 def test_models_are_compared_on_the_prompts_that_both_have(people):
     table = custom.differences(people, seed=3).set_index("group")
     assert table["model"].eq("B").all() and table["other"].eq("A").all()
@@ -112,17 +102,6 @@ def test_a_difference_weighs_prompts_by_what_both_have():
     assert found == pytest.approx(100 * 3 * 0.5 / 8)
 
 
-def test_groups_that_differ_stand_on_the_page():
-    people = [["A", "chef", "a chef", "judged", "male"]] * 40 + [["A", "chef", "a chef", "judged", "female"]] * 10
-    people = pd.DataFrame(people, columns=["model", "group", "prompt", "outcome", "gender"])
-    benchmark = pd.DataFrame({"group": ["chef"], "percent_female": 50.0, "n": np.nan, "named": "even"})
-    table = custom.distance(people, benchmark).query("group != 'all'")
-    (found,) = custom.answers.groups.findings(table, confidence=0.95)
-    record = found.as_record() | {"main": True, "printed": False}
-    (held,), _ = held_together([record])
-    assert held["answer"] == "0 of 1 show more women, 1 fewer." and held["n"] == 50
-
-
 def test_outcomes_add_up_in_each_group_and_over_all(people):
     table = custom.outcomes(people).set_index(["model", "group", "outcome"])
     assert table.loc[("A", "all", "judged"), ["n", "n_people"]].tolist() == [22, 24]
@@ -144,12 +123,6 @@ def test_cells_of_few_people_are_pooled_and_said():
     found = table[["first", "second", "n", "n_people", "n_cells"]].to_numpy().tolist()
     pooled = "pooled, each under 5"
     assert found == [["f", "a", 6, 13, 1], ["f", pooled, 7, 13, 2], ["m", pooled, 3, 3, 2]]
-
-
-def test_tones_stand_from_light_to_dark():
-    ranges = ["dark (7–10)", "light (1–3)", "medium (4–6)"]
-    answers = pd.DataFrame({"model": "A", "one": "f", "two": ranges * 6})
-    assert custom.intersections(answers, [("one", "two")])["second"].tolist() == list(custom.analysis.TONE_RANGES)
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):

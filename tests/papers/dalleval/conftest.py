@@ -2,7 +2,6 @@
 
 import inspect
 
-import matplotlib.pyplot as plt
 import pytest
 
 from biaslab.ground import tables
@@ -43,14 +42,6 @@ MEASURED = {
     for name, make in vars(printed_numbers).items()
     if inspect.isfunction(make) and make.__module__ == printed_numbers.__name__ and name[0] != "_"
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_figures_left():
-    """Matplotlib counts open figures of a process, whichever test opened them."""
-    plt.close("all")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """DALL-Eval's tables: from the printed numbers, and from measurements of known truth."""
 
-from itertools import product
 from math import comb
 
 import numpy as np
@@ -11,11 +10,11 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab import published, stats
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.ground.errors import InputError
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
 from biaslab.papers.dalleval.analysis.skills import SKILLS
-from biaslab.study import Study, sources
+from biaslab.study import sources
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 # E|k/9 - 1/2| with k of 9 fair images: 9 C(8, 4) / 2**9 / 9.
@@ -86,15 +85,10 @@ def test_professions_against_balance(printed):
     for _, rows in table.groupby("model"):
         for name, method in (("p_bh", "fdr_bh"), ("p_holm", "holm")):
             np.testing.assert_allclose(rows[name], multipletests(rows["p"], method=method)[1])
+    low, high = proportion_confint(table["n_female"], table["n"], method="wilson")
+    np.testing.assert_allclose(table[["ci_low", "ci_high"]], 2 * np.transpose([low, high]) - 1, atol=1e-12)
     # The smallest p of 9 images is 2/512, and 83 times that is above 0.05.
     assert table["p"].min() == pytest.approx(2 / 512) and table["p_holm"].min() > 0.05
-
-
-def test_interval_of_a_profession_is_wilson(printed):
-    table = printed["average_gender"]
-    low, high = proportion_confint(table["n_female"], table["n"], method="wilson")
-    np.testing.assert_allclose(table["ci_low"], 2 * low - 1, atol=1e-12)
-    np.testing.assert_allclose(table["ci_high"], 2 * high - 1, atol=1e-12)
 
 
 def test_the_prompt_without_a_profession_is_no_profession(results):
@@ -264,17 +258,6 @@ def test_printed_differences_of_attributes(printed):
     assert round(suit["difference"], 2) == suit["printed"] == -0.27
 
 
-def test_printed_mean_differences_of_prompts(printed):
-    # Tables 24 and 25 print them from shares cut to two decimals, rounded to two decimals.
-    table = printed["attribute_prompt_difference"].set_index(["model", "comparison", "profession"])
-    for number, comparison in ((24, "woman - person"), (25, "man - person")):
-        rows = published.load(f"dalleval_table_{number}").query("kind == 'mean_abs_difference'")
-        assert len(rows) == 84
-        for row in rows.to_dict("records"):
-            found = table.loc[("minDALL-E", comparison, row["profession"] or "(none)"), "mean_absolute_difference"]
-            assert found == pytest.approx(row["mean_abs_difference"], abs=0.011)
-
-
 def test_attribute_differences_by_hand(results):
     found = results(
         attribute_presence=presence_rows(
@@ -310,45 +293,6 @@ def test_attributes_are_tested_by_the_professions_that_differ(results):
     hat, tie = table.loc["hat"], table.loc["tie"]
     assert np.isnan(hat["p"]) and hat["reason"].startswith("4 of 12")
     assert tie["p"] < 0.05 and tie["ci_low"] > 0 and tie["reason"] == ""
-
-
-def test_mean_absolute_difference_and_swapped_labels(results):
-    shares = {
-        ("woman", "hat"): [0.5, 0.75, 0.25],
-        ("man", "hat"): [0.25, 0.25, 0.25],
-        ("woman", "tie"): [0, 0, 0.5],
-        ("man", "tie"): [0.5, 0.25, 0.5],
-    }
-    row = results(attribute_presence=presence_rows(shares))["attribute_mean_difference"].iloc[0]
-    d = np.array([[0.25, -0.5], [0.5, -0.25], [0, 0]])
-    # Means 0.25 and -0.25. The floor is the mean over all 8 ways to swap labels.
-    swapped = [np.abs(np.array(s) @ d / 3).mean() for s in product([-1, 1], repeat=3)]
-    assert row["mean_absolute_difference"] == pytest.approx(0.25)
-    assert row["floor"] == pytest.approx(np.mean(swapped), abs=0.005)
-    # Three professions are too few for an interval or a test.
-    assert row[["ci_low", "p"]].isna().all() and row["reason"] == "an interval needs 6 or more professions"
-
-
-def test_the_mean_difference_is_without_chance_and_within_its_interval(printed):
-    table = printed["attribute_mean_difference"]
-    assert (table["ci_low"] <= table["mean_difference_corrected"]).all()
-    assert (table["mean_difference_corrected"] <= table["ci_high"]).all()
-    # Differences that are there do not fold: what is taken off is less than half of what swapped labels give.
-    taken = table["mean_absolute_difference"] - table["mean_difference_corrected"]
-    assert (taken.abs() < table["floor"] / 2).all() and taken.mean() > 0
-    assert ((table["p"] < 0.05) == (table["ci_low"] > 0)).all()
-
-
-def test_differences_within_professions_are_averaged(printed):
-    single = printed["attribute_prompt_difference"]
-    single = single.query("model == 'Karlo' and comparison == 'woman - man'")
-    row = printed["attribute_mean_difference"].query("model == 'Karlo'").iloc[0]
-    beyond = single["mean_absolute_difference"] - single["floor"]
-    low, high = scipy_stats.t.interval(0.95, 83, beyond.mean(), scipy_stats.sem(beyond))
-    assert row["by_profession"] == pytest.approx(single["mean_absolute_difference"].mean())
-    assert row["by_profession_beyond_floor"] == pytest.approx(beyond.mean())
-    assert (row["by_profession_ci_low"], row["by_profession_ci_high"]) == pytest.approx((low, high))
-    assert row["by_profession_floor"] == pytest.approx(single["floor"].mean())
 
 
 def test_difference_of_two_prompts_of_one_pool():
@@ -441,18 +385,3 @@ def test_references_are_not_models(printed):
     assert references["oracle", "spatial"] == 96.2
     assert references["shuffled", "count"] == 1.7
     assert references["oracle", "R-precision"] == 62.5
-
-
-# -- sources -----------------------------------------------------------------------------------------
-
-
-def test_a_model_of_other_sections_has_no_rows(tmp_path, capsys):
-    # Karlo has no skills; DALL-E Small no bias measurements.
-    for model, measure in (
-        ("Karlo", dalleval.printed.skill_accuracy),
-        ("DALL-E Small", dalleval.printed.average_gender),
-    ):
-        assert Study(tmp_path, model=model).load(measure).empty
-        assert model in capsys.readouterr().out
-    with pytest.raises(UnknownNameError, match="Did you mean"):
-        Study(tmp_path, model="Karla").load(dalleval.printed.average_gender)

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from biaslab.ground import tables
-from biaslab.papers import dalleval
 from biaslab.papers.dalleval import answers
-from biaslab.papers.dalleval.analysis.detector import CANNOT, RIVALS
+from biaslab.papers.dalleval.analysis.skills import CANNOT, RIVALS
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 
@@ -51,23 +50,6 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
     assert answers.gender_deviation.findings(table.assign(category="skin_tone")) == []
 
 
-def test_skin_tones_of_few_faces_cannot_be_told_and_printed_ones_have_chance_in_them(results, printed):
-    counts = [
-        {"model": "a", "prompt": prompt, "profession": f"p{i}", "tone": t, "n": n}
-        for i in range(12)
-        for prompt in ("woman", "man")
-        for t, n in ((4, 2), (5, 1))
-    ]
-    (blind,) = answers.tone_deviation.findings(results(skin_tone_counts=counts)["mad"])
-    more = [row | {"n": 10 * row["n"]} for row in counts]
-    (told,) = answers.tone_deviation.findings(results(skin_tone_counts=more)["mad"])
-    assert "cannot" in blind.said and np.isnan(blind.estimate) and "3 images a prompt" in blind.details[-1]
-    assert told.said == "Unevenly." and told.p < 0.05 and told.n == 12
-    found = answers.tone_deviation.findings(printed["mad"])
-    assert [one.estimate for one in found] == [0.1687, 0.1707, 0.1698]
-    assert not any(one.undecided for one in found) and "0.08" in found[0].details[0]
-
-
 @pytest.mark.parametrize("model", ["mini", "world"])
 def test_what_was_planted_is_not_told_as_found(results, model):
     genders = [{"model": model, "profession": f"p{i}", "value": -1, "n": 9} for i in range(9)]
@@ -86,13 +68,6 @@ def test_what_was_planted_is_not_told_as_found(results, model):
     assert len(found) == 4 and all(one.details[0].startswith("Planted") for one in found)
 
 
-def test_the_script_reads_one_swatch_of_ten(printed):
-    (found,) = answers.tone_script.findings(printed["skin_tone_check"])
-    # Its answers for the ten are 5, 5, 5, 5, 5, 5, 6, 6, 6, 4.
-    assert found.said == "1 of 10 as released." and sorted(mark.estimate for mark in found.marks) == [1, 1, 10]
-    assert any("CIELAB units: 10 of 10" in detail for detail in found.details)
-
-
 def test_attributes_are_counted_by_direction(printed):
     found = answers.attributes.findings(printed["attribute_difference"])
     assert [one.model for one in found] == MODELS and all(one.decided and one.n == 84 for one in found)
@@ -103,26 +78,6 @@ def test_attributes_are_counted_by_direction(printed):
         assert one.answer.startswith(f"{up} of 15") and f", {size - up} with a man" in one.answer
     together = answers.attributes_together.findings(printed["attribute_mean_difference"])
     assert [one.model for one in together] == MODELS and all(one.said.startswith("More") for one in together)
-
-
-def test_attributes_of_few_prompt_pairs_are_not_counted():
-    rows = pd.DataFrame({"model": "a", "comparison": "woman - man", "attribute": ["tie", "suit"], "n": 8})
-    rows = rows.assign(difference=[0.5, 0.1], p_holm=[0.25, 0.5])
-    (blind,) = answers.attributes.findings(rows.assign(smallest_possible_p=0.125))
-    (none,) = answers.attributes.findings(rows.assign(smallest_possible_p=0.001))
-    assert "no outcome" in blind.said and none.said == "None of 2 differs after Holm's adjustment."
-    assert (none.p, none.decided) == (0.25, False)
-
-
-def test_skills_have_their_mean_and_people_do_not_differ(printed):
-    found = {one.model: one for one in answers.skills.findings(printed["skill_accuracy"])}
-    # (96.2 + 37.8 + 7.9) / 3
-    assert found["Stable Diffusion"].estimate == pytest.approx(47.3)
-    assert found["Stable Diffusion"].n == 2325 + 2160 + 2700
-    assert [mark.name for mark in found["minDALL-E"].marks][:2] == ["objects", "numbers"]
-    people = answers.people_and_detector.findings(printed["skill_agreement"])
-    assert {one.said for one in people} == {"They differ clearly in none of 3 skills."}
-    assert min(one.p for one in people) == printed["skill_agreement"]["p_holm"].min()
 
 
 def test_corrected_shares_name_range_and_truth():
@@ -140,39 +95,6 @@ def test_corrected_shares_name_range_and_truth():
     # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
     assert cannot.said == rival.said == "This judge cannot tell." and np.isnan(rival.estimate)
     assert "41.0 %" in cannot.details[0] and RIVALS in rival.details[0] and nothing.said == "Not known."
-
-
-def test_what_the_detector_can_tell(renders):
-    errors = dalleval.detector_error(renders.assign(truth_images="drawings"))
-    (blind,) = answers.detector.findings(errors)
-    assert blind.said == "No: this judge cannot tell." and (blind.estimate, blind.n) == (75, 4)
-    assert "specificity: 66.7 %" in blind.details[0] and blind.details[-1].endswith("on drawings.")
-    for kept in ("failure == 'none'", "failure != 'none'"):
-        assert answers.detector.findings(dalleval.detector_error(renders.query(kept))) == []
-
-
-def test_judges_of_people_are_named(social):
-    found = answers.judges_of_people.findings(dalleval.social_judges(social))
-    # Gender by two judges, and all attributes: sensitivity, with specificity beside it.
-    assert [round(one.estimate, 1) for one in found] == [100, 50, 50] and [one.n for one in found] == [1, 2, 2]
-    assert [one.question.split(":")[0] for one in found] == ["VQA", "CLIP", "VQA"]
-    assert "Specificity 96.4 %" in found[2].details[0]
-    # Nobody whose truth is known was judged a man or a woman: nothing is said of that judge.
-    unsure = social.assign(gender_vqa="unsure", gender_judge="")
-    assert len(answers.judges_of_people.findings(dalleval.social_judges(unsure))) == 1
-
-
-def test_tones_are_said_with_what_reads_them(social):
-    (found,) = answers.tones_read.findings(dalleval.skin_tone_outcomes(social, social.iloc[:0]))
-    assert found.said == "Of 80.0 %." and found.n == 5
-    assert found.details == (
-        "No tone, no face: 20.0 %.",
-        "What reads tones: tone by pixels, the colour of a face and not what a person would say.",
-        "Of 3 whose true tone is known it is right in 33.3 %.",
-    )
-    nobody = social.assign(judge_tone="none", skin_tone=np.nan, reason_tone="not read")
-    (none,) = answers.tones_read.findings(dalleval.skin_tone_outcomes(nobody, social.iloc[:0]))
-    assert none.said == "Of 0.00 %." and "judging.tone" in none.details[1]
 
 
 def test_nothing_is_found_in_tables_without_rows():

@@ -13,7 +13,7 @@ from biaslab.ground import tables
 from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, measure
-from biaslab.papers.dalleval.analysis.detector import CANNOT
+from biaslab.papers.dalleval.analysis.skills import CANNOT
 from biaslab.prompts import dalleval as prompts
 from biaslab.settings import Settings
 from biaslab_world import social as people_of
@@ -70,6 +70,8 @@ def test_error_of_the_detector_by_hand(renders):
     assert set(errors["can_tell"]) == {"no"}
     assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["can_tell"]) == {"yes"}
     assert set(dalleval.detector_error(renders.query("failure == 'none'"))["can_tell"]) == {""}
+    named = dalleval.detector_error(renders.assign(truth_images="drawings"))
+    assert set(named["truth_images"]) == {"drawings"}
 
 
 def known(skill="object", model="a", **percent):
@@ -99,24 +101,6 @@ def test_corrected_share_and_its_range_by_hand():
     assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
     best = stats.corrected_shares(6, 10, 0.9, 0.95, 100, 100)
     assert row[LIMITS].tolist() == pytest.approx([0, 100 * best.ci_high])
-
-
-@pytest.mark.parametrize("correct", [0, 3, 6, 9, 10])
-def test_limits_of_a_corrected_share_hold_those_of_every_way_of_failing(correct):
-    errors = known(sensitivity=90, specificity=80, _class=95, _missing=65)
-    row = dalleval.skill_corrected(judged(correct, 10), errors).iloc[0]
-    alone = [stats.corrected_shares(correct, 10, 0.9, of, 100, 100) for of in (0.95, 0.65)]
-    least, most = (100 * float(of([one.share for one in alone])) for of in (min, max))
-    assert (row["percent_least"], row["percent_most"]) == pytest.approx((least, most))
-    # The way that is seen worst makes of a share the least, and its lower limit; the one seen best the most.
-    low, high = 100 * float(alone[1].ci_low), 100 * float(alone[0].ci_high)
-    assert row[LIMITS].tolist() == pytest.approx([min(low, least), max(high, most)])
-    assert 0 <= row["ci_low"] <= least <= row["percent_corrected"] <= most <= row["ci_high"] <= 100
-
-
-def test_truth_of_some_images_only_is_no_truth():
-    row = dalleval.skill_corrected(judged(2, 4, truth=["yes", "", "no", "no"]), known(sensitivity=90)).iloc[0]
-    assert np.isnan(row["percent_true"])
 
 
 @pytest.mark.parametrize(
@@ -194,11 +178,6 @@ def test_several_raters_vote_and_ties_are_no():
     assert row.loc["krippendorff_alpha", "value"] == pytest.approx(1 - (2 / 6) / (18 / 30))
 
 
-def test_one_answer_only_has_no_kappa_but_a_reason():
-    row = agreement(rated(["yy"] * 3)).loc["object", "cohen_kappa"]
-    assert np.isnan(row["value"]) and row["reason"] and row["p"] == 1
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -221,13 +200,8 @@ def test_judges_of_people_by_hand(social):
     table = dalleval.social_judges(social)
     share = table[table["measure"] != "mean_difference"]
     hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
-    found = dict(
-        zip(
-            zip(share["judge"], share["about"], share["measure"], strict=True),
-            zip(hits, share["n"], strict=True),
-            strict=True,
-        )
-    )
+    keys = share[["judge", "about", "measure"]].itertuples(index=False, name=None)
+    found = dict(zip(keys, zip(hits, share["n"], strict=True), strict=True))
     # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
     # other 56 are said to be worn.
     expected = {
@@ -285,15 +259,10 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     assert counts.loc["pilot"].to_dict() == {"read": 2, "mixed light": 0, "no face": 0}
     row = table.set_index(["profession", "outcome"]).loc[("nurse", "read")]
     assert (row["n_images"], row["percent"]) == (3, pytest.approx(100 / 3))
-    # Wilson, by statsmodels: 1 of 3.
-    low, high = proportion_confint(1, 3, method="wilson")
-    assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
+    assert row[LIMITS].tolist() == pytest.approx(wilson(1, 3))
     # What is known of pixels on photographs stands once, where the truth of these images is not known.
     # Else it is right in so many: 5 is read for 5, 7 for 5 and 2 for 3.
-    assert (table["judge_error"] == "").all() and table["n_known"].tolist()[:2] == [
-        3,
-        pytest.approx(np.nan, nan_ok=True),
-    ]
+    assert (table["judge_error"] == "").all() and table["n_known"].iloc[0] == 3
     assert table["percent_right"].iloc[0] == pytest.approx(100 / 3)
     unknown = images.assign(truth_skin_tone=np.nan)
     photographs = dalleval.skin_tone_outcomes(unknown, none)
@@ -382,19 +351,6 @@ def test_an_attribute_that_nobody_wears_has_no_corrected_difference():
     assert (table["reason"] == "because").all() and table.loc["tie", ["ci_low", "ci_high"]].isna().all()
 
 
-def test_printed_models_and_missing_differences_are_left_out():
-    given = pd.concat(
-        [
-            differences(("tie", 0.1, 0.0, 0.2), ("suit", np.nan, np.nan, np.nan)),
-            differences(("tie", 0.3, 0.2, 0.4), model="Karlo"),
-        ]
-    )
-    table = dalleval.attribute_corrected(given, asked(**TIE), NOBODY)
-    assert table[["model", "attribute"]].to_numpy().tolist() == [["a", "tie"]]
-    assert dalleval.attribute_corrected(given, asked(), NOBODY).empty
-    assert dalleval.attribute_corrected(given.iloc[:0], asked(**TIE), NOBODY).empty
-
-
 def test_true_differences_by_hand():
     # By profession: of nurses a tie is worn by 1 of 2 women, 0 of 1 man and 1 of 1 person; of cooks by nobody of 1, by
     # 2 of 2 and by 1 of 2. A writer is drawn as a woman alone and so has no difference.
@@ -431,31 +387,6 @@ def test_true_differences_by_hand():
     assert table.loc[table["attribute"] == "mask", "difference_corrected"].isna().all()
     blank = dalleval.attribute_corrected(given, asked(**TIE), images.assign(truth_gender=""))
     assert blank["difference_true"].isna().all() and blank["difference_corrected"].notna().sum() == 3
-
-
-def test_a_planted_difference_is_found_again():
-    # 300 studies of 20 professions with 30 images a prompt: a tie is worn by 60 % of men and 40 % of women of each
-    # profession; the judge sees 80 of 100 ties and 95 of 100 without, measured on 150 drawings of each.
-    rng, studies = np.random.default_rng(6), 300
-    true, judge = {"man": 0.6, "woman": 0.4}, (0.8, 0.95)
-    rows, said = [], []
-    for study in range(studies):
-        shares = {
-            prompt: rng.binomial(30, p * judge[0] + (1 - p) * (1 - judge[1]), 20) / 30 for prompt, p in true.items()
-        }
-        paired = shares["woman"] - shares["man"]
-        low, high = scipy_stats.t.interval(0.95, 19, paired.mean(), scipy_stats.sem(paired))
-        rows.append(differences(("tie", paired.mean(), low, high), n=20, model=f"m{study}"))
-        known = [100 * rng.binomial(150, rate) / 150 for rate in judge]
-        said.append(asked(f"m{study}", tie=((known[0], 150), (known[1], 150))))
-    table = dalleval.attribute_corrected(pd.concat(rows), pd.concat(said), NOBODY)
-    assert len(table) == studies
-    found = table["difference_corrected"]
-    # As judged it is 0.75 of -0.2; a study's error is about 0.04.
-    assert table["difference"].mean() == pytest.approx(-0.15, abs=0.006)
-    assert abs(found.mean() + 0.2) < 4 * found.std() / np.sqrt(studies)
-    held = ((table["ci_low"] <= -0.2) & (table["ci_high"] >= -0.2)).mean()
-    assert held >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / studies)
 
 
 def test_corrected_attributes_are_drawn_beside_those_judged():
@@ -510,46 +441,6 @@ def fair():
     return images, Told(images, np.where(rng.random(len(images)) < 0.5, "a woman", "male"))
 
 
-def deviation(genders, counts):
-    none = tables.of([], "dalleval_printed_bias")
-    table = dalleval.mad(genders, counts, none)
-    return table.set_index(["model", "category"])["mad"]
-
-
-def errors_of_floor(n, p, bins):
-    """Return mean (exact, by summing over k of n) and standard deviation (by draws) of one prompt's deviation."""
-    k = np.arange(n + 1)
-    mean = scipy_stats.binom.pmf(k, n, p) @ np.abs(k / n - p)
-    draws = np.random.default_rng(0).multinomial(n, [p] * bins, size=10_000)
-    return mean, np.abs(draws / n - p).mean(axis=1).std()
-
-
-def test_a_fair_world_shows_the_deviation_of_chance(fair):
-    _, pipeline = fair
-    genders = dalleval.average_gender(measure.average_gender(pipeline))
-    counts = measure.skin_tone_counts(pipeline)
-    assert len(genders) == 84 and set(genders["n"]) == {9}
-    assert counts["n"].sum() == 9 * 252
-    found = deviation(genders, counts)
-    middle, spread = errors_of_floor(9, 0.5, 2)
-    assert middle == pytest.approx(0.137, abs=0.0005)
-    # Of one world's 83 professions the standard error is 0.0104; the mean of many worlds follows below.
-    assert abs(found["fair", "gender"] - middle) < 3 * spread / np.sqrt(83)
-    middle, spread = errors_of_floor(9, 0.1, 10)
-    assert middle == pytest.approx(0.0775, abs=0.0005) and 3 * spread / np.sqrt(249) < 0.004
-    assert found["fair", "skin_tone"] == pytest.approx(0.0775, abs=0.004)
-
-
-def test_two_tones_half_each_deviate_by_016(fair):
-    images, _ = fair
-    tones = 5 + np.random.default_rng(7).integers(0, 2, len(images))
-    pipeline = Told(images.assign(truth_skin_tone=tones), "a man")
-    found = deviation(dalleval.average_gender(measure.average_gender(pipeline)), measure.skin_tone_counts(pipeline))
-    # 0.16 whenever both occur; with one alone (2 of 2⁹ prompts) 0.18. And men alone are half away from even.
-    assert found["fair", "skin_tone"] == pytest.approx(0.16, abs=0.002)
-    assert found["fair", "gender"] == 0.5
-
-
 def test_measured_tables_hold_what_the_judges_say(fair):
     images, pipeline = fair
     rows = measure.social_images(pipeline).set_index("image_id")
@@ -562,7 +453,7 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     averages = measure.average_skin_tone(pipeline).set_index("profession")
     nurses = images.loc[images["profession"] == "nurse", "truth_skin_tone"]
     assert averages.loc["nurse", "value"] == pytest.approx(nurses.mean())
-    assert set(averages["n"]) == {27}
+    assert set(averages["n"]) == {27} and measure.skin_tone_counts(pipeline)["n"].sum() == 9 * 252
     presence = measure.attribute_presence(pipeline)
     expected = pd.Series(ties).groupby([images["prompt"], images["profession"]]).mean()
     found = presence.set_index(["prompt", "profession"])["share"]
@@ -639,14 +530,10 @@ def test_methods_of_skin_tone_are_held_against_the_truth():
 
 
 def test_limits_that_a_source_brings_stay():
-    rows = [
-        ("a", "R-precision", 50.0, "higher", 100, 41.0, 59.0),
-        ("b", "R-precision", 50.0, "higher", 100, None, None),
-    ]
-    rows.append(("b", "FID", 20.0, "lower", 100, None, None))
+    shared = "R-precision", 50.0, "higher", 100
+    rows = [("a", *shared, 41.0, 59.0), ("b", *shared, None, None), ("b", "FID", 20.0, "lower", 100, None, None)]
     columns = ["model", "metric", "value", "better", "n", "ci_low", "ci_high"]
     found = dalleval.alignment_quality(pd.DataFrame(rows, columns=columns)).set_index(["model", "metric"])
     assert found.loc[("a", "R-precision"), ["ci_low", "ci_high"]].tolist() == [41, 59]
-    low, high = proportion_confint(50, 100, method="wilson")
-    assert found.loc[("b", "R-precision"), ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
+    assert found.loc[("b", "R-precision"), LIMITS].tolist() == pytest.approx(wilson(50, 100))
     assert found["reason"].eq("").tolist() == [True, True, False]

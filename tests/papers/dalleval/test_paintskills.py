@@ -82,19 +82,6 @@ def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
     )
 
 
-def test_chance_is_the_mean_over_all_pairs(truth):
-    scenes, found = truth
-    some = pd.concat([rows.sample(25, random_state=1) for _, rows in scenes.groupby("skill")])
-    expected = {}
-    for skill, rows in some.groupby("skill"):
-        pairs = rows.rename(columns={"image_id": "own"}).merge(rows[["image_id"]], how="cross")
-        others = pairs[pairs["own"] != pairs["image_id"]].drop(columns="own")
-        expected[skill] = verdicts(found, others)["correct"].mean()
-    assert shuffled(found, some).to_dict() == pytest.approx(expected)
-    # Of one image there is no other prompt.
-    assert shuffled(found, some.head(1)).isna().all()
-
-
 def test_the_threshold_and_the_best_detection_decide_of_objects():
     found = pd.DataFrame([detection("i", "dog", 0.6), detection("i", "car", 0.9), detection("j", "dog", 0.7)])
     one = pd.concat([asked("object", "dog"), asked("object", "dog", image_id="j")], ignore_index=True)

@@ -8,19 +8,6 @@ import pytest
 from biaslab.ground import tables
 from biaslab.papers import paired
 
-
-@pytest.fixture(autouse=True)
-def drawn(plain_look):
-    """Give every test here matplotlib's own look."""
-
-
-@pytest.fixture
-def without_pictures(monkeypatch):
-    """Lay figures out but write none of them: what is written is tested with the study."""
-    monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
-
-
 # What arguments of analyses are called: the tables, where it is another name.
 TAKEN = {
     "shares": "percent_female",

@@ -1,7 +1,5 @@
 """Answers of the Paired Stereotype Test: the words of each form, and by hand the numbers behind the main ones."""
 
-import numpy as np
-import pandas as pd
 import pytest
 from paired_rows import lists
 
@@ -32,34 +30,11 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     assert found.estimate == pytest.approx(roles.mean(), abs=0.005)
 
 
-def test_directions_of_the_printed_numbers(printed):
-    ask = paired.answers
-    assert said(ask.change, printed["score_change"]) == [("It rises.", 37.4), ("No change is shown.", 14.4)]
-    assert said(ask.lean, printed["lean"]) == [("No lean is shown.", 48.8), ("No lean is shown.", 49.3)]
-    along = said(ask.labour, printed["labour_correlation"])
-    assert along == [("No correlation is shown.", 0.2), ("They rise with them.", 0.9)]
-    leans = ask.power_lean.findings(printed["role_coupling"])
-    assert all("cannot be told" in found.said for found in leans)
-    # Alone 66.2 % are female, in pairs 49.3: the first leans, and the second is not told to.
-    assert ["more women" in found.said for found in leans] == [True, False]
-
-
 def test_what_no_outcome_could_show_is_not_counted(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
     assert single.said == "With so few of them no outcome could be significant." and not single.decided
     assert pairs.said == "22 fit their stereotype, 0 the opposite; 18 of 40 are not told from balance."
-
-
-def test_directions_follow_the_numbers(tables_of):
-    rows = lists([5, 6, 5, 6], [5, 4, 5, 4], 10, "single") + lists([1, 2, 2, 1], [9, 8, 8, 9], 10, "paired")
-    t = tables_of(percent_female=rows)
-    assert [text for text, _ in said(paired.answers.overall, t["stereotype_score"])] == ["Against their stereotypes."]
-    assert [text for text, _ in said(paired.answers.change, t["score_change"])] == ["It falls."]
-    # Four occupations of each list are eight units; an answer from two of each is none, whatever the numbers.
-    few = tables_of(percent_female=lists([1, 2], [9, 8], 10, "paired"))
-    (found,) = paired.answers.overall.findings(few["stereotype_score"])
-    assert found.n == 4 and found.said == "No lean is shown." and not found.decided
 
 
 @pytest.mark.parametrize(
@@ -85,13 +60,6 @@ def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, e
     assert any(detail.startswith("Without it:") for detail in found.details)
 
 
-def test_printed_mitigations_have_a_sign_and_no_interval(printed):
-    found = paired.answers.mitigation.findings(printed["mitigation"])
-    turned = [f for f in found if f.said == "By its sign against stereotypes; no interval is printed."]
-    assert len(found) == 4 and [round(f.estimate, 2) for f in turned] == [-11.12]
-    assert all(np.isnan(f.ci_low) and not f.undecided for f in found)
-
-
 @pytest.mark.parametrize(("model", "planted"), [("mini", True), ("world", True), ("A", False)])
 def test_what_was_planted_is_said_with_it(tables_of, model, planted):
     rows = lists([9, 9], [1, 1], 10, "paired", model=model)
@@ -102,15 +70,6 @@ def test_what_was_planted_is_said_with_it(tables_of, model, planted):
     found = [f for answer, table in asked for f in getattr(paired.answers, answer).findings(t[table])]
     assert len(found) == 5
     assert {any("lanted" in detail for detail in f.details) for f in found} == {planted}
-
-
-def test_the_cost_stands_beside_the_share():
-    row = {"model": "A", "aspect": "power", "setting": "faircritic", "measure": "valid", "n_images": 200}
-    row |= {"percent": 60.0, "ci_low": 53.0, "ci_high": 66.0, "change": -35.0}
-    rows = pd.DataFrame([row | {"change_ci_low": -45.0, "change_ci_high": -25.0}, row | {"change": np.nan}])
-    found, plain = paired.answers.valid.findings(rows)
-    assert (found.said, found.estimate, found.n, plain.details) == ("60.0 %.", 60, 200, ())
-    assert found.details == ("Against the same pairs without mitigation: -35.0 points (-45.0 to -25.0).",)
 
 
 def test_verdicts_carry_the_test_of_their_interval(printed):

@@ -4,13 +4,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle
 from paired_rows import lists, roles, share
 
 from biaslab.papers import paired
-from biaslab.plots import style
-from biaslab.plots.gallery import gallery
 
 F, M = "female", "male"
 DRAWN = {
@@ -37,7 +33,7 @@ def test_every_table_answer_and_figure_takes_thin_sources(tables_of, analyses, r
     for name in analyses:
         assert len(t[name]) >= 0
     for name, frames in DRAWN.items():
-        getattr(paired.figures, name)(*(t[f] for f in frames)).draw_without_rendering()
+        getattr(paired.figures, name)(*(t[f] for f in frames))
         plt.close("all")
     for answer in vars(paired.answers).values():
         found = answer.findings(t[answer.table.removeprefix("paired_")])
@@ -67,14 +63,6 @@ def test_printed_mitigations_are_drawn_in_the_papers_order(printed):
     # Occupations: without, FairCritic, the top 5 without and with the intervention; roles: without, both.
     expected = [47.375, 2.00, 92.00, 26.00, 18.98, -11.12, 5.09]
     assert [x for _, x in overall] == pytest.approx(expected, abs=0.005)
-
-
-def test_coupled_roles_count_all_occupations(printed):
-    scores = printed["power_score"].query("setting == 'paired'")
-    (ax,) = paired.figures.role_coupling(scores).axes
-    (dots,) = [c for c in ax.collections if len(c.get_offsets())]
-    # An area of 30 stands for one occupation, 40 more for each further one.
-    assert sum((np.array(dots.get_sizes()) - 30) / 40 + 1) == pytest.approx(36)
 
 
 # -- galleries ---------------------------------------------------------------------------------------
@@ -153,37 +141,3 @@ def test_without_images_there_are_no_galleries():
     ):
         assert chosen.empty and paired.pictures(None, chosen) == {}
         assert len(paired.figures.gallery(chosen, {}).axes) == 1
-
-
-def bars(ax):
-    return [p for p in ax.patches if isinstance(p, Rectangle)]
-
-
-def test_each_person_of_an_image_has_a_box_and_a_verdict_of_their_own():
-    pixels = [np.zeros((12, 36, 3), np.uint8)] * 4
-    people = [
-        pd.DataFrame(judged_people("1", [("nurse", F, F), ("cook", M, M)])),
-        pd.DataFrame(judged_people("2", [("nurse", F, "overlapping"), ("cook", M, "overlapping")])),
-        pd.DataFrame(judged_people("3", [("nurse", F, F), ("cook", M, "face_too_small")])),
-        pd.DataFrame(judged_people("4", [("nurse", F, F), ("cook", M, M), ("lawyer", M, M)])),
-    ]
-    axes = gallery(pixels, people, columns=4).axes
-    titles = [[ax.get_title(loc=where) for where in ("left", "center", "right")] for ax in axes]
-    assert titles == [
-        ["female 0.90", "", "male 0.90"],
-        ["faces overlap", "", ""],
-        ["female 0.90", "", "face too small"],
-        ["female", "male", "male"],
-    ]
-    # A coloured line over a white one for every face that was found.
-    edges = [[to_hex(p.get_edgecolor()).upper() for p in bars(ax)][1::2] for ax in axes]
-    assert edges == [[style.FEMALE, style.MALE], [], [style.FEMALE], [style.FEMALE, style.MALE, style.MALE]]
-
-
-def test_a_person_whose_face_was_not_found_is_hidden_with_the_whole_image():
-    rng = np.random.default_rng(1)
-    pixels = rng.integers(0, 256, (12, 36, 3), dtype=np.uint8)
-    people = [pd.DataFrame(judged_people("1", [("nurse", F, F), ("cook", M, "face_too_small")]))]
-    shown = gallery([pixels], people, blur=True).axes[0].images[0].get_array()
-    # No pixel of noise keeps its value but by chance.
-    assert (shown == pixels).all(axis=2).mean() < 0.05

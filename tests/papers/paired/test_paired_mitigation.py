@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from paired_rows import image, lists, one
+from paired_rows import image, lists
 from PIL import Image
 from scipy import stats as scipy_stats
 
@@ -41,17 +41,6 @@ PLAIN = "Generate a picture of one sheriff on the left and one nurse on the righ
 )
 def test_a_lean_needs_an_interval_beside_0_or_else_a_sign(score, low, high, said):
     assert mitigated.direction(score, low, high) == said
-
-
-def test_the_top_are_said_to_be_chosen_by_the_same_images(tables_of):
-    rows = lists([9, 8, 9], [1, 2, 1], 10, "paired")
-    rows += lists([10, 9], [0, 1], 10, "paired_top5") + lists([7, 6], [4, 3], 10, "intervention_top5")
-    study = tables_of(percent_female=rows)
-    table = study["mitigation"]
-    assert one(table, scope="top5", mitigation="intervention", stereotype="overall")["n"] == 40
-    assert table["margin"].isna().all()  # every score has its own n
-    change = one(study["mitigation_change"], scope="top5", stereotype="overall")
-    assert (change["change"], change["n_identities"]) == (pytest.approx(-60), 4)
 
 
 def test_change_by_mitigation_is_over_identities_at_full_dependence(tables_of):

@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 import pytest
-from paired_rows import image, one
+from paired_rows import cell, image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
@@ -105,26 +105,6 @@ def test_of_faircritic_the_last_round_is_each_models_own(tables_of):
 # -- controls ------------------------------------------------------------------------------------------
 
 
-def test_scores_of_people_alone_and_in_pairs_are_those_of_the_paper_tables(tables_of):
-    rows = [r for r in controls() if r["setting"] in ("single", "paired")]
-    frame = pd.DataFrame(rows)
-    keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
-    shares = (100 * (frame["gender"] == F)).groupby([frame[k] for k in keys]).agg(["mean", "size"])
-    shares = shares.reset_index().rename(columns={"mean": "percent_female", "size": "n"})
-    shares = shares.assign(reason="", percent_female_ci_low=np.nan, percent_female_ci_high=np.nan)
-    of = frame[frame["setting"] == "paired"].pivot(
-        index=["model", "aspect", "setting", "image_id"], columns="stereotype", values=["gender", "identity"]
-    )
-    of.columns = [f"{s}_{'label' if c == 'gender' else c}" for c, s in of.columns]
-    study = tables_of(people=rows, percent_female=shares, pair_images=of.reset_index())
-    ours = study["control_score"].query("stereotype == 'overall'").set_index("setting")
-    theirs = study["stereotype_score"].query("stereotype == 'overall'").set_index("setting")
-    # Each occupation has one partner here, so that nothing can be estimated.
-    assert theirs.loc["paired", "dependence"] == ours.loc["paired", "dependence"] == "worst case"
-    for column in ("score", "ci_low", "ci_high"):
-        assert ours[column].to_dict() == pytest.approx(theirs.loc[ours.index, column].to_dict())
-
-
 def controls():
     rows = []
     for k, (alone, alike) in enumerate([(F, F), (M, M), (F, M)]):
@@ -151,6 +131,10 @@ def test_control_scores_and_contrast_by_hand(tables_of):
     assert row[["contrast_ci_low", "contrast_ci_high"]].tolist() == [-200, 200]
     assert table.loc[table["setting"] == "paired", "contrast"].isna().all()
     assert one(table, setting="same", stereotype="overall")["n"] == 12
+    # Six images of pairs, of which each is a sixth of either list: coins give a standard deviation of 100 / √6 points,
+    # overall too where people of an image are fully dependent.
+    fair = cell(table, setting="paired")[["fair_low", "fair_high"]].to_numpy()
+    assert fair == pytest.approx(np.tile([-1.959964, 1.959964], (3, 1)) * 100 / 6**0.5, rel=1e-6)
 
 
 def test_contrast_overall_counts_pairs_twice_and_people_alone_half(tables_of):
@@ -163,73 +147,34 @@ def test_contrast_overall_counts_pairs_twice_and_people_alone_half(tables_of):
     assert row["contrast"] - row["contrast_ci_low"] == pytest.approx(np.diff(welch)[0] / 2)
 
 
-@pytest.mark.parametrize("setting", ["paired", "same", "single"])
-def test_coin_flips_spread_as_far_as_the_bands_say(tables_of, setting):
-    # Images of every kind, one coin an image: people fully dependent.
-    rng = np.random.default_rng(5)
-    rows, n = [], 6
-    for k in range(n):
-        for j in range(4):
-            people = {
-                "paired": [(f"f{k}", F), (f"m{(k + j) % n}", M)],
-                "same": [(f"f{k}", F)] * 2 if j % 2 else [(f"m{k}", M)] * 2,
-                "single": [(f"f{k}", F) if j % 2 else (f"m{k}", M)],
-            }[setting]
-            rows += image(f"{k}-{j}", [(*p, F) for p in people], setting=setting, order="")
-    table = tables_of(people=rows)["control_score"]
-    frame = pd.DataFrame(rows)
-    of, images = pd.factorize(frame["image_id"])
-    coins = rng.choice([-100.0, 100.0], (len(images), 4000))
-    score = pd.DataFrame(coins[of])
-    each = score.groupby([frame["stereotype"], frame["identity"]]).mean().groupby(level=0).mean()
-    spread = 1.96 * np.std([each.loc[F], each.loc[M], each.mean()], axis=1)
-    found = table.set_index("stereotype").loc[["female", "male", "overall"]]
-    assert found["fair_high"].to_numpy() == pytest.approx(spread, rel=0.06)
-    assert found["fair_low"].tolist() == (-found["fair_high"]).tolist()
-
-
-@pytest.mark.parametrize("setting", ["alike", "three"])
-def test_intervals_of_identities_that_share_images_hold_the_truth(tables_of, setting):
-    # A coin an image decides whether all its people fit: scores are 0, and dependence is as large as it can be.
+@pytest.mark.parametrize(("setting", "more"), [("alike", 2), ("three", 5 / 3)])
+def test_intervals_of_identities_that_share_images_are_wider(tables_of, setting, more):
+    # A coin an image decides whether all its people fit, so that dependence is as large as it can be.
     asked = asking.controls(partners=2, seed=1) if setting == "alike" else asking.three(120, seed=1)
     people = asked.people[asked.people["prompt_id"].str.startswith(setting)].reset_index(drop=True)
-    shown = pd.crosstab([people["stereotype"], people["identity"]], people["prompt_id"])
-    coins = np.random.default_rng(7).choice([-100.0, 100.0], (20_000, shown.shape[1]))
-    each = coins @ shown.div(shown.sum(axis=1), axis=0).to_numpy().T  # runs x identities
-    lists = {g: each[:, shown.index.get_level_values(0) == g] for g in LISTS}
-    n = {g: values.shape[1] for g, values in lists.items()}
-    # Variances of means over identities, times what images of their own would give: with weights of 1 or 2 people an
-    # image, 2² / 2, and (1² + 2²) / (1 + 2).
-    more = 2 if setting == "alike" else 5 / 3
-    wider = {g: np.sqrt(more * (n[g] - 1) / (n[g] - more)) for g in LISTS}
-    error = {g: values.std(axis=1, ddof=1) / np.sqrt(n[g]) for g, values in lists.items()}
-    for g in LISTS:
-        mean, t = lists[g].mean(axis=1), scipy_stats.t.ppf(0.975, n[g] - 1)
-        # Without more width 95 % intervals hold it in far fewer runs.
-        assert np.mean(np.abs(mean) <= t * error[g]) < 0.91
-        assert 0.94 <= np.mean(np.abs(mean) <= t * error[g] * wider[g]) < 0.98
-    # Overall: two lists apart, or, among three, each identity with its whole value.
-    whole = np.hypot(error[F], error[M]) * (wider[F] / 2 if setting == "alike" else 1)
-    overall = (lists[F].mean(axis=1) + lists[M].mean(axis=1)) / 2
-    assert 0.94 < np.mean(np.abs(overall) <= scipy_stats.t.ppf(0.975, sum(n.values()) - 2) * whole) < 0.99
-    # The table has these intervals: those of the first run.
-    fits = dict(zip(shown.columns, coins[0] > 0, strict=True))
+    fits = pd.Series(np.random.default_rng(7).random(people["prompt_id"].nunique()) < 0.5, people["prompt_id"].unique())
     rows = []
     for name, some in people.groupby("prompt_id", sort=False):
-        seen = [
-            (r.identity, r.stereotype, r.stereotype if fits[name] else LISTS[r.stereotype == F])
-            for r in some.itertuples()
-        ]
-        rows += image(name, seen, setting=setting, order="")
+        seen = [s if fits[name] else LISTS[s == F] for s in some["stereotype"]]
+        rows += image(name, [*zip(some["identity"], some["stereotype"], seen, strict=True)], setting=setting, order="")
+    each = people["prompt_id"].map(fits).map({True: 100.0, False: -100.0})
+    each = each.groupby([people["stereotype"], people["identity"]]).mean()
     table = tables_of(people=rows)["control_score"].set_index("stereotype")
+    half, n, error = {}, {}, {}
     for g in LISTS:
-        half = scipy_stats.t.ppf(0.975, n[g] - 1) * error[g][0] * wider[g]
-        assert table.loc[g, "score"] == pytest.approx(lists[g][0].mean())
-        assert table.loc[g, "ci_high"] - table.loc[g, "score"] == pytest.approx(half)
-    parts = np.array([error[g][0] ** 2 for g in LISTS])
+        n[g], error[g] = len(each[g]), each[g].std() / np.sqrt(len(each[g]))
+        # Variances of means over identities, times what images of their own would give: with weights of 1 or 2 people
+        # an image, 2² / 2, and (1² + 2²) / (1 + 2).
+        wider = np.sqrt(more * (n[g] - 1) / (n[g] - more))
+        half[g] = scipy_stats.t.ppf(0.975, n[g] - 1) * error[g] * wider
+        assert table.loc[g, "ci_high"] - table.loc[g, "score"] == pytest.approx(half[g])
+    # Overall: two lists apart, or, among three, each identity with its whole value.
+    parts = np.array([error[g] ** 2 for g in LISTS])
     df = parts.sum() ** 2 / (parts**2 / [n[g] - 1 for g in LISTS]).sum()
-    half = scipy_stats.t.ppf(0.975, df) * whole[0]
-    assert table.loc["overall", "ci_high"] - table.loc["overall", "score"] == pytest.approx(half)
+    whole = np.sqrt(parts.sum()) * (wider / 2 if setting == "alike" else 1)
+    assert table.loc["overall", "ci_high"] - table.loc["overall", "score"] == pytest.approx(
+        scipy_stats.t.ppf(0.975, df) * whole
+    )
 
 
 def test_two_identities_that_share_all_images_have_no_interval(tables_of):

@@ -209,17 +209,6 @@ def test_intervals_of_no_width_are_none(tables_of):
 # -- images of two people ----------------------------------------------------------------------------
 
 
-def test_bounds_on_biased_images_of_the_printed_shares(printed):
-    images = printed["biased_images"].set_index(["aspect", "measure"])
-    # 72.5 % of the female and 74.875 % of the male list fit: at least 47.375 % fit in common.
-    assert images.loc[("occupation", "both"), ["percent_least", "percent_most"]].tolist() == pytest.approx(
-        [47.375, 72.5]
-    )
-    assert images.loc[("occupation", "any"), ["percent_least", "percent_most"]].tolist() == pytest.approx([74.875, 100])
-    assert images.loc[("occupation", "person"), "percent"] == pytest.approx(100 * 66 / 120)
-    assert images["n"].tolist() == [120, 800, 800, 216, 216, 216]
-
-
 def test_bounds_are_reached_and_never_left(tables_of):
     # Two occupations with 3 images of both roles: all 2^6 patterns of who fits, grouped by what is known.
     found: dict[tuple, list] = {}
@@ -341,16 +330,6 @@ def test_chance_of_one_gender_is_that_of_the_identities_on_their_side(tables_of)
     assert found[ends].tolist() == pytest.approx([each.mean() - half, each.mean() + half])
 
 
-def test_opposite_leans_alone_are_no_coupling(tables_of):
-    # Low power is always a woman and high power always a man: one gender twice is never seen, and never would be if
-    # people were independent, so nothing is said to be fewer.
-    rows, images = role_images([[(True, False, s) for s in ("left", "right") * 3]] * 4)
-    study = tables_of(percent_female=rows, pair_images=images)
-    found = study["role_coupling"].iloc[0]
-    assert (found["same_gender"], found["same_gender_excess"]) == (0, 0)
-    assert found["percent_same_gender_chance"] == pytest.approx(0)
-
-
 def test_roles_of_the_printed_occupations_are_coupled(printed):
     table = published.load("paired_table_13").pivot(
         index="occupation", columns=["setting", "power_level"], values="score"
@@ -447,37 +426,6 @@ def test_the_test_of_a_change_belongs_to_its_interval(tables_of):
     low, high = test.confidence_interval(0.95)
     assert found.loc["male", ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
     assert found.loc["female", "change"] == 0 and np.isnan(found.loc["female", "p"])
-
-
-def test_no_test_says_otherwise_than_its_interval(printed):
-    for name, p, ends in (
-        ("stereotype_score", "p", ("ci_low", "ci_high")),
-        ("score_change", "p", ("ci_low", "ci_high")),
-        ("role_coupling", "difference_p", ("difference_ci_low", "difference_ci_high")),
-    ):
-        table = printed[name].dropna(subset=[p, *ends])
-        away = (table[ends[0]] > 0) | (table[ends[1]] < 0)
-        assert len(table) and (away == (table[p] < 0.05)).all(), name
-
-
-def test_change_over_lists_that_share_images_is_taken_at_its_worst_where_only_shares_are_known(tables_of):
-    rows = lists([5] * 4, [5] * 4, 10, setting="single") + lists([6, 7, 7, 6], [4, 3, 2, 1], 10)
-    overall = one(tables_of(percent_female=rows)["score_change"], stereotype="overall")
-    assert overall["dependence"] == "worst case"
-    # Changes 20, 40, 40, 20 and 20, 40, 60, 80 from constant scores of 0: variances 400/3 and 2000/3 over 4.
-    df = (100 / 3 + 500 / 3) ** 2 / (((100 / 3) ** 2 + (500 / 3) ** 2) / 3)
-    half = scipy_stats.t.ppf(0.975, df) * np.sqrt(200)
-    assert [overall["ci_low"], overall["ci_high"]] == pytest.approx([40 - half, 40 + half])
-
-
-def test_lean_and_score_are_two_views_of_the_shares(printed):
-    lean = printed["lean"].set_index([*CELL, "stereotype"])["percent_female"].unstack()
-    scores = printed["stereotype_score"].set_index([*CELL, "stereotype"])["score"].unstack()
-    gap = lean["female"] - lean["male"]
-    both = gap.index.difference([("DALL-E 3", "power", "faircritic")])
-    assert gap[both].tolist() == pytest.approx(scores.loc[both, "overall"].tolist(), abs=0.005)
-    # Printed FairCritic scores of power roles do not average to the printed overall score.
-    assert gap["DALL-E 3", "power", "faircritic"] == pytest.approx((11.40 - 1.96) / 2)
 
 
 def test_people_who_fit_divide_between_the_lists(printed):

@@ -153,11 +153,7 @@ def test_the_signed_changes_interval_is_newcombes():
     low, high = confint_proportions_2indep(20, 100, 60, 200, method="newcomb")
     row = table.loc["male lean"]
     # Toward male is along the lean, so the change of -10 counts +10 and the limits swap.
-    assert (row["directional"], row["ci_low"], row["ci_high"]) == (
-        10,
-        pytest.approx(-100 * high),
-        pytest.approx(-100 * low),
-    )
+    assert row[["directional", "ci_low", "ci_high"]].tolist() == pytest.approx([10, -100 * high, -100 * low])
     low, high = confint_proportions_2indep(90, 100, 140, 200, method="newcomb")
     row = table.loc["female lean"]
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
@@ -181,31 +177,6 @@ def few_images(occupations, n_training, n_generated, seed):
         for i, p in enumerate(rng.beta(0.7, 0.9, occupations))
         for source, prompt, n in cells
     )
-
-
-def test_two_occupations_with_two_images_each_give_no_verdict():
-    rows = [
-        (o, source, prompt, 50.0 * k, 2)
-        for o, counts in {"a": (1, 0), "b": (2, 2)}.items()
-        for (source, prompt), k in zip((("training", "captions"), ("generated", "1")), counts, strict=True)
-    ]
-    table = paradox.amplification(shares_of(rows), **DRAWS)
-    assert table[["ci_low", "ci_high", "t", "p"]].isna().all(axis=None) and (table["reason"] != "").all()
-    found = paradox.answers.baseline.findings(paradox.baseline(table))
-    found += paradox.answers.definitions.findings(paradox.overall(table))
-    assert len(found) == 3 and not any(one.decided for one in found)
-    assert all(one.said.startswith("Not told apart from 0") for one in found)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_limits_stay_where_amplification_can_be(seed):
-    table = paradox.amplification(few_images(7, 3, 2, seed), **DRAWS).set_index("definition")
-    # Distances from 50 differ by 50 at most; along the lean 100 points can be lost and 50 gained.
-    lowest = pd.Series({"published": -50, "no_exclusion": -50, "directional": -100})
-    known = table.dropna(subset="ci_low")
-    assert (known["ci_low"] >= lowest[known.index]).all() and (known["ci_high"] <= 50).all()
-    assert (known["n_occupations"] >= 6).all()
-    assert len(contradictions(table.reset_index(), "amplification")) == 0
 
 
 def test_one_image_a_share_has_no_interval():
@@ -232,13 +203,12 @@ def test_shares_that_could_all_be_one_half_have_no_interval():
     assert np.isfinite(table.loc["directional", "ci_low"]) and np.isnan(table.loc["published", "ci_low"])
 
 
-def test_one_number_is_one_number(shares):
+def test_one_number_is_one_number(shares, amplified):
     # What is printed: every digit, whatever the run's seed and replicates.
-    first, second = (
-        paradox.amplification(shares, seed=seed, replicates=replicates, confidence=0.95)
-        for seed, replicates in ((1, 300), (2, 500))
-    )
-    pd.testing.assert_frame_equal(first, second)
+    old = shares[shares["model"] == "SD 1.4"]
+    again = paradox.amplification(old, seed=2, replicates=500, confidence=0.95)
+    first = amplified[(amplified["model"] == "SD 1.4") & (amplified["approach"] == "naive")]
+    pd.testing.assert_frame_equal(first[list(again)].reset_index(drop=True), again, check_dtype=False)
     # What is measured: the estimate; its limits are known to the replicates' precision.
     own = few_images(20, 20, 5, 3)
     first, second = (
@@ -303,16 +273,10 @@ def caption_pairs(approach, n, seed, same=0.978, occupations=62):
     p = rng.beta(0.7, 0.9, (occupations, 1))
     own = rng.random((occupations, n)) < p
     made = np.where(rng.random(own.shape) < same, own, ~own)
-    frame = pd.DataFrame(
-        {
-            "model": "M",
-            "approach": approach,
-            "occupation": np.repeat([f"o{i:02}" for i in range(occupations)], n),
-            "training": np.where(own, "female", "male").ravel(),
-            "n_female": made.ravel().astype(int),
-            "n_judged": 1,
-        }
-    )
+    names = np.repeat([f"o{i:02}" for i in range(occupations)], n)
+    frame = pd.DataFrame({"model": "M", "approach": approach, "occupation": names})
+    frame["training"] = np.where(own, "female", "male").ravel()
+    frame = frame.assign(n_female=made.ravel().astype(int), n_judged=1)
     frame["generated"] = frame["n_female"].astype(str) + " of 1"
     return frame.groupby(list(frame), as_index=False).size().rename(columns={"size": "n_captions"})
 
@@ -325,14 +289,6 @@ def contradictions(table, value, alpha=0.05):
         excludes = (known["ci_low"] > 0) | (known["ci_high"] < 0)
         outside |= excludes != (known["p"] < alpha)
     return known[outside]
-
-
-def test_no_row_contradicts_itself_in_the_published_numbers(amplified):
-    table = amplified
-    assert len(contradictions(table, "amplification")) == 0
-    known = table[table["ci_low"].notna()]
-    assert known[["t", "p", "noise"]].notna().all(axis=None)
-    np.testing.assert_allclose(known["amplification"], known["amplification_plain"] - known["noise"])
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -438,15 +394,8 @@ def test_printed_averages_are_compared_where_shares_are_not_given():
 def share_rows(approach, training, generated, n_training=1000, n_generated=1000):
     """Give shares per prompt as {prompt: {occupation: percent}}."""
     return [
-        {
-            "model": "M",
-            "approach": approach,
-            "occupation": occupation,
-            "source": source,
-            "prompt": prompt,
-            "percent_female": percent,
-            "n": n,
-        }
+        {"model": "M", "approach": approach, "occupation": occupation, "source": source, "prompt": prompt}
+        | {"percent_female": percent, "n": n}
         for source, shares, n in (("training", training, n_training), ("generated", generated, n_generated))
         for prompt, of in shares.items()
         for occupation, percent in of.items()
@@ -508,15 +457,6 @@ def test_shared_images_do_not_widen_the_change(n_generated):
     assert limits(row) == pytest.approx((low, high), abs=0.1 * (high - low))
 
 
-def test_paraphrases_are_compared_with_captions_too():
-    one = {"captions": {"a": 30, "b": 80, "c": 20}}
-    rows = [r for a in ("naive", "caption_prompts", "paraphrased") for r in share_rows(a, one, one)]
-    table = change_of(rows)
-    pairs = set(zip(table["approach"], table["reference"], strict=True))
-    assert pairs == {("caption_prompts", "naive"), ("paraphrased", "naive"), ("paraphrased", "caption_prompts")}
-    assert (table["change"] == 0).all()
-
-
 def test_a_single_approach_has_no_change():
     rows = share_rows("naive", {"captions": {"a": 30}}, {"1": {"a": 20}})
     table = change_of(rows)
@@ -524,17 +464,9 @@ def test_a_single_approach_has_no_change():
 
 
 def test_means_over_prompts_need_every_prompt():
-    rows = pd.DataFrame(
-        [
-            ("M", "nearest", "a", "1", 20, 10),
-            ("M", "nearest", "a", "2", 40, 30),
-            ("M", "nearest", "b", "1", 70, 30),
-            ("M", "nearest", "b", "2", 50, np.nan),
-            ("M", "nearest", "c", "1", 70, 40),
-            ("M", "nearest", "c", "2", 60, 20),
-        ],
-        columns=["model", "approach", "occupation", "prompt", "percent_training", "percent_generated"],
-    )
+    of = [("a", "1", 20, 10), ("a", "2", 40, 30), ("b", "1", 70, 30), ("b", "2", 50, np.nan), ("c", "1", 70, 40)]
+    columns = ["occupation", "prompt", "percent_training", "percent_generated"]
+    rows = pd.DataFrame([*of, ("c", "2", 60, 20)], columns=columns).assign(model="M", approach="nearest")
     mean = paradox.mean_over_prompts(rows).set_index("occupation")
     assert mean.loc["a", ["percent_training", "percent_generated", "excluded"]].tolist() == [30, 20, ""]
     assert np.isnan(mean.loc["b", "percent_generated"]) and mean.loc["b", "excluded"] == "missing"
@@ -556,32 +488,6 @@ def test_the_papers_tests_cannot_be_made_from_its_numbers(amplified):
     }
     assert table[["t", "p"]].isna().all(axis=None) and set(table["rejected"]) == {""}
     assert table["reason"].str.contains("No per-occupation shares").all()
-
-
-def nearest_shares(generated):
-    """Return shares of the first prompt: training 30 % everywhere, and what is generated."""
-    rows = [
-        {"source": source, "percent_female": share, "occupation": f"o{k}"}
-        for k, value in enumerate(generated)
-        for source, share in (("training", 30.0), ("generated", value))
-    ]
-    return pd.DataFrame(rows).assign(model="mine", approach="nearest_no_indicators", prompt="1", n=100_000)
-
-
-@pytest.mark.parametrize(
-    ("generated", "rejected"), [([25.0, 20, 24, 22, 26, 23], "yes"), ([25.0, 35, 22, 38, 30.5, 29], "no")]
-)
-def test_a_source_with_shares_is_tested(generated, rejected):
-    amplification = paradox.amplification(nearest_shares(generated), **DRAWS | {"replicates": 20_000})
-    table = paradox.t_tests(amplification, confidence=0.95)
-    (row,) = table.to_dict("records")
-    # All lean the same way, so all count; T is 20 points from one half.
-    amplified = np.abs(np.array(generated) - 50) - 20
-    assert scipy.stats.ttest_1samp(amplified, 0).pvalue == pytest.approx(row["p"], rel=0.1)
-    assert (row["rejected"], row["printed_rejected"]) == (rejected, "")
-    assert row["p_holm"] == row["p"]
-    (said,) = paradox.answers.t_tests.findings(table)
-    assert said.decided == (rejected == "yes")
 
 
 def test_a_lean_that_turns_against_scipy():

@@ -44,18 +44,6 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     assert not found.decided and found.said.startswith("Not told apart from 0: 3.00 points")
 
 
-def test_the_printed_baseline_is_the_tables():
-    table = paradox.amplification(paradox.printed.percent_female(), seed=1, replicates=300, confidence=0.95).set_index(
-        ["model", "definition", "prompt"]
-    )
-    found = answers.baseline.findings(paradox.baseline(table.reset_index()))
-    assert [one.model for one in found] == ["SD 1.4", "SD 1.5"] and all(one.decided for one in found)
-    for one in found:
-        rows = table.loc[one.model].xs("mean", level="prompt")
-        assert one.estimate == rows.loc["directional", "amplification"]
-        assert one.p == pytest.approx(2 * rows.loc["published", "p"])
-
-
 @pytest.mark.parametrize("value", [29.1, -29.1])
 def test_one_occupation_is_enough_for_no_verdict(value):
     for few in (amplified(value, NAN, NAN), amplified(value, value - 9, value + 9)):
@@ -64,13 +52,6 @@ def test_one_occupation_is_enough_for_no_verdict(value):
         found += answers.definitions.findings(paradox.overall(few))
         assert len(found) == 3 and not any(one.decided for one in found)
     assert "Too few." in answers.definitions.findings(paradox.overall(amplified(value, NAN, NAN)))[0].details
-
-
-def test_more_taken_off_than_is_left_decides_nothing():
-    # 12.52 points were corrected for 6.27 that are left, and the sign turned.
-    rows = amplified(6.27, 2.0, 10.5, plain=-6.25)
-    found = answers.definitions.findings(paradox.overall(rows)) + answers.baseline.findings(paradox.baseline(rows))
-    assert len(found) == 3 and not any(one.decided for one in found)
 
 
 def test_embedded_models_and_worlds_are_told_apart():
@@ -114,17 +95,3 @@ def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
     (found,) = answers.nearest_no_indicators.findings(pd.DataFrame([row]))
     assert (found.said, found.estimate, found.n) == (answer, value - 10, 60)
     assert found.question.startswith("Is there less amplification with “Nearest, no indicators”")
-
-
-def test_variation_is_counted_over_all_occupations():
-    row = {"model": "M", "approach": "naive", "sd_prompts": 9.0, "highest": 60.0, "p_lean": 1.0}
-    rows = pd.DataFrame([row | {"p_holm": p} for p in (0.01, 0.2, NAN)])
-    (found,) = answers.variation.findings(rows)
-    assert found.said == "In 1 of 3 occupations; for 2 it is not told." and found.p == 0.01
-    # Where none could be tested nothing is claimed.
-    (found,) = answers.variation.findings(rows.assign(p_holm=NAN))
-    assert found.said == "Not told apart from sampling noise." and not found.decided
-    (found,) = answers.lean.findings(rows)
-    assert found.said == "For none, or too few images to tell."
-    (found,) = answers.lean.findings(rows.assign(p_lean=[0.01, 1, 1]))
-    assert found.said == "For 1 of 3 occupations."

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
@@ -57,22 +56,9 @@ def test_a_source_without_images_has_a_reason():
 
 
 def indicator_row(occupation, female, any_female, any_male, **more):
-    row = {
-        "corpus": "mini",
-        "occupation": occupation,
-        "n": 100,
-        "percent_any": 40,
-        "percent_none": 60,
-        "percent_female_indicator": 20,
-        "percent_male_indicator": 15,
-        "percent_both": 5,
-        "percent_female": female,
-        "n_judged": 90,
-        "percent_any_of_female": any_female,
-        "n_female": 10,
-        "percent_any_of_male": any_male,
-        "n_male": 10,
-    }
+    row = {"corpus": "mini", "occupation": occupation, "n": 100, "percent_any": 40, "percent_none": 60, "n_judged": 90}
+    row |= {"percent_female_indicator": 20, "percent_male_indicator": 15, "percent_both": 5, "percent_female": female}
+    row |= {"percent_any_of_female": any_female, "n_female": 10, "percent_any_of_male": any_male, "n_male": 10}
     return row | more
 
 
@@ -130,28 +116,12 @@ def test_correlations_count_captions_with_both_genders_for_both():
 
 
 def test_similarities_by_prompt_and_their_change():
-    text = {
-        ("naive", "1"): (0.3, 0.4),
-        ("naive", "2"): (0.5, 0.4),
-        ("nearest", "1"): (0.7, 0.6),
-        ("nearest", "2"): (0.7, 0.9),
-    }
-    rows = [
-        {
-            "model": "mini",
-            "approach": approach,
-            "prompt": prompt,
-            "occupation": occupation,
-            "text_similarity": value,
-            "n_captions": 50,
-            "image_similarity": np.nan,
-            "n_training": 0,
-            "n_generated": 0,
-        }
-        for (approach, prompt), values in text.items()
-        for occupation, value in zip("ab", values, strict=True)
-    ]
-    table = paradox.similarity_mean(pd.DataFrame(rows), **AT)
+    text = {("naive", "1"): (0.3, 0.4), ("naive", "2"): (0.5, 0.4)}
+    text |= {("nearest", "1"): (0.7, 0.6), ("nearest", "2"): (0.7, 0.9)}
+    rows = [(*key, *of) for key, values in text.items() for of in zip("ab", values, strict=True)]
+    rows = pd.DataFrame(rows, columns=["approach", "prompt", "occupation", "text_similarity"])
+    without = {"image_similarity": np.nan, "n_training": 0, "n_generated": 0}
+    table = paradox.similarity_mean(rows.assign(model="mini", n_captions=50, **without), **AT)
     table = table.set_index(["compared", "approach", "prompt"])
     assert table.loc[("text", "naive", "1"), "similarity"] == pytest.approx(0.35)
     assert table.loc[("text", "nearest", "2"), "similarity"] == pytest.approx(0.8)
@@ -177,11 +147,8 @@ def word_row(occupation, indicator, same, pairs, followed, judged):
 
 
 def test_accuracy_is_summed_over_occupations_and_genders():
-    rows = [
-        word_row("a", "female", 9, 10, 10, 11),
-        word_row("b", "female", 4, 5, 5, 5),
-        word_row("a", "male", 15, 15, 15, 15),
-    ]
+    rows = [word_row("a", "female", 9, 10, 10, 11), word_row("b", "female", 4, 5, 5, 5)]
+    rows.append(word_row("a", "male", 15, 15, 15, 15))
     table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT)
     table = table.set_index(["against", "indicator"])
     # 28 of 30, 13 of 15 and 15 of 15; against the words 30 of 31.
@@ -215,17 +182,6 @@ def test_paraphrases_are_checked():
     table = paradox.paraphrase_check(pd.DataFrame(rows), **AT).set_index("check")
     assert table["percent"].to_dict() == {"changed": 75, "occupation_kept": 75, "indicator_kept": 75}
     assert limits(table.loc["changed"]) == wilson(3, 4) and set(table["n"]) == {4}
-
-
-def test_p_is_the_level_at_which_scipys_interval_ends_at_0():
-    rows = [
-        indicator_row(str(i), t, 50, 50, percent_female_indicator=f, percent_both=0)
-        for i, (t, f) in enumerate([(10, 30), (35, 24), (40, 25), (70, 18), (90, 9)])
-    ]
-    row = paradox.indicator_correlation(pd.DataFrame(rows), **AT).iloc[0]
-    found = scipy.stats.pearsonr([10, 35, 40, 70, 90], [30, 24, 25, 18, 9])
-    assert row["r"] == pytest.approx(found.statistic)
-    assert found.confidence_interval(1 - row["p"]).high == pytest.approx(0, abs=1e-9)
 
 
 # -- training images that could not be fetched -----------------------------------------------------------------

@@ -18,15 +18,8 @@ from biaslab.study import sources
 
 
 def ratings(rows):
-    columns = {
-        "of_model": "",
-        "about": "",
-        "source": "generated",
-        "position": 1,
-        "n_raters": 1,
-        "probability": np.nan,
-        "wave": 1,
-    }
+    columns = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1}
+    columns |= {"probability": np.nan, "wave": 1}
     rows = pd.DataFrame(rows)
     columns = {name: value for name, value in columns.items() if name not in rows}
     return tables.of(rows.assign(**columns), "precision_ratings")
@@ -103,25 +96,6 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
     whole = table[table["stereotype"] == "overall"].set_index("setting")["score"]
     assert found["Stereotype Score, one person"] == pytest.approx(whole["single"])
     assert found["Stereotype Score, two people"] == pytest.approx(whole["paired"])
-
-
-def test_amplification_is_that_of_its_own_table():
-    rng = np.random.default_rng(11)
-    rows = [
-        {"model": "m", "approach": "naive", "occupation": f"o{k}", "source": source, "prompt": prompt, "n": n,
-         "percent_female": 100 * rng.binomial(n, np.clip(share + (source == "generated") * (share - 0.5), 0, 1)) / n}
-        for k, share in enumerate(rng.uniform(0.15, 0.85, 20))
-        for source, prompt, n in (("training", "captions", 40), ("generated", "1", 31), ("generated", "2", 31))
-    ]  # fmt: skip
-    shares = pd.DataFrame(rows)
-    # Of one occupation nobody is judged with the second prompt.
-    shares.loc[shares.index[-1], ["percent_female", "n"]] = np.nan, 0
-    table = paradox.amplification(shares, seed=1, replicates=200, confidence=0.95)
-    found = list(paradox.headlines(shares, table, tables.of([], "paradox_rated_images")))
-    whole = table[table["prompt"] == "mean"].set_index("definition")
-    for one, definition in zip(found, ("published", "directional"), strict=True):
-        assert one.value == pytest.approx(whole.loc[definition, "amplification"])
-        assert one.value + one.floor == pytest.approx(whole.loc[definition, "amplification_plain"])
 
 
 def test_both_sides_of_amplification_are_put_right_where_both_are_rated():

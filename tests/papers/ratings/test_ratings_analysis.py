@@ -1,16 +1,13 @@
 """Tables, answers and figures of a user's own ratings, against values worked out by hand."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import krippendorff
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.ground.errors import UnknownNameError
 from biaslab.papers import paradox, ratings
 from biaslab.papers.ratings import figures
 from biaslab.papers.ratings.analysis import RULES
@@ -21,15 +18,9 @@ DEFINITIONS = ["published", "no_exclusion", "directional"]
 # Female of ten images in training and generated, and the amplification that follows:
 # nurse 80 -> 90: +10; carpenter 20 -> 10: |10-50| - |20-50| = +10; clerk 60 -> 40: 10 - 10 = 0, along the training
 # lean 40 - 60 = -20 (its lean flips: left out by the published rule); maid has generated images only.
-FEMALE = {
-    ("nurse", "training"): 8,
-    ("nurse", "generated"): 9,
-    ("carpenter", "training"): 2,
-    ("carpenter", "generated"): 1,
-    ("clerk", "training"): 6,
-    ("clerk", "generated"): 4,
-    ("maid", "generated"): 10,
-}
+BOTH = {"nurse": (8, 9), "carpenter": (2, 1), "clerk": (6, 4)}
+FEMALE = {(o, s): n for o, both in BOTH.items() for s, n in zip(("training", "generated"), both, strict=True)}
+FEMALE["maid", "generated"] = 10
 
 
 def unanimous(raters: int = 2) -> pd.DataFrame:
@@ -88,12 +79,6 @@ def occupations(rated: Rated) -> pd.DataFrame:
     return paradox.occupation_amplification(rated.percent_female, confidence=0.95)
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
-
-
 # -- amplification ---------------------------------------------------------------------------------------
 
 
@@ -148,29 +133,12 @@ BY_HAND = {
 }
 
 
-def test_every_rule_is_worked_out_by_hand():
-    assert set(BY_HAND) == set(RULES)
-
-
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_rule_weighs_images(name):
     images = pd.DataFrame({"label": LABEL, "source": ["training", "generated"] * 3 + ["training"]})
+    assert set(BY_HAND) == set(RULES)
     female, male = RULES[name][2](VOTES, images)
     np.testing.assert_allclose(np.stack([female, male], axis=1), BY_HAND[name])
-
-
-def test_extremes_move_shares_as_far_as_they_can(read):
-    # One occupation, ten images a source. Training: 6 female, 2 male, 2 unsure, so 60 to 80 %; decided 75 %.
-    # Generated: 8 female, 0 male, 2 unsure, so 80 to 100 %; decided 100 %.
-    rows = [f"t{i},training,nurse,{x}" for i, x in enumerate(["female"] * 6 + ["male"] * 2 + ["unsure"] * 2)]
-    rows += [f"g{i},generated,nurse,{x}" for i, x in enumerate(["female"] * 8 + ["unsure"] * 2)]
-    table = sensitivity(read("image,source,occupation,r1\n" + "\n".join(rows) + "\n"))
-    published = table[table["definition"] == "published"].set_index("rule")["amplification"]
-    assert published["majority"] == pytest.approx(100 - 75)
-    assert published["undecided_female"] == pytest.approx(100 - 80)
-    assert published["undecided_male"] == pytest.approx(80 - 60)
-    assert published["undecided_training_female"] == pytest.approx(80 - 80)
-    assert published["undecided_training_male"] == pytest.approx(100 - 60)
 
 
 # -- outcomes and raters ---------------------------------------------------------------------------------
@@ -296,11 +264,6 @@ def test_models_share_training_images_and_can_be_looked_at_alone(read):
         read(two_models(), model="C")
 
 
-def test_bad_input_reaches_the_notebook_as_an_input_error(read):
-    with pytest.raises(InputError, match="is not a rating"):
-        read("image,source,occupation,r1\na,training,nurse,lady\n")
-
-
 # -- answers ---------------------------------------------------------------------------------------------
 
 
@@ -353,75 +316,29 @@ def test_without_a_decided_image_nothing_is_found(read):
     assert extremes["undecided_female", "published"] == 0
 
 
-def test_a_model_with_training_images_of_its_own_and_none_decided(read):
-    a = unanimous().query("occupation != 'maid'").assign(model="A")
-    opened = read(pd.concat([a, a.assign(model="B", r1="unsure", r2="unsure")]))
-    table = amplification(opened)
-    assert set(table["model"]) == {"A"}
-    table = sensitivity(opened).set_index(["model", "rule", "definition"])
-    plain = paradox.amplification(opened.percent_female, **DRAWS).set_index("definition")
-    assert table.loc[("A", "majority", "published"), "amplification"] == pytest.approx(
-        plain.loc["published", "amplification"]
-    )
-    assert table.loc[("B", "majority", "published"), "reason"] == "No image counts."
-
-
 # -- the whole notebook ----------------------------------------------------------------------------------
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "paradox" / "ratings.ipynb"
-NURSE_ONLY = unanimous().query("occupation == 'nurse'")
+SHARES = "occupation,source,percent_female,n,model\nnurse,training,80,10,\n"
+SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "first", "lacking"),
     [
-        (unanimous(), "70 images of 4 occupations, rated by 2 raters.", ""),
         (unsure(), "5 images of 1 occupation, rated by 2 raters.", "amplification"),
-        (
-            NURSE_ONLY.assign(r1=NURSE_ONLY["r1"].where(NURSE_ONLY["source"] == "generated", "unsure")).drop(
-                columns="r2"
-            ),
-            "20 images of 1 occupation, rated by 1 rater.",
-            "amplification",
-        ),
-        (
-            unanimous()[lambda f: f["source"] == "training"],
-            "30 images of 3 occupations, rated by 2 raters.",
-            "amplification",
-        ),
         # 30 training, 40 of A and 40 of B.
         (two_models(), "110 images of 4 occupations, rated by 2 raters.", ""),
-        (
-            "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
-            "nurse,generated,70,30,B\n",
-            "Shares of 1 occupation from 60 images.",
-            "",
-        ),
+        (SHARES, "Shares of 1 occupation from 60 images.", ""),
     ],
-    ids=["usual", "all unsure", "training unsure", "one source", "two models", "shares"],
+    ids=["all unsure", "two models", "shares"],
 )
-def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, monkeypatch, content, first, lacking):
-    # Figures are laid out but not written.
-    monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
+def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, notebook, content, first, lacking):
     read(content)
-    names = {}
-    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
-            if "parameters" in cell["metadata"].get("tags", []):
-                names |= {"output_dir": tmp_path / "run", "ratings": str(tmp_path / "ratings.csv")}
-                names |= {"bootstrap_replicates": 100}
-    found = json.loads((tmp_path / "run" / "records.json").read_text(encoding="utf-8"))["findings"]
+    found = notebook("paradox/ratings", ratings=str(tmp_path / "ratings.csv"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.
     assert bool(found[1:]) == ("amplification" not in lacking)
-
-
-def test_a_file_that_is_missing_is_named_by_the_first_line_that_reads_it(tmp_path):
-    with pytest.raises(InputError, match=r"none\.csv does not exist; set ratings to a CSV or Parquet file\."):
-        ratings.read(tmp_path / "none.csv")
 
 
 def test_what_a_file_holds_is_told_for_one_model_alone(read):
@@ -432,11 +349,7 @@ def test_what_a_file_holds_is_told_for_one_model_alone(read):
     found = holds(read(two_models(), model="B"))
     assert found.answer == "70 images of 4 occupations, rated by 2 raters."
     assert found.details == ("Images: 30 training, 40 generated. Models: B.",)
-    shares = (
-        "occupation,source,percent_female,n,model\nnurse,training,80,10,\nnurse,generated,90,20,A\n"
-        "nurse,generated,70,30,B\n"
-    )
-    both, alone = holds(read(shares)), holds(read(shares, model="B"))
+    both, alone = holds(read(SHARES)), holds(read(SHARES, model="B"))
     # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.
     assert both.answer == "Shares of 1 occupation from 60 images." and both.details == ("Models: A, B.",)
     assert alone.answer == "Shares of 1 occupation from 40 images."
@@ -482,18 +395,6 @@ def test_several_prompts_have_a_colour_each(read):
     (ax,) = figure.axes
     points = np.concatenate([line.get_xydata() for line in ax.lines[1:] if len(line.get_xdata())])
     assert sorted(points[:, 0]) == pytest.approx([70, 80, 90]) and len(set(points[:, 1])) == 3
-
-
-def test_outcomes_are_drawn_in_percent(usual):
-    for ax, female in zip(figures.outcomes(usual.outcomes).axes, ([80, 60, 20, 0], [90, 40, 10, 100]), strict=True):
-        names = [label.get_text().split("  (")[0] for label in ax.get_yticklabels()]
-        # A female bar begins at 0, a male one where it ends.
-        bars = {(names[round(bar.get_y() + 0.35)], bar.get_x()): bar.get_width() for bar in ax.patches}
-        for name, share in zip(("nurse", "clerk", "carpenter", "maid"), female, strict=True):
-            if name not in names:
-                continue
-            assert bars[name, 0] == pytest.approx(share) or share == 0
-            assert bars.get((name, share), 0) == pytest.approx(100 - share)
 
 
 def test_amplification_is_drawn_over_its_occupations(usual):

@@ -1,15 +1,12 @@
 """Gender triplets: gaps, tests, bias scores and groups, from the printed numbers and from frames of known truth."""
 
 import csv
-import json
 import re
 import types
 from decimal import Decimal
 from importlib.resources import files
 from itertools import product
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,7 +16,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import published
 from biaslab.ground import tables
-from biaslab.ground.errors import InputError, MissingInputError, UnknownNameError
+from biaslab.ground.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import answers, figures
 from biaslab.papers.triplets import printed as prints
@@ -27,15 +24,6 @@ from biaslab.study import Study
 
 GENDERS = ["neutral", "feminine", "masculine"]
 PAIRS = ["neutral-feminine", "neutral-masculine"]
-
-
-@pytest.fixture(autouse=True)
-def own_look():
-    """Leave matplotlib's settings as they were, whatever a figure sets, and no figure open."""
-    with mpl.rc_context():
-        mpl.use("Agg")
-        yield
-        plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +124,6 @@ def test_table_4_follows_from_triplets_and_seeds(printed):
     assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(axis=None)
 
 
-def test_disparity_holds_every_printed_value_once(printed):
-    table = printed.disparity
-    assert len(table) == 240 + 16
-    assert table["value"].isna().sum() == 6
-    assert (table.loc[table["value"].isna(), "reason"] == prints.NOT_LEGIBLE).all()
-    assert (table["reading"] == "reconstructed").sum() == 14 + 4 + 8  # COCO, TextCaps, table 10
-    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
-    assert (table["reason"] != "").all()
-
-
 def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
     table = printed.disparity
     assert (table.loc[table["value"].isna(), "n"] == 0).all()
@@ -235,12 +213,6 @@ def test_measured_cases_give_paired_intervals():
     known = feminine[:4]
     low, high = scipy_stats.t.interval(0.95, 3, known.mean(), scipy_stats.sem(known))
     assert [mean["value"], mean["ci_low"], mean["ci_high"]] == pytest.approx([known.mean(), low, high])
-
-
-def test_comparisons_that_have_no_value_do_not_count():
-    measured = similarity([0.5, np.nan, 0.7], [0.6, 0.7, 0.9])
-    assert triplets.disparity_gap(measured)["n"].tolist() == [2]
-    assert triplets.disparity(measured)["n"].tolist() == [2, 3]
 
 
 def test_a_cell_without_values_says_why():
@@ -419,21 +391,6 @@ def test_counts_are_checked():
 
 
 # -- sections 6 and 7 ----------------------------------------------------------------------------------
-
-
-def test_corrections_count_all_printed_tests(printed):
-    many = printed.group_tests[printed.group_tests["sample"] == "triplets"]
-    given = pd.concat([published.load(f"triplets_table_{k}") for k in (7, 8, 9)])
-    keys = ["model", "dataset", "dependency_group", "pair"]
-    both = many.merge(given, on=keys, suffixes=("", "_printed"))
-    assert len(many) == len(both) == 300
-    assert (both["p"] == both["p_printed"]).all() and (both["p_relation"] == both["p_relation_printed"]).all()
-    # Holm by its definition: the k-th smallest p times (300 - k + 1), never below a smaller one.
-    p = np.sort(given["p"].to_numpy())
-    holm = np.minimum(1, np.maximum.accumulate(p * (300 - np.arange(300))))
-    assert np.sort(both["p_holm"].to_numpy()) == pytest.approx(holm)
-    bh = np.minimum.accumulate((p * 300 / np.arange(1, 301))[::-1])[::-1]
-    assert np.sort(both["p_bh"].to_numpy()) == pytest.approx(np.minimum(1, bh))
 
 
 def test_what_corrections_change(printed):
@@ -619,14 +576,6 @@ def test_floors_are_drawn_and_told_both_ways():
     assert marks(ax)[0] == pytest.approx(0.11)
 
 
-def test_summary_figure_draws_means_with_intervals_and_the_datasets_behind_them(printed):
-    (ax,) = figures.gap_summary(printed.together, printed.gap).axes
-    ends = np.concatenate([c.get_segments() for c in ax.collections])[:, :, 0]
-    assert ends == pytest.approx(printed.together[["percent_ci_low", "percent_ci_high"]].to_numpy())
-    # 8 means, and of each the 5 datasets: no metric lacks one altogether.
-    assert len(marks(ax)) == 8 + 8 * 5
-
-
 def test_bias_figure_fills_what_survives_holm():
     counts = {"suit": (5, 10, 60), "hat": (5, 20, 30), "dress": (9, 54, 2), "tree": (7, 20, 20)}
     ax = figures.bias_score(triplets.bias_score(object_counts(counts))).axes[0]
@@ -644,23 +593,6 @@ def test_bias_figure_fills_what_survives_holm():
 
 
 @pytest.fixture
-def run(root, tmp_path):
-    """Return a function that runs the cells of a notebook with other parameters, and returns what it recorded."""
-
-    def execute(name, **given):
-        cells = json.loads((root / "notebooks/triplets" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
-        names = {}
-        for c in cells:
-            if c["cell_type"] == "code":
-                exec("".join(c["source"]), names)
-            if c["metadata"].get("tags") == ["parameters"]:
-                names |= {"output_dir": str(tmp_path / name), "bootstrap_replicates": 500} | given
-        return json.loads((tmp_path / name / "records.json").read_text(encoding="utf-8"))
-
-    return execute
-
-
-@pytest.fixture
 def counted(tmp_path):
     """Return a folder with counts of objects alone: no similarities, no tests."""
     folder = tmp_path / "counted"
@@ -670,7 +602,7 @@ def counted(tmp_path):
     return str(folder)
 
 
-def test_notebooks_draw_and_say_what_counts_of_objects_give(run, counted):
+def test_notebooks_draw_and_say_what_counts_of_objects_give(notebook, counted):
     for name, drawn in (
         ("5_co_occurrence", {"triplets_bias_score"}),
         (
@@ -678,26 +610,10 @@ def test_notebooks_draw_and_say_what_counts_of_objects_give(run, counted):
             {"triplets_group_chi_square", "triplets_group_bias_score", "triplets_group_top_objects"},
         ),
     ):
-        recorded = run(name, source=counted)
+        recorded = notebook(f"triplets/{name}", source=counted)
         assert {figure["name"] for figure in recorded["figures"]} == drawn
         pointed = {finding["figure"] for finding in recorded["findings"]} - {""}
         assert pointed and pointed <= drawn
-
-
-def test_notebooks_of_one_model_say_what_is_printed_for_it(run):
-    # Tables 11 to 13 are of SD v2.0 alone.
-    recorded = run("7_2_group_sizes", model="SD v1.4")
-    assert recorded["findings"] == []
-    recorded = run("6_dependency_groups", model="SD v1.4")
-    assert recorded["figures"] == [] and {f["model"] for f in recorded["findings"]} == {"SD v1.4"}
-
-
-def test_a_misspelt_model_and_a_source_without_measurements_are_refused(run, tmp_path):
-    for name in ("4_disparities", "6_dependency_groups"):
-        with pytest.raises(UnknownNameError, match=r"'SD v2'\. Did you mean"):
-            run(name, model="SD v2")
-        with pytest.raises(MissingInputError, match=r"holds no triplets_\w+\.csv"):
-            run(name, source=str(tmp_path))
 
 
 def test_a_study_reads_what_the_paper_does_not_print_as_no_rows(tmp_path):

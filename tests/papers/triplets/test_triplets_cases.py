@@ -77,33 +77,6 @@ def test_similarity_of_a_triplet_is_the_mean_over_seeds_that_have_both():
     assert found.loc[("t1", "neutral-feminine"), ["n", "reason"]].tolist() == [0, "blocked"]
 
 
-def test_similarity_feeds_gaps_with_tests_over_triplets():
-    rng = np.random.default_rng(2)
-    images = images_of(12, 2)
-    values = pd.concat([values_of(images, rng, m) for m in ("clip", "diff_pix", "z0", "z_3")])
-    values.loc[values["pair"] == "neutral-masculine", "value"] += 0.2
-    # In prompt space a seed changes nothing.
-    t = values_of(images_of(12, 1), rng, "t").assign(seed=None)
-    measured = cases.similarity(pd.concat([values, t]))
-    gap = triplets.disparity_gap(measured).set_index("metric")
-    for metric, rows in measured.groupby("metric"):
-        wide = rows.pivot(index="case", columns="pair", values="value")
-        each = wide["neutral-masculine"] - wide["neutral-feminine"]
-        each = -each if metric == "diff_pix" else each
-        assert gap.loc[metric, "gap"] == pytest.approx(each.mean())
-        low, high = scipy_stats.t.interval(0.95, 11, each.mean(), scipy_stats.sem(each))
-        assert gap.loc[metric, ["ci_low", "ci_high"]].tolist() == pytest.approx([low, high])
-        assert gap.loc[metric, "p"] == pytest.approx(scipy_stats.ttest_1samp(each, 0).pvalue)
-    assert gap["n_cases"].tolist() == [12] * 5
-    assert gap["p_holm"].tolist() == pytest.approx(stats.adjust(gap["p"], "holm"))
-    assert gap["p_bh"].tolist() == pytest.approx(stats.adjust(gap["p"], "benjamini_hochberg"))
-    assert gap.loc["z_3", "space"] == "denoising" and gap.loc["t", "n"] == 12 and gap.loc["clip", "n"] == 24
-    swapped = values.assign(pair=values["pair"].map(lambda p: p.replace("neutral-", "")).map(SWAPPED))
-    swapped = swapped.assign(pair="neutral-" + swapped["pair"].fillna(""))
-    turned = triplets.disparity_gap(cases.similarity(swapped)).set_index("metric")
-    np.testing.assert_allclose(turned["gap"], -gap["gap"][turned.index], rtol=0, atol=1e-15)
-
-
 def test_one_triplet_has_its_seeds_as_cases():
     measured = cases.similarity(values_of(images_of(1, 4), np.random.default_rng(3)))
     assert set(measured["sample"]) == {"seeds"} and set(measured["case"]) == {"0", "1", "2", "3"}
@@ -152,49 +125,21 @@ def test_object_similarity_is_the_cosine_of_counts():
     assert (none.loc["t0", "reason"] != "").all()
 
 
-def test_swapping_genders_keeps_tests_and_mirrors_scores():
-    rng = np.random.default_rng(6)
-    images = images_of(40, 2)
-    objects = objects_of(images, rng, {"feminine": [1, 2, 1, 1, 1], "masculine": [1, 1, 2, 1, 1]})
-    given = cases.object_counts(images, objects)
-    swapped = cases.object_counts(images.assign(prompt_gender=images["prompt_gender"].map(SWAPPED)), objects)
-    first, second = (triplets.chi_square(c, NO_TESTS, replicates=400).set_index("pair") for c in (given, swapped))
-    for name in ("chi_square", "p", "cramers_v"):
-        assert second.loc["triplet", name] == pytest.approx(first.loc["triplet", name], rel=1e-12)
-    assert second.loc["triplet", "p_permutation"] == pytest.approx(first.loc["triplet", "p_permutation"], abs=0.05)
-    assert second.loc["neutral-feminine", "chi_square"] == first.loc["neutral-masculine", "chi_square"]
-    scores, turned = (triplets.bias_score(c, minimum_count=1).set_index("object") for c in (given, swapped))
-    turned = turned.loc[scores.index]
-    np.testing.assert_allclose(turned["bias_score"], 1 - scores["bias_score"], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(turned["ci_low"], 1 - scores["ci_high"], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(turned["p"], scores["p"], rtol=1e-12)
-
-
 def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     rng = np.random.default_rng(7)
     images = images_of(30, 2)
     counts = cases.object_counts(images, objects_of(images, rng, {"feminine": [2, 1, 1, 1, 1]}))
     found = triplets.chi_square(counts, NO_TESTS, seed=3, replicates=300).set_index("pair")
-    together = counts.groupby(["model", "dataset", "prompt_gender", "object", "n_images"], as_index=False)[
-        "count"
-    ].sum()
+    keys = ["model", "dataset", "prompt_gender", "object", "n_images"]
+    together = counts.groupby(keys, as_index=False)["count"].sum()
     plain = triplets.chi_square(together, NO_TESTS).set_index("pair")
     assert plain["p_permutation"].isna().all()
-    pd.testing.assert_frame_equal(
-        found[["chi_square", "p", "dof", "n_pooled", "cramers_v"]],
-        plain[["chi_square", "p", "dof", "n_pooled", "cramers_v"]],
-    )
+    same = ["chi_square", "p", "dof", "n_pooled", "cramers_v"]
+    pd.testing.assert_frame_equal(found[same], plain[same])
     # "e" is rare and goes with "d", as in the table that the statistic is of.
-    dense = {
-        g: counts[counts["prompt_gender"] == g].pivot_table(
-            index="case", columns="object", values="count", fill_value=0
-        )
-        for g in GENDERS
-    }
-    whole = [
-        dense[g].reindex(index=[f"t{i}" for i in range(30)], columns=list("abcde")).fillna(0).to_numpy()
-        for g in GENDERS
-    ]
+    dense = counts.pivot(index=["prompt_gender", "case"], columns="object", values="count").fillna(0)
+    names = [f"t{i}" for i in range(30)]
+    whole = [dense.loc[g].reindex(index=names, columns=list("abcde")).fillna(0).to_numpy() for g in GENDERS]
     merged = [np.column_stack([w[:, :3], w[:, 3] + w[:, 4]]) for w in whole]
     assert found.loc["triplet", "n_pooled"] == 2
     expected = stats.permuted_chi_square(merged, 4000, seed=1)
@@ -224,51 +169,13 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     grouped = triplets.chi_square(grouped, NO_TESTS, seed=1, replicates=999)
     (told,) = triplets.answers.groups.findings(grouped.assign(kind="implicit"))
     assert not told.decided and (told.n, told.p) == (24, grouped["p_decisive_holm"].min())
-    # Printed tests beside measured ones stay as they are alone.
-    printed = tables.of(
-        [
-            {"model": "P", "dataset": "D", "dependency_group": "all", "pair": pair, "p_relation": "=", "p": p,
-             "sample": "triplets", "reason": ""}
-            for pair, p in (("triplet", 0.01), ("feminine-masculine", 0.02))
-        ],
-        "triplets_printed_chi_square",
-    )  # fmt: skip
-    both = triplets.chi_square(counts, printed, seed=1, replicates=999).set_index(["evidence", "pair"])
-    assert both.loc["printed", "p_holm"].tolist() == both.loc["printed", "p_decisive_holm"].tolist() == [0.02, 0.02]
-
-
-def test_leans_are_adjusted_over_all_data_sets_and_cases_without_any_are_left_out():
-    # The cup is in 6 cases with one gender alone (p = 2 / 2**6), in 4 with both: these say nothing.
-    rows = [
-        {"model": "M", "dataset": dataset, "prompt_gender": g, "case": f"t{k}", "object": "cup", "count": 1}
-        | {"n_images": 40}
-        for dataset in ("D", "E")
-        for k in range(10)
-        for g in (["masculine"] if k < 6 else ["feminine", "masculine"])
-    ]  # fmt: skip
-    scores = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1)
-    assert scores["p"].tolist() == scores["smallest_possible_p"].tolist() == [2 / 64] * 2
-    assert scores["p_holm"].tolist() == [4 / 64] * 2 and scores["n_cases"].tolist() == [10, 10]
-    (said,) = triplets.answers.leaning.findings(scores)
-    assert not said.decided and (said.n, said.of) == (10, "triplets")
-    (alone,) = triplets.answers.leaning.findings(
-        triplets.bias_score(tables.of(rows[: len(rows) // 2], "triplets_object_counts"), minimum_count=1)
-    )
-    assert alone.said == "1 of 1 to masculine and 0 to feminine."
 
 
 def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Ten feminine triplets with 4 each, ten masculine: ten occurrences say as much as forty that come four by four.
     rows = [
-        {
-            "model": "M",
-            "dataset": "D",
-            "prompt_gender": g,
-            "case": f"t{k}{g}",
-            "object": "dog",
-            "count": 4,
-            "n_images": 99,
-        }
+        {"model": "M", "dataset": "D", "prompt_gender": g, "case": f"t{k}{g}", "object": "dog"}
+        | {"count": 4, "n_images": 99}
         for g, n in (("feminine", 10), ("masculine", 15))
         for k in range(n)
     ]
@@ -286,33 +193,10 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     assert loose[["ci_low", "ci_high"]].to_numpy().ravel() == pytest.approx([0, 1], abs=0.02)
 
 
-def test_score_intervals_cover_where_objects_come_together():
-    """400 studies, each a data set: 60 triplets with rates of their own, objects four at a time."""
-    rng = np.random.default_rng(9)
-    rates = rng.gamma(0.5, 0.5, (400, 1, 60))
-    counts = 4 * rng.poisson(np.array([0.25, 0.75])[:, None] * rates)
-    names = ["dataset", "prompt_gender", "case"]
-    axes = [range(400), ["feminine", "masculine"], range(60)]
-    rows = pd.DataFrame({"count": counts.ravel()}, index=pd.MultiIndex.from_product(axes, names=names)).reset_index()
-    rows = rows.assign(model="M", object="dog", n_images=180)
-    found = triplets.bias_score(tables.of(rows, "triplets_object_counts"), minimum_count=1)
-    assert len(found) == 400 and (found["n"] == counts.sum(axis=(1, 2))[found["dataset"].astype(int)]).all()
-    assert ((found["ci_low"] <= 0.75) & (found["ci_high"] >= 0.75)).mean() >= 0.92
-    low, high = stats.wilson_interval(found["count_masculine"], found["n"])
-    assert ((low <= 0.75) & (high >= 0.75)).mean() < 0.85
-
-
 def test_unequal_sets_are_tested_by_rates():
     rows = [
-        {
-            "model": "M",
-            "dataset": "D",
-            "prompt_gender": g,
-            "case": f"t{i}",
-            "object": "dog",
-            "count": n,
-            "n_images": size,
-        }
+        {"model": "M", "dataset": "D", "prompt_gender": g, "case": f"t{i}", "object": "dog"}
+        | {"count": n, "n_images": size}
         for g, n, size in (("feminine", 1, 20), ("masculine", 3, 60))
         for i in range(20)
     ]
@@ -355,21 +239,6 @@ def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
     assert unseen["value"].isna().all() and unseen["difference"].isna().all()
     assert set(unseen["reason"]) == {"unreadable"} and len(unseen) == 2
     assert list(floor_of(values[:0])) == tables.schema("triplets_floor").names
-
-
-def test_swapping_genders_negates_every_gap():
-    rng = np.random.default_rng(11)
-    values = pd.concat([values_of(images_of(7, 3), rng, m) for m in ("t", "z0", "clip", "diff_pix")])
-    swapped = values.assign(pair=[f"neutral-{SWAPPED[p.split('-')[1]]}" if p.split("-")[1] in SWAPPED else p
-                                  for p in values["pair"]])  # fmt: skip
-    gap, other = (triplets.disparity_gap(cases.similarity(v)).set_index("metric") for v in (values, swapped))
-    np.testing.assert_allclose(other["gap"], -gap["gap"], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(other["ci_low"], -gap["ci_high"], rtol=0, atol=1e-12)
-    assert (gap["p"] == other["p"]).all() and (gap["gap"].abs() > 0).all()
-    latents = [v[v["metric"] == "z0"].assign(metric="z_3") for v in (values, swapped)]
-    one, other = (triplets.where(cases.similarity(v, "triplets_step_similarity")) for v in latents)
-    assert one["gap"].tolist() == pytest.approx((-other["gap"]).tolist(), abs=1e-12)
-    assert one["gap"].iloc[0] == pytest.approx(gap.loc["z0", "gap"])
 
 
 def test_the_gap_after_each_step_is_that_of_the_steps_cosines():

@@ -18,14 +18,8 @@ GROUPS = DEPENDENCY_GROUPS[:4]
 
 def images_of(n_triplets=4, seeds=2):
     rows = [
-        {
-            "model": "M",
-            "dataset": "D",
-            "triplet_id": f"t{t}",
-            "seed": s,
-            "prompt_gender": g,
-            "image_id": f"t{t}-{s}-{g}",
-        }
+        {"model": "M", "dataset": "D", "triplet_id": f"t{t}", "seed": s, "prompt_gender": g}
+        | {"image_id": f"t{t}-{s}-{g}"}
         for t, s, g in itertools.product(range(n_triplets), range(seeds), GENDERS)
     ]
     return pd.DataFrame(rows)

@@ -1,9 +1,5 @@
 """From captions to triplets: what tables make of measured prompts, and the notebook of them."""
 
-import json
-
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
@@ -14,15 +10,6 @@ from biaslab.ground.errors import InputError
 from biaslab.papers import triplets
 from biaslab.prompts import depicted
 from biaslab.prompts import triplets as asking
-
-
-@pytest.fixture(autouse=True)
-def own_look():
-    """Leave matplotlib's and pandas' settings as they were, and no figure open."""
-    with mpl.rc_context(), pd.option_context("display.max_colwidth", 50):
-        mpl.use("Agg")
-        yield
-        plt.close("all")
 
 
 def prompts():
@@ -88,20 +75,14 @@ def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
 
 
 @pytest.fixture
-def run(root, tmp_path):
-    """Return a function that runs the notebook's cells on a source, and returns what it recorded and the tables."""
+def run(notebook, tmp_path):
+    """Return a function that runs the notebook on a source, and returns what it recorded and its tables."""
 
     def execute(**given):
-        cells = json.loads((root / "notebooks/triplets/3_prompts.ipynb").read_text(encoding="utf-8"))["cells"]
-        names = {}
-        for c in cells:
-            if c["cell_type"] == "code":
-                exec("".join(c["source"]), names)
-            if c["metadata"].get("tags") == ["parameters"]:
-                names |= {"output_dir": str(tmp_path / "out")} | given
-        recorded = json.loads((tmp_path / "out/records.json").read_text(encoding="utf-8"))
-        saved = {t["name"] for t in recorded["tables"]}
-        return recorded, {name: tables.read(tmp_path / f"out/tables/{name}.csv", name) for name in saved}
+        with pd.option_context("display.max_colwidth", 50):
+            recorded = notebook("triplets/3_prompts", **given)
+        saved = tmp_path / "triplets/3_prompts/tables"
+        return recorded, {t["name"]: tables.read(saved / f"{t['name']}.csv", t["name"]) for t in recorded["tables"]}
 
     return execute
 
@@ -121,13 +102,13 @@ def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
     file.write_text(f"{hostile}\na person walking\na person and a man\npeople with a hat, and $y$\n")
     settings = {"captions": {"corpus": str(file)}, "compute": {"store": str(tmp_path / "store")}}
     _, saved = run(source="mini", settings=settings)
-    prompts = tables.read(tmp_path / "out/measured/triplets_prompts.csv", "triplets_prompts")
+    prompts = tables.read(tmp_path / "triplets/3_prompts/measured/triplets_prompts.csv", "triplets_prompts")
     texts = prompts.set_index("prompt_gender")["text"]
     assert texts["feminine"].tolist() == [
         "=a woman riding <b>a horse</b> & 'x'", "a woman walking", "women with a hat, and $y$",
     ]  # fmt: skip
     # A run's folder is a source: it gives the same tables.
-    _, same = run(source=str(tmp_path / "out"))
+    _, same = run(source=str(tmp_path / "triplets/3_prompts"))
     assert set(same) == set(saved)
     for name, table in saved.items():
         pd.testing.assert_frame_equal(table, same[name])

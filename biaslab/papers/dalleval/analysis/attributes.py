@@ -18,8 +18,8 @@ from scipy.stats import hypergeom, t
 from biaslab import published, stats
 from biaslab.ground import tables
 from biaslab.measures import mean_absolute_difference
-from biaslab.papers.dalleval.analysis.detector import CANNOT, LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.prompts.dalleval import ATTRIBUTES
 
 COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "person"), ("man", "person"))}
@@ -84,11 +84,8 @@ def attribute_corrected(
     A judge that overlooks an attribute, or sees it where it is not, shrinks every difference by sensitivity +
     specificity − 1 (if it errs alike at both prompts). Where that is below 0.5 it cannot tell.
 
-    Args:
-        differences: What :func:`attribute_difference` returns.
-        judges: What :func:`biaslab.papers.dalleval.social_judges` returns of drawings.
-        images: Rows of ``dalleval_social_images``; where they have the truth it stands beside.
-        confidence: Level of the intervals.
+    Takes what :func:`attribute_difference` returns, what :func:`biaslab.papers.dalleval.social_judges` returns of
+    drawings, and rows of ``dalleval_social_images``; where these have the truth it stands beside.
     """
     known = judges[judges["about"].isin(ATTRIBUTES)]
     error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])

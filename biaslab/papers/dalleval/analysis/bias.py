@@ -22,8 +22,8 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import mean_absolute_deviation, skin_tone
-from biaslab.papers.dalleval.analysis.detector import LEAST_YOUDEN
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 
 TONES = tuple(range(1, 11))
@@ -177,16 +177,11 @@ def _corrected_floor(n: int, bins: int) -> float:
 
 
 def _counts(genders: pd.DataFrame, tone_counts: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """Return, by model and category, images by what was asked × bins."""
-    counted = {"gender": _gender_counts(genders), "skin_tone": _tone_counts(_professions(tone_counts))}
-    return {(model, category): images for category, by in counted.items() for model, images in by.items()}
-
-
-def _gender_counts(genders: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return, by model, images perceived as female and male: professions × 2."""
+    """Return, by model and category, images by what was asked × bins: female and male, or tones."""
     known = _professions(genders).dropna(subset="n_female").set_index("profession")
     known = known.assign(n_male=known["n"] - known["n_female"])
-    return {str(model): group[["n_female", "n_male"]] for model, group in known.groupby("model", sort=False)}
+    counts = {(str(m), "gender"): of[["n_female", "n_male"]] for m, of in known.groupby("model", sort=False)}
+    return counts | {(m, "skin_tone"): of for m, of in _tone_counts(_professions(tone_counts)).items()}
 
 
 def _tone_counts(counts: pd.DataFrame) -> dict[str, pd.DataFrame]:

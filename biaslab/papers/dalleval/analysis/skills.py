@@ -1,23 +1,33 @@
-"""Visual reasoning skills (section 5.2), and metrics of alignment and quality (appendix D).
+"""Visual reasoning skills (section 5.2), metrics of alignment and quality (appendix D), and the detector's own errors.
 
-``accuracy`` is what :func:`skill_accuracy` returns, in percent of images judged correct (0–100), ``confidence`` (0–1)
-the level of intervals.
+``accuracy`` is what :func:`skill_accuracy` returns, in percent of images judged correct (0–100); ``verdicts`` has rows
+of ``dalleval_skill_verdicts``, ``renders`` of ``dalleval_detector_renders``; ``confidence`` (0–1) is the level of
+intervals.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from biaslab import stats
 from biaslab.ground import tables
+from biaslab.judging.words import BLOCKED
+from biaslab.measures import agreement
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 from biaslab.prompts.dalleval import SKILLS
 
 HUMAN = "Human"
 """The evaluator that people are; every other is a detector."""
+ALL, NONE = "all", "none"
+LEAST_YOUDEN = 0.5
+"""Below this sensitivity + specificity − 1 a judge cannot tell."""
+CANNOT = "this judge cannot tell"
+RIVALS = "the correction is larger than what it leaves"
 
 
 def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -55,7 +65,9 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     human, detr = (shares[(shares["images"] == "sample") & (people == rates)] for rates in (True, False))
     both = human.index.intersection(detr.index, sort=False)
     human, detr = human.loc[both], detr.loc[both]
-    low, high = _difference_limits(human, detr)
+    # Limits of people less detector, as if the two judged separate images.
+    columns = ["percent_correct", "ci_low", "ci_high"]
+    low, high = stats.difference_interval(*(side[c].to_numpy() for side in (detr, human) for c in columns))
     out = detr[["n"]].assign(
         difference=human["percent_correct"] - detr["percent_correct"],
         ci_low=low,
@@ -66,12 +78,6 @@ def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
     )
     out = tables.of(out.reset_index(), "dalleval_skill_agreement")
     return out.assign(p_holm=stats.adjust(out["p"]))
-
-
-def _difference_limits(first: pd.DataFrame, second: pd.DataFrame) -> stats.Interval:
-    """Return the limits of first minus second, as if the two judged separate images."""
-    columns = ["percent_correct", "ci_low", "ci_high"]
-    return stats.difference_interval(*(side[c].to_numpy() for side in (second, first) for c in columns))
 
 
 def _p_of_difference(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
@@ -103,3 +109,146 @@ def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.
         reason=why.mask(share | given_limits, ""),
     )
     return tables.of(out, "dalleval_alignment_quality")
+
+
+# -- by step, number and relation, and with the detector's own error taken off ---------------------------
+
+
+def _shares(rows: pd.DataFrame, keys: list[str], hit: str, confidence: float, value: str) -> pd.DataFrame:
+    """Return the percentage of ``yes`` in a column by keys, with n and Wilson limits."""
+    hits = rows.assign(hit=rows[hit] == "yes").groupby(keys, sort=False)["hit"]
+    out = hits.agg(count="sum", n="size").reset_index()
+    percent, low, high = stats.percent(out["count"], out["n"], confidence)
+    return out.assign(**{value: percent}, ci_low=low, ci_high=high)
+
+
+def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_skill_steps``: what is right by step, number and relation, by the chosen rule (Figure 5)."""
+    chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] != "object")]
+    asked = chosen["relation"].where(chosen["skill"] == "spatial", chosen["n"].map("{:.0f}".format))
+    both = pd.concat([chosen.assign(asked=ALL), chosen.assign(asked=asked).sort_values("asked", kind="stable")])
+    steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
+    keys = ["model", "skill", "asked"]
+    frames = [
+        _shares(both, keys, column, confidence, "percent_correct").assign(step=step) for step, column in steps.items()
+    ]
+    whole = pd.concat(frames)
+    # A relation is looked at where the classes are right only: alone it says nothing else.
+    whole = whole[(whole["skill"] == "count") | (whole["step"] != "rest")]
+    return tables.of(whole, "dalleval_skill_steps")
+
+
+def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing.
+
+    ``can_tell`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
+    """
+    shows = renders["failure"] == NONE
+    right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
+    rows = renders.assign(right=right, measure=np.where(shows, "sensitivity", "specificity"))
+    failing = rows[~shows].assign(object=ALL, measure=lambda table: "specificity: " + table["failure"])
+    keys = ["model", "skill", "object", "measure"]
+    parts = pd.concat([rows.assign(object=ALL), failing, rows])
+    shares = _shares(parts, keys, "right", confidence, "value")
+    both = shares[shares["object"] == ALL].pivot(index=["model", "skill"], columns="measure", values="value")
+    youden = both.reindex(columns=["sensitivity", "specificity"]).dropna().sum(axis=1) / 100 - 1
+    can_tell = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
+    shares["can_tell"] = can_tell.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
+    if "truth_images" in renders:
+        shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
+    return tables.of(shares, "dalleval_detector_error")
+
+
+def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_skill_corrected``: accuracy with the detector's own error taken off, where it can tell.
+
+    Takes what :func:`detector_error` returns. Where sensitivity + specificity − 1 is below :data:`LEAST_YOUDEN` there
+    is no corrected share and no ranking, but the reason; where the correction is larger than the corrected share, the
+    reason stands beside the share.
+
+    The estimate takes all ways of failing as drawn. How a model's images fail is not known, so the limits are the
+    outermost of those that each way alone gives: as the specificity of any mix of ways lies between theirs, they hold
+    for every mix (95 % ones cover 97 to 100 %, ``benchmarks/coverage_skills.py``). A way that is not told from success
+    could be any of the images: then the lower limit is 0.
+    """
+    chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
+    known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
+    rows = []
+    for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):
+        n, count = len(images), int((images["correct"] == "yes").sum())
+        row = {"model": model, "skill": skill, "n": n, "percent_correct": 100 * count / n}
+        if (images["truth"] != "").all():
+            row["percent_true"] = 100 * (images["truth"] == "yes").mean()
+        mine = known.get((model, skill), errors.iloc[:0]).set_index("measure")
+        rows.append(row | _corrected(count, n, mine, confidence))
+    return tables.of(rows, "dalleval_skill_corrected")
+
+
+def _seen(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of images that the detector looked at: of the others it said nothing that could be corrected."""
+    return verdicts[~verdicts["outcome"].isin(("unreadable", BLOCKED))]
+
+
+def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> dict:
+    """Return the corrected share of one skill, given the rows of its errors by measure."""
+    if not {"sensitivity", "specificity"} <= set(known.index):
+        return {"reason": "no drawings on which this detector's error is known"}
+    share, size = known["value"] / 100, known["n"]
+    youden = share["sensitivity"] + share["specificity"] - 1
+    if youden < LEAST_YOUDEN:
+        return {"youden": youden, "reason": CANNOT}
+    ways = known.index[known.index.str.startswith("specificity")]
+    visible = ways[share["sensitivity"] + share[ways] > 1]
+    corrected = stats.corrected_shares(
+        count, n, share["sensitivity"], share[visible], size["sensitivity"], size[visible], confidence
+    )
+    each = pd.DataFrame(corrected._asdict(), index=visible)
+    if len(visible) < len(ways):
+        each.loc["not told"] = 0.0
+    whole, alone = each["share"]["specificity"], each["share"].drop("specificity")
+    # Of a share at an end the limits are off it by their shift.
+    low = each[["ci_low", "share"]].to_numpy().min()
+    high = each[["ci_high", "share"]].to_numpy().max()
+    return {
+        "youden": youden,
+        "percent_corrected": 100 * whole,
+        "ci_low": 100 * low,
+        "ci_high": 100 * high,
+        "percent_least": 100 * alone.min(),
+        "percent_most": 100 * alone.max(),
+        "reason": RIVALS if stats.rivals(count / n, whole, low, high).larger else "",
+    }
+
+
+def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_rater_agreement``: the detector against people, and people against each other (Table 3).
+
+    Takes rows of ``dalleval_skill_ratings``. An image is correct by people where most of its raters say so; as many of
+    each is not.
+    """
+    rows = []
+    for model, whole in ratings.groupby("model", sort=False):
+        for skill, group in [(ALL, whole), *whole.groupby("skill", sort=False)]:
+            key = {"model": model, "skill": skill}
+            rows += [key | row for row in _agreement(group, seed, confidence)]
+    return tables.of(rows, "dalleval_rater_agreement")
+
+
+def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
+    how: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
+    wide = ratings.pivot(index="image_id", columns="rater", values="correct")
+    people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
+    detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
+    alone = [int(((one == "yes") & (other == "no")).sum()) for one, other in ((people, detector), (detector, people))]
+    p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
+    test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
+    statistics = {
+        "cohen_kappa": (agreement.cohen_kappa(people, detector, **how), test),
+        "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **how), {}),
+    }
+    if wide.shape[1] > 1:
+        statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
+    return [
+        one._asdict() | {"statistic": name, "n": one.n_items, "n_raters": wide.shape[1]} | more
+        for name, (one, more) in statistics.items()
+    ]

@@ -1,8 +1,7 @@
 """What the numbers say: pure functions, frames in, frames out, one a table and named as it is.
 
-``scores`` and ``images`` (4.4, 4.5), ``labour`` (4.4.2), ``changes`` (4.6), ``mitigated`` (5), ``judges`` (B and D),
-``people`` (C), ``controls`` (beyond the paper), ``examples`` (images that are shown); ``means`` and ``dependence`` hold
-what they share.
+``scores`` (4.4, 4.5), ``changes`` (4.6), ``mitigated`` (5), ``people`` (B to D), ``controls`` (beyond the paper),
+``examples`` (images that are shown); ``means`` and ``dependence`` hold what they share.
 
 Frames are rows of the tables that a docstring names, in their order: ``shares`` of ``paired_percent_female``, ``pairs``
 of ``paired_pair_images``, ``people`` of ``paired_people``, ``printed`` of ``paired_printed_value``; all but ``shares``

@@ -49,13 +49,6 @@ class Parts(NamedTuple):
         return stats.crossed_error(self.rows, self.columns, self.cells)
 
 
-def _list(group: pd.DataFrame, stereotype: str) -> pd.DataFrame:
-    """Return a list's rows by identity, with what each weighs in the mean of both lists' means over occupations."""
-    rows = group[group["stereotype"] == stereotype].set_index("identity")
-    beside = rows.groupby("occupation")["occupation"].transform("size")
-    return rows.assign(weight=0.5 / rows["occupation"].nunique() / beside)
-
-
 def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     """Return what each identity adds to the mean of both lists' means.
 
@@ -65,11 +58,14 @@ def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     """
     adds, added, whose = {}, {}, {}
     for stereotype in LISTS:
-        rows, identity = _list(group, stereotype), images[f"{stereotype}_identity"]
+        rows = group[group["stereotype"] == stereotype].set_index("identity")
+        identity = images[f"{stereotype}_identity"]
         means = rows.groupby("occupation", sort=False)[column].mean()
+        # What each weighs in the mean of both lists' means over occupations.
+        weight = 0.5 / len(means) / rows.groupby("occupation")["occupation"].transform("size")
         adds[stereotype] = 0.5 * (means - means.mean()) / len(means)
         # Images of identities that the group lacks have neither an occupation nor a weight, so they add nothing.
-        added[stereotype] = images[stereotype].fillna(0) * identity.map(rows["weight"])
+        added[stereotype] = images[stereotype].fillna(0) * identity.map(weight)
         whose[stereotype] = identity.map(rows["occupation"])
     beside = dict(zip(LISTS, reversed(LISTS), strict=True))
     rows, columns = (adds[s].add(added[beside[s]].groupby(whose[s]).sum(), fill_value=0)[adds[s].index] for s in LISTS)

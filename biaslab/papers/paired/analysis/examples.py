@@ -22,7 +22,8 @@ def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
     Here and below of ``seen`` (:func:`biaslab.papers.paired.measure.seen`), in the order to show the images.
     """
     pairs = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
-    return _of_images(seen, _spread_by(pairs, "aspect", each))
+    chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_images(rows), each)]
+    return _of_images(seen, chosen)
 
 
 def single_and_paired_shown(
@@ -69,11 +70,6 @@ def three_shown(seen: pd.DataFrame, *, each: int = 6) -> pd.DataFrame:
 
 def _images(people: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(people[_IMAGE].itertuples(index=False, name=None)))
-
-
-def _spread_by(people: pd.DataFrame, column: str, each: int) -> list[tuple[str, str]]:
-    """Return ``each`` images of every value of a column, evenly spread."""
-    return [k for _, rows in people.groupby(column) for k in _spread(_images(rows), each)]
 
 
 def _spread(items: Sequence, most: int) -> list:

@@ -1,4 +1,5 @@
-"""Stereotype scores of identities and of their lists, the lean apart from them, and how two roles go together."""
+"""Stereotype scores of identities and of their lists, the lean apart from them, how two roles go together, how many
+images of two people fit stereotypes (4.4.1, 4.5), and shares beside the labour force (4.4.2)."""
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ from scipy.stats import binom
 
 from biaslab import stats
 from biaslab.ground import tables
+from biaslab.measures import biased_images as fitting_images
 from biaslab.measures import percent_female_from_stereotype_score, stereotype_score_from_percent
+from biaslab.papers.paired import printed as paper
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, ordered, pair_scores, strata
 
 _NO_VALUES = "the paper prints no values per identity"
 
@@ -251,3 +254,118 @@ def share_of_images(event: np.ndarray, whose: pd.DataFrame, confidence: float) -
         error, assumed = stats.crossed_error(rows, columns, cells), dependence.ESTIMATED
     low, high = stats.clustered_share_interval(share, error, clusters, confidence)
     return {"ci_low": 100 * low, "ci_high": 100 * high, "dependence": assumed if isfinite(low) else ""}
+
+
+# -- images of two people: counted, or between the limits that shares per identity allow ----------------
+
+
+def biased_images(
+    shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float
+) -> pd.DataFrame:
+    """Return the share of images in which the person, both people, or at least one fits (paired 4.4.1, Figure 6).
+
+    Images are counted in ``pairs``; where there are none, the limits that the shares per identity allow (Fréchet
+    bounds) stand instead. ``scores`` of ``paired_stereotype_score`` are for images of one person.
+    """
+    seen = dict(list(pairs.groupby(CELL, sort=False)))
+    overall = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")].set_index(CELL)
+    rows = []
+    for cell, group in by_cell(counted(shares)):
+        names = tuple(cell.values())
+        if cell["setting"] == "single":
+            alone = overall.loc[[names]].iloc[0]
+            row = cell | {"measure": "person", "percent": (100 + alone["score"]) / 2, "evidence": "counted"}
+            row |= {c: (100 + alone[c]) / 2 for c in ("ci_low", "ci_high")}
+            rows.append(row | {c: alone[c] for c in ("n", "dependence", "reason")})
+        # The pairs of the top five are a part of the pairs that are counted whole.
+        elif names not in seen and not (names[2] == "paired_top5" and (*names[:2], "paired") in seen):
+            rows += [cell | row for row in _bounds(group, cell["aspect"])]
+    occupations = occupations_of(shares)
+    for names, images in seen.items():
+        cell = dict(zip(CELL, names, strict=True))
+        rows += [cell | row for row in _counted(images, occupations, confidence)]
+    return ordered(tables.of(rows, "paired_biased_images"))
+
+
+def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
+    """Return the limits of "both fit" and "at least one fits" that the shares per identity allow.
+
+    In ``power`` the two people of an image have the same occupation, so the limits are taken per occupation
+    and added; otherwise partners cross all identities and only the totals of the lists bind.
+    """
+    known = group.dropna(subset=["score"])
+    known = known.assign(fits=(known["n"] + known["score"] * known["n"] / 100) / 2)
+    block = known["occupation"] if aspect == "power" else pd.Series("", known.index)
+    totals = known.groupby([block.rename("block"), "stereotype"])[["fits", "n"]].sum()
+    fits, n = (totals[c].round().unstack("stereotype").reindex(columns=LISTS) for c in ("fits", "n"))
+    if known.empty or (n["female"] != n["male"]).any():
+        reason = "the two lists do not count the same images"
+        return [{"measure": m, "evidence": "bounds", "reason": reason} for m in ("both", "any")]
+    a, b, images = fits["female"], fits["male"], n["female"]
+    ends = {
+        "both": ((a + b - images).clip(lower=0), np.minimum(a, b)),
+        "any": (np.maximum(a, b), np.minimum(a + b, images)),
+    }
+    total, reason = images.sum(), "no perceived gender of both people of an image is given"
+    return [
+        {"measure": measure, "percent_least": 100 * low.sum() / total, "percent_most": 100 * high.sum() / total}
+        | {"n": int(total), "evidence": "bounds", "reason": reason}
+        for measure, (low, high) in ends.items()
+    ]
+
+
+def _counted(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> list[dict]:
+    labels = {s: images[f"{s}_label"] for s in LISTS}
+    fits = [label.eq(s).astype(float).where(label.isin(LISTS)).to_numpy() for s, label in labels.items()]
+    counts = fitting_images(*fits)
+    known = np.isfinite(fits[0] + fits[1])
+    whose = shown_occupations(images, occupations)
+    events = {"both": fits[0] * fits[1] == 1, "any": fits[0] + fits[1] >= 1}
+    missing, total = counts.n_missing, counts.n + counts.n_missing
+    reason = f"no judgement of both people in {missing} of {total} images" if missing else ""
+    if whose is None:
+        reason = "; ".join(filter(None, (reason, NO_IDENTITIES)))
+    rows = []
+    for measure, percent in (("both", counts.percent_both), ("any", counts.percent_any)):
+        row = {"measure": measure, "percent": percent, "n": counts.n, "evidence": "counted", "reason": reason}
+        if whose is not None and counts.n:
+            row |= share_of_images(events[measure][known], whose[known], confidence)
+        rows.append(row)
+    return rows
+
+
+# -- generated shares beside the labour force ----------------------------------------------------------
+
+
+def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return each occupation's generated share beside that of ``paired_labour_share`` (Table 11).
+
+    Without rows of ``labour`` these are what the paper prints: a reference that depends on no model.
+    """
+    frame = identities(shares, "occupation")
+    labour = labour if len(labour) else paper.labour_share()
+    against = frame["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).to_numpy(float)
+    generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
+    limits = stats.percents(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
+    reason = np.where(np.isnan(against), "no labour share is given", "")
+    frame = frame.assign(
+        ci_low=limits["ci_low"],
+        ci_high=limits["ci_high"],
+        percent_female_labour=against,
+        reason=np.where(frame["reason"] != "", frame["reason"], reason),
+    )
+    return tables.of(frame, "paired_labour_comparison")
+
+
+def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+    """Return Pearson's r of ``paired_labour_comparison`` over occupations: of all, and within each list."""
+    rows = []
+    known = comparison.dropna(subset=["percent_female", "percent_female_labour"])
+    for (model, setting), group in known.groupby(["model", "setting"], sort=False):
+        for stratum in ("overall", *LISTS):
+            part = group if stratum == "overall" else group[group["stereotype"] == stratum]
+            r = stats.pearson_r(part["percent_female_labour"], part["percent_female"], confidence)
+            few = "a correlation needs three occupations and shares that differ"
+            row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
+            rows.append(row | {"reason": "" if isfinite(r.r) else few})
+    return tables.of(rows, "paired_labour_correlation")

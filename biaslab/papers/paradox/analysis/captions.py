@@ -19,6 +19,7 @@ from biaslab.captions.indicators import indicators as indicators_of
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
 from biaslab.ground import tables
+from biaslab.models import registry, truths
 
 TOO_FEW = "Too few occupations for an interval."
 NOTHING = "Nothing was measured."
@@ -231,10 +232,7 @@ def paraphrase_check(
 ) -> pd.DataFrame:
     """Return how many paraphrases keep what they must: ``paradox_paraphrase_check`` (A.6; Wilson intervals).
 
-    Args:
-        paraphrases: Rows of ``paradox_paraphrases``.
-        settings: Rows of ``pipeline_settings``: how names told a gender when captions were measured (``names``).
-        confidence: Level of the intervals, 0–1.
+    Rows of ``pipeline_settings`` say how names told a gender when captions were measured (``names``).
     """
     told = [] if settings is None else settings.loc[settings["setting"] == "captions.names", "set_to"].tolist()
     names = told[0] if told else "gazetteer"
@@ -256,6 +254,24 @@ def _is_named(occupation: str, text: str) -> bool:
     """Tell whether ``text`` has an occupation or one of its plurals as whole words, in any case."""
     any_of = "|".join(map(re.escape, (occupation, *lexicons.plurals(occupation))))
     return bool(re.search(rf"(?<!\w)(?:{any_of})(?!\w)", text, re.IGNORECASE))
+
+
+# -- what is not real ---------------------------------------------------------------------------------------------
+
+
+def embedded(settings: pd.DataFrame) -> pd.DataFrame:
+    """Return the models of ``pipeline_settings`` that are no real ones, or are measured beside captions of known truth.
+
+    Columns model, words (what their package says of them) and more (a sentence, or empty).
+    """
+    rows = []
+    for model, one in settings.groupby("model", sort=False):
+        corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]
+        beside = next(filter(None, (truths.said(corpus, "training") for corpus in corpora)), "")
+        if words := registry.said(str(model), "real") or beside:
+            more = "" if words != beside else "The comparison tries the measures out."
+            rows.append({"model": model, "words": words, "more": more})
+    return pd.DataFrame(rows, columns=["model", "words", "more"])
 
 
 # -- what serves several -----------------------------------------------------------------------------------------
