@@ -170,6 +170,24 @@ def test_paradox_shares_are_complete(name):
     assert {"hairdresser", "fashion designer", "prime minister", "ceo"} < set(frame["occupation"])
 
 
+def test_paradox_tables_share_occupations_and_training_images():
+    old, new = (wide(name) for name in SHARES.values())
+    assert old.index.equals(new.index)
+    assert (old["captions"] == new["captions"]).all()
+    for name in ("paradox_arxiv_table_5", "paradox_arxiv_table_6"):
+        assert set(published.load(name)["occupation"]) == set(old.index)
+
+
+@pytest.mark.parametrize(("name", "odd"), [("paradox_table_6", 81), ("paradox_table_7", 68)])
+def test_paradox_shares_against_the_stated_number_of_images(name, odd):
+    # One of 500 images is 0.2 points, so in tenths every share of 500 images is an even number.
+    tenths = (wide(name) * 10).round().astype(int)
+    assert (tenths["captions"] % 2 == 0).all()
+    # The notes say in how many cells the gate must have left fewer than 500 generated images.
+    assert (tenths[PROMPTS] % 2).to_numpy().sum() == odd
+    assert any(f"{odd} of the 248" in note for note in published.describe(name).notes)
+
+
 def test_paradox_amplification_averages():
     table = published.load("paradox_table_3")
     assert len(table) == 40
@@ -184,11 +202,48 @@ def test_paradox_amplification_averages():
         assert stated("amplification", approach) == by_prompt["mean"]["SD 1.4", approach]
 
 
+def test_paradox_stated_reductions():
+    table = published.load("paradox_table_3")
+    old = table[table["model"] == "SD 1.4"].set_index(["approach", "prompt"])["amplification"]
+
+    def reduction(approach, prompt):
+        return 100 * (1 - old[approach, prompt] / old["naive", prompt])
+
+    # Whole percents; the amplifications behind them move the ratio by less than 0.1.
+    for approach in ("no_indicators", "nearest"):
+        assert stated("amplification_reduction", approach) == pytest.approx(reduction(approach, "mean"), abs=0.6)
+    captions = "caption_prompts_no_indicators"
+    assert stated("amplification_reduction", captions) == pytest.approx(
+        100 * (1 - stated("amplification", captions) / old["naive", "mean"]), abs=0.6
+    )
+    combined = "nearest_no_indicators"
+    assert stated("amplification_reduction_prompt_1", combined) == pytest.approx(reduction(combined, "1"), abs=0.6)
+    # The notes say that this one does not follow: 1 - 8.72 / 17.57 = 0.504.
+    assert stated("amplification_reduction_prompt_2", combined) == 49
+    assert reduction(combined, "2") == pytest.approx(50.4, abs=0.1)
+    similarity = stated("cosine_similarity", "nearest") / stated("cosine_similarity", "naive")
+    assert stated("cosine_similarity_increase", "nearest") == pytest.approx(100 * (similarity - 1), abs=0.8)
+
+
 # -- paired ----------------------------------------------------------------------------------------------
 
 
 def paired(number: int) -> pd.DataFrame:
     return published.load(f"paired_table_{number}")
+
+
+def stereotypes() -> dict[str, str]:
+    return paired(3).set_index("occupation")["stereotype"].to_dict()
+
+
+def score_1(aspect: str, setting: str, stereotype: str) -> float:
+    return paired(1).set_index(["aspect", "setting", "stereotype"])["score"][aspect, setting, stereotype]
+
+
+def multiples(values, step: float) -> bool:
+    """Whether all values are multiples of step to within the rounding of two decimals."""
+    values = np.asarray(values)
+    return bool((np.abs(values - step * np.round(values / step)) <= HALF_HUNDREDTH + EPS).all())
 
 
 def test_paired_names_are_canonical():
@@ -204,3 +259,139 @@ def test_paired_names_are_canonical():
     assert set(paired(13)["occupation"]) == names - {"manager", "supervisor", "ceo", "assistant"}
     roles = paired(4).groupby(["power_level", "stereotype"]).size().to_dict()
     assert roles == {("high", "male"): 4, ("low", "female"): 4}
+
+
+@pytest.mark.parametrize(
+    ("setting", "people", "overall"),
+    [
+        # 3 images, 20 occupations a side: female 50, male -30; overall 10.
+        ("single", 3, {"female": 50.00, "male": -30.00}),
+        # 40 individuals, 20 occupations a side: female 45, male 49.75; overall 47.375.
+        ("paired", 40, {"female": 45.00, "male": 49.75}),
+    ],
+)
+def test_paired_occupation_averages_and_sample_size(setting, people, overall):
+    frame = paired(11).query("setting == @setting")
+    assert multiples(frame["percent_female"], 100 / people)
+    assert multiples(frame["score"] - 100, 200 / people)
+    by_list = frame.groupby(frame["occupation"].map(stereotypes()))["score"].mean()
+    for side, value in overall.items():
+        assert by_list[side] == pytest.approx(value, abs=HALF_HUNDREDTH)
+        # 49.75 is printed as 49.74: up to one unit of the last digit.
+        assert by_list[side] == pytest.approx(score_1("occupation", setting, side), abs=0.01 + EPS)
+    assert frame["score"].mean() == pytest.approx(score_1("occupation", setting, "overall"), abs=2 * HALF_HUNDREDTH)
+
+
+def test_paired_gaps():
+    for number, identity in ((12, ["occupation"]), (13, ["occupation", "power_level"])):
+        frame = paired(number)
+        assert not frame.duplicated([*identity, "setting"]).any()
+        score = spread(frame, identity, "setting", "score")
+        gap = frame[frame["setting"] == "paired"].set_index(identity)["gap"].reindex(score.index)
+        assert gap.notna().all()
+        assert frame[frame["setting"] == "single"]["gap"].isna().all()
+        # Three rounded numbers.
+        assert (score["paired"] - score["single"] - gap).abs().max() <= 3 * HALF_HUNDREDTH + EPS
+    for aspect in ("occupation", "power"):
+        printed = paired(1).query("aspect == @aspect and gap.notna()")
+        assert printed["setting"].tolist() == ["paired", "faircritic"]
+        for row in printed.itertuples():
+            single = score_1(aspect, "single", "overall")
+            assert row.score - single == pytest.approx(row.gap, abs=EPS)
+
+
+def test_paired_occupation_scores_are_printed_twice_alike():
+    keys = ["occupation", "setting"]
+    first = paired(11).dropna(subset="score").set_index(keys)["score"].sort_index()
+    second = paired(12).set_index(keys)["score"].sort_index()
+    pd.testing.assert_series_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("setting", "people", "low", "high", "overall"),
+    [("single", 3, 37.04, -27.78, 4.63), ("paired", 6, 17.59, 20.37, 18.98)],
+)
+def test_paired_power_averages_and_sample_size(setting, people, low, high, overall):
+    frame = paired(13).query("setting == @setting")
+    assert len(frame) == 72  # 36 occupations, 2 levels
+    assert multiples(frame["score"] - 100, 200 / people)
+    mean = frame.groupby("power_level")["score"].mean()
+    # Each of the 36 thirds is off by 0.0034 at most.
+    assert mean["low"] == pytest.approx(low, abs=2 * HALF_HUNDREDTH)
+    assert mean["high"] == pytest.approx(high, abs=2 * HALF_HUNDREDTH)
+    assert frame["score"].mean() == pytest.approx(overall, abs=2 * HALF_HUNDREDTH)
+    # Table 1 prints these up to one unit of the last digit off (4.62, 17.60, 20.38).
+    for stereotype, value in (("female", low), ("male", high), ("overall", overall)):
+        assert score_1("power", setting, stereotype) == pytest.approx(value, abs=0.01 + EPS)
+
+
+def test_paired_runs():
+    frame = paired(10)
+    assert len(frame) == 13
+    people = {
+        ("occupation", "single"): 40,
+        ("occupation", "paired"): 1600,
+        ("power", "single"): 72,
+        ("power", "paired"): 144,
+    }
+    for (aspect, setting), n in people.items():
+        part = frame.query("aspect == @aspect and setting == @setting").set_index("run")["score"]
+        runs = part.drop("average", errors="ignore")
+        assert list(runs.index) == (["1"] if n == 1600 else ["1", "2", "3"])
+        # Some are cut, not rounded: up to one unit of the last digit away from a possible score.
+        step = 200 / n
+        assert (runs - step * (runs / step).round()).abs().max() <= 0.01
+        overall = score_1(aspect, setting, "overall")
+        assert runs.mean() == pytest.approx(overall, abs=0.01)
+        assert part.get("average", overall) == overall
+
+
+def test_paired_overall_is_the_mean_of_both_lists_but_for_one():
+    score = spread(paired(1), ["aspect", "setting"], "stereotype", "score")
+    away = score["overall"] - (score["female"] + score["male"]) / 2
+    # The notes name the exception: (11.40 - 1.96) / 2 = 4.72, printed 5.09.
+    assert away.pop(("power", "faircritic")) == pytest.approx(0.37)
+    assert away.abs().max() <= 0.01 + EPS
+
+
+def test_paired_mitigation():
+    frame = paired(2).set_index(["aspect", "occupations", "mitigation"])["score"]
+    assert frame.to_dict() == {
+        ("occupation", "top 5", "none"): 92.0,
+        ("occupation", "top 5", "intervention"): 26.0,
+        ("power", "all", "none"): score_1("power", "paired", "overall"),
+        ("power", "all", "intervention"): -11.12,
+    }
+    # The notes: the 5 highest of each gender average 70.5 over all partners.
+    top = paired(12).query("setting == 'paired'")
+    top = top.groupby(top["occupation"].map(stereotypes()))["score"].nlargest(5)
+    assert top.mean() == pytest.approx(70.5)
+
+
+def test_paired_agreement():
+    kappa = paired(7).set_index(["aspect", "setting"])["fleiss_kappa"]
+    for setting in ("single", "paired"):
+        mean = (kappa["occupation", setting] + kappa["power", setting]) / 2
+        assert kappa["average", setting] == pytest.approx(mean, abs=2 * HALF_HUNDREDTH)
+    assert paired(9)["cohen_kappa"].between(-1, 1).all()
+    assert len(paired(9)) == 4
+
+
+def test_paired_labour_statistics_say_how_they_were_read():
+    labour = paired(11).query("setting == 'labour_statistics'").set_index("occupation")
+    assert labour["score"].isna().all()
+    assert labour["percent_female"].isna().sum() == 1
+    for occupation, other in (("accountant", "auditor"), ("cleaner", "housekeeper")):
+        assert labour["percent_female"][occupation] == labour["percent_female"][other]
+        assert labour["note"][occupation] == f"printed as the same as {other}"
+    # A statistic with two decimals is a misprint or a mean of others, and says so.
+    noted = set(labour.index[labour["note"] != ""])
+    assert noted == {"chief", "accountant", "cleaner", "supervisor", "teacher"}
+    assert labour["percent_female"]["supervisor"] == 30.06
+
+
+def test_paired_counts_in_the_text():
+    words = published.load("paired_text").set_index(["quantity", "aspect"])["value"]
+    assert words["prompts", "occupation"] == 20 * 20 * 2
+    assert words["prompts", "power"] == 36 * 4 * 4 * 2
+    assert words["images", "power"] == words["runs", "power"] * 36 * 2

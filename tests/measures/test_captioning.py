@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from biaslab.ground.errors import InputError
+from biaslab.measures import captioning
 from biaslab.measures.captioning import caption_scores, split
+from biaslab.stats import mean_interval
 
 scorers = pytest.importorskip("pycocoevalcap.bleu.bleu_scorer", reason="scores need the extra 'models'")
+from pycocoevalcap.cider.cider import Cider  # noqa: E402
+from pycocoevalcap.rouge.rouge import Rouge  # noqa: E402
 
 SAID = [
     "a nurse stands in a ward and smiles",
@@ -105,6 +109,11 @@ def test_texts_are_split_into_words(text, words):
     assert split(split(text).replace(" '", "'")) == words
 
 
+def test_the_words_decide_and_not_the_marks():
+    marked = [text.capitalize().replace(" in ", ", in ") + "." for text in SAID]
+    assert scores(marked, TRUE).equals(scores(SAID, TRUE))
+
+
 # -- intervals -----------------------------------------------------------------------------------------------
 
 
@@ -117,6 +126,25 @@ def many(n, seed=3):
     return said, true
 
 
+def counted(said, true):
+    scorer = scorers.BleuScorer(n=4)
+    for text, of in zip(said, true, strict=True):
+        scorer += (text, of)
+    return scorer
+
+
+def test_bleu_of_sums_is_that_of_the_corpus():
+    said, true = many(30)
+    true = [[*of, "a much longer reference of nine words in all"] for of in true]
+    for n in (1, 7, 30):
+        rows = counted(said[:n], true[:n]).ctest
+        nearest = [min(c["reflen"], key=lambda length, own=c["testlen"]: (abs(length - own), length)) for c in rows]
+        sums = np.array([[c["testlen"], r, *c["guess"], *c["correct"]] for c, r in zip(rows, nearest, strict=True)])
+        whole, _ = counted(said[:n], true[:n]).compute_score(option="closest")
+        assert captioning._bleu(sums.sum(axis=0)) == pytest.approx(whole[-1], rel=1e-9)
+        assert captioning._bleu(np.stack([sums.sum(axis=0)] * 2)).shape == (2,)
+
+
 def test_intervals_hold_the_value_and_are_the_seeds():
     said, true = many(60)
     found = scores(said, true)
@@ -126,6 +154,19 @@ def test_intervals_hold_the_value_and_are_the_seeds():
     assert other["value"].equals(found["value"]) and (other["ci_low"] != found["ci_low"]).all()
     narrow = scores(said, true, confidence=0.5)
     assert (narrow["ci_high"] - narrow["ci_low"] < found["ci_high"] - found["ci_low"]).all()
+
+
+def test_the_interval_of_bleu_is_that_of_resampled_corpora():
+    said, true = many(40)
+    rng = np.random.default_rng(9)
+    drawn = []
+    for _ in range(400):
+        chosen = rng.integers(40, size=40)
+        drawn.append(counted([said[k] for k in chosen], [true[k] for k in chosen]).compute_score("closest")[0][-1])
+    low, high = scores(said, true).loc["BLEU-4", ["ci_low", "ci_high"]]
+    # The middle of resamples, and their width, to what 400 of them tell.
+    assert (low + high) / 2 == pytest.approx(100 * np.median(drawn), abs=100 * 0.4 * np.std(drawn))
+    assert high - low == pytest.approx(100 * 3.92 * np.std(drawn), rel=0.2)
 
 
 def test_images_of_a_group_are_drawn_together():
@@ -141,6 +182,17 @@ def test_images_of_a_group_are_drawn_together():
     # As independent ones they would be √3 times surer.
     assert widths[1].to_numpy() == pytest.approx(np.full(3, 3**-0.5), abs=0.1)
     assert scores(said, true, groups=["one"] * 30)[["ci_low", "ci_high"]].isna().all(axis=None)
+
+
+def test_the_intervals_of_means_are_over_images():
+    said, true = many(40)
+    found = scores(said, true)
+    truth, tests = (dict(enumerate(side)) for side in (true, [[text] for text in said]))
+    for name, metric in (("CIDEr", Cider()), ("ROUGE-L", Rouge())):
+        own = mean_interval(100 * metric.compute_score(truth, tests)[1])
+        limits = found.loc[name, ["ci_low", "ci_high"]].to_numpy(float)
+        # Percentiles of resamples, moved out to what Student's t asks.
+        assert limits == pytest.approx([own.ci_low, own.ci_high], abs=0.1 * (own.ci_high - own.ci_low))
 
 
 def test_one_image_has_no_interval():

@@ -1,6 +1,7 @@
 """Amplification: worked arithmetic, a brute-force loop and image-by-image expansion of the counts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from biaslab.ground.errors import InputError, UnknownNameError
@@ -32,6 +33,15 @@ def test_lean_keeps_missing_apart_from_balanced():
     np.testing.assert_array_equal(lean([0, 49.9, 50, 50.1, 100, np.nan]), [-1, -1, 0, 1, 1, np.nan])
 
 
+def test_measures_broadcast_and_take_scalars():
+    np.testing.assert_allclose(amplification([[10], [90]], [25, 50]), [[15, 40], [15, 40]])
+    assert amplification(10, 25) == 15
+    assert directional_amplification(10, 25) == 15
+    for missing in (None, np.nan, pd.NA):
+        np.testing.assert_array_equal(amplification([10, missing], 25), [15, np.nan])
+    assert exclusion_reason(10, 75) == "opposite_lean"
+
+
 @pytest.mark.parametrize(
     ("definition", "reasons"),
     [
@@ -42,6 +52,10 @@ def test_lean_keeps_missing_apart_from_balanced():
 )
 def test_exclusion_reason_by_definition(definition, reasons):
     assert exclusion_reason(G, T, definition).tolist() == reasons
+
+
+def test_a_missing_share_outranks_a_share_at_50():
+    assert exclusion_reason([np.nan, 50], [50, 50]).tolist() == ["missing", "training_at_50"]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +105,20 @@ def test_replicates_equal_a_loop(definition):
     moved = expected_amplification(np.swapaxes(g, 1, 2), t.T, definition, axis=1)
     np.testing.assert_allclose(moved.amplification, result.amplification)
     np.testing.assert_array_equal(moved.n_excluded, result.n_excluded)
+
+
+def test_directional_equals_zhao_2017_for_two_genders():
+    # Zhao et al.: for each occupation add up, over genders with a training share above 1/2, the change of the
+    # share; then divide by the number of occupations (none is at 50 here).
+    rng = np.random.default_rng(8)
+    t = rng.choice([x for x in range(101) if x != 50], size=40) / 100
+    g = rng.integers(0, 101, size=40) / 100
+    total = 0.0
+    for training, generated in zip(t, g, strict=True):
+        for b, b_generated in ((training, generated), (1 - training, 1 - generated)):
+            if b > 0.5:
+                total += b_generated - b
+    assert expected_amplification(100 * g, 100 * t, "directional").amplification == pytest.approx(100 * total / 40)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS)

@@ -167,6 +167,46 @@ def test_an_overlap_that_none_can_have_is_refused(least):
         match(rows(), rows(), least=least)
 
 
+def test_matches_are_those_of_cocos_own_evaluation():
+    cocoeval = pytest.importorskip("pycocotools.cocoeval", reason="pycocotools has its evaluation")
+    rng = np.random.default_rng(3)
+    true, found = [], []
+    for image in range(30):
+        for side in (true, found):
+            for _ in range(rng.integers(0, 9)):
+                x, y = rng.random(2) * 0.4
+                w, h = 0.2 + rng.random(2) * 0.3
+                side.append((f"i{image}", "x", round(rng.random(), 6), x, y, x + w, y + h))
+    frames = [
+        pd.DataFrame(s, columns=["image_id", "object", "score", "left", "top", "right", "bottom"]).assign(
+            rle="", height=np.nan, width=np.nan, instance=0
+        )
+        for s in (true, found)
+    ]
+    ours = match(frames[1], frames[0], least=0.5)
+    evaluation = cocoeval.COCOeval.__new__(cocoeval.COCOeval)
+    evaluation.params = cocoeval.Params("bbox")
+    evaluation.params.iouThrs = np.array([0.5])
+    evaluation.params.useCats = 1
+    hits = 0
+    for image in range(30):
+        sides = []
+        for frame in frames:
+            some = frame[frame["image_id"] == f"i{image}"]
+            sides.append(
+                [
+                    {"bbox": [r.left, r.top, r.right - r.left, r.bottom - r.top], "score": r.score, "id": k + 1,
+                     "ignore": 0, "iscrowd": 0, "area": 1.0}
+                    for k, r in enumerate(some.itertuples())
+                ]
+            )  # fmt: skip
+        evaluation._gts, evaluation._dts = {(image, 0): sides[0]}, {(image, 0): sides[1]}
+        evaluation.ious = {(image, 0): evaluation.computeIoU(image, 0)}
+        told = evaluation.evaluateImg(image, 0, [0, 1e10], 100)
+        hits += 0 if told is None else int((told["dtMatches"] > 0).sum())
+    assert hits > 10 and (ours["found"] == "both").sum() == hits
+
+
 def test_overlap_of_masks_by_hand():
     first = np.array([[[1, 1, 0], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]], [[1, 1, 1], [1, 1, 1]]], bool)
     second = np.array([[[0, 1, 1], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]], [[1, 1, 1], [0, 0, 0]]], bool)

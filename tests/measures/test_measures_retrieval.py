@@ -24,12 +24,12 @@ def test_r_precision_by_hand():
 
 
 def test_r_precision_is_what_draws_give():
-    similarity = RNG.normal(size=(60, 60)) + 1.5 * np.eye(60)
+    similarity = RNG.normal(size=(300, 300)) + 1.5 * np.eye(300)
     exact = r_precision(similarity, distractors=20)
-    found = np.zeros((100, 60), bool)
+    found = np.zeros((400, 300), bool)
     for draw in found:
-        for i in range(60):
-            others = RNG.choice(59, 20, replace=False)
+        for i in range(300):
+            others = RNG.choice(299, 20, replace=False)
             draw[i] = (similarity[i, others + (others >= i)] < similarity[i, i]).all()
     means = found.mean(axis=1)
     assert abs(means.mean() - exact.mean()) < 3 * means.std() / np.sqrt(len(means))

@@ -38,6 +38,13 @@ def test_lab_of_the_swatches_is_that_of_the_scale():
     np.testing.assert_allclose(st.srgb_to_lab(st.swatch_rgb()), PRINTED_LAB, atol=0.01)
 
 
+def test_lab_of_white_black_and_grey():
+    # White and black by definition; a grey has a* = b* = 0, and 119/255 is L* = 50.03 (L* of 18.4 % reflectance).
+    lab = st.srgb_to_lab([[255, 255, 255], [0, 0, 0], [119, 119, 119]])
+    np.testing.assert_allclose(lab[:, 0], [100, 0, 50.03], atol=0.01)
+    np.testing.assert_allclose(lab[:, 1:], 0, atol=0.01)
+
+
 def test_angle_is_arctan_of_lightness_over_yellow():
     # L* - 50 = b* = 20: 45 degrees; below 50 the same with a minus; b* = 0 is a right angle.
     lab = [[70, 3, 20], [30, 3, 20], [70, 3, 0]]
@@ -67,6 +74,16 @@ def test_released_computation_answers_the_swatches_as_opencv_does(computation, t
         expected.append(1 + np.argmin(np.abs(references - np.degrees(np.arctan(above / b)))))
     assert expected == tones
     np.testing.assert_array_equal(st.monk_tone(st.swatch_rgb(), computation), tones)
+
+
+def test_no_colour_gets_a_light_or_dark_tone_from_the_released_computation():
+    # A grid over the whole cube: the 8-bit b never falls low enough for the ends of the scale.
+    levels = np.linspace(0, 255, 18)
+    cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(-1, 3)
+    found = st.monk_tone(cube, "released_signed")
+    assert {5, 6} <= set(found)
+    assert not set(found) & {1, 2, 9, 10}
+    assert set(st.monk_tone(cube)) == set(range(1, 11))
 
 
 def test_nearest_tone_changes_halfway_between_swatches():
