@@ -71,18 +71,10 @@ def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     training = cell(rated, "training")
     assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # nobody is other
     assert training["percent_female"] == 50.0  # a female, e male
-    assert rated.percent_female.to_dict("records") == [
-        {
-            "model": "unnamed",
-            "approach": "naive",
-            "occupation": "nurse",
-            "source": source,
-            "prompt": "ratings",
-            "percent_female": 50.0,
-            "n": 2,
-        }
-        for source in ("generated", "training")
-    ]
+    shares = rated.percent_female.set_index("source")
+    assert shares["percent_female"].to_dict() == {"generated": 50.0, "training": 50.0} and set(shares["n"]) == {2}
+    same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "ratings"}
+    assert (shares[list(same)] == list(same.values())).all(axis=None)
     # 3 + 2 + 3 + 0 + 1 + 1 + 3 ratings; b, e and f miss some but not all.
     assert note(rated, "ratings") == 13
     assert note(rated, "images with a rating missing") == 3
@@ -187,9 +179,7 @@ def test_a_nameless_index_and_unused_columns_are_reported(write):
 
 
 def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(write):
-    rows = "1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"
-    content = "image,source,occupation,r1\n" + rows
-    rated = readers.read(write(content))
+    rated = readers.read(write(f"{HEAD}1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"))
     assert len(rated.images) == 3
     assert rated.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
         1,
@@ -198,11 +188,9 @@ def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(
 
 
 def test_the_same_image_name_under_two_models_is_nothing_to_note(write):
-    content = (
-        "image,source,occupation,model,r1\n1,generated,nurse,A,female\n1,generated,nurse,B,male\n"
-        "2,training,nurse,,female\n"
-    )
-    assert not readers.read(write(content)).notes["item"].str.contains("several sources").any()
+    content = "image,source,occupation,model,r1\n1,generated,nurse,A,female\n1,generated,nurse,B,male\n"
+    notes = readers.read(write(f"{content}2,training,nurse,,female\n")).notes
+    assert not notes["item"].str.contains("several sources").any()
 
 
 def test_a_tilde_is_the_home_folder(write, tmp_path, monkeypatch):
@@ -220,12 +208,8 @@ def test_training_images_without_a_model_serve_every_model(write):
         "c,generated,nurse,SD 1.4,female\nd,generated,nurse,SD 1.5,male\n"
     )
     frame = readers.read(write(content)).percent_female.set_index(["model", "source"])
-    assert frame["percent_female"].to_dict() == {
-        ("SD 1.4", "generated"): 100.0,
-        ("SD 1.4", "training"): 50.0,
-        ("SD 1.5", "generated"): 0.0,
-        ("SD 1.5", "training"): 50.0,
-    }
+    generated, training = (frame["percent_female"].xs(s, level="source").to_dict() for s in ("generated", "training"))
+    assert generated == {"SD 1.4": 100.0, "SD 1.5": 0.0} and training == {"SD 1.4": 50.0, "SD 1.5": 50.0}
     assert frame["n"].tolist() == [1, 2, 1, 2]
 
 
@@ -253,14 +237,12 @@ def test_an_occupation_with_one_source_only_is_counted_with_its_reason(write):
     rated = readers.read(write(SHARES + "maid,generated,95,100\n"))
     row = cell(rated, "generated", "maid")
     assert row["reason"] == "no training images of this occupation" and row["percent_female"] == 95
-    notes = rated.notes.set_index("item")
-    assert notes.loc["occupations with one source only"].tolist() == [1, "maid"]
+    assert rated.notes.set_index("item").loc["occupations with one source only"].tolist() == [1, "maid"]
     assert (rated.outcomes.loc[rated.outcomes["occupation"] != "maid", "reason"] == "").all()
 
 
 def test_an_occupation_without_a_decided_image_has_no_share(write):
-    content = "image,source,occupation,r1\na,training,nurse,unsure\nb,generated,nurse,female\n"
-    rated = readers.read(write(content))
+    rated = readers.read(write(f"{HEAD}a,training,nurse,unsure\nb,generated,nurse,female\n"))
     row = cell(rated, "training")
     assert row["n"] == 0 and np.isnan(row["percent_female"])
     assert rated.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
@@ -276,18 +258,15 @@ def test_hostile_text_stays_text(write):
     assert rated.images["occupation"].tolist() == hostile == rated.images["image"].tolist()
 
 
-@pytest.mark.parametrize("name", ["nur\u202ese", "nurse\ufeff", "nu\u00adrse"])
-def test_marks_that_nobody_sees_are_no_part_of_a_name(write, name):
-    path = write(f"image,source,occupation,r1\na,training,{name},female\nb,training,nurse,male\n")
-    assert readers.read(path).images["occupation"].tolist() == ["nurse", "nurse"]
-
-
-@pytest.mark.parametrize("name", ["nu\x1b[31mrse", "nurse\x07"])
-def test_names_that_cannot_be_printed_are_refused(write, name):
-    path = write(f"image,source,occupation,r1\na,training,{name},female\n")
-    with pytest.raises(InputError) as error:
-        readers.read(path)
-    assert f"occupation is {name!r} in data row 1" in str(error.value)
+def test_marks_that_nobody_sees_are_no_part_of_a_name_and_others_are_refused(write):
+    rows = "".join(
+        f"{k},training,{name},female\n" for k, name in enumerate(("nur\u202ese", "nurse\ufeff", "nu\u00adrse"))
+    )
+    assert set(readers.read(write(HEAD + rows)).images["occupation"]) == {"nurse"}
+    for name in ("nu\x1b[31mrse", "nurse\x07"):
+        with pytest.raises(InputError) as error:
+            readers.read(write(f"{HEAD}a,training,{name},female\n"))
+        assert f"occupation is {name!r} in data row 1" in str(error.value)
 
 
 # -- bad input -------------------------------------------------------------------------------------------
@@ -297,20 +276,13 @@ SHARE_HEAD = "occupation,source,percent_female,n\n"
 NO_NUMBER = "percent_female is {!r} in data row 2; give a number"
 BAD = [
     (b"", "is empty"),
-    (b"\n \n", "is empty"),
     (HEAD, "has a header but no rows"),
-    (HEAD.strip(), "has a header but no rows"),
     (f"{HEAD}a,training,caf\u00e9 owner,female\n".encode("latin-1"), "is not UTF-8 (line 2: byte 0xe9)"),
-    (WIDE.encode("utf-16-le"), "holds null bytes (UTF-16 without a mark"),
     (WIDE.replace("nurse", "nur\0se", 1), "column 'occupation' holds null bytes"),
-    (WIDE.replace("nurse", '"nurse', 1), "in the row that begins in line 2"),
-    (f"{HEAD}a,training,nurse\n", "line 2 has 3 cells and the first row has 4"),
     ("a,b\n1,2\n", "fits no format. It has: a, b."),
     ("image,source,Source,occupation,r1\na,training,training,nurse,female\n", "two columns named 'source'"),
     (WIDE.replace("image", "imgae"), "Rename 'imgae' to 'image'."),
-    (WIDE.replace("source", "sorce"), "Rename 'sorce' to 'source'."),
     (LONG.replace("rater", "ratr"), "Rename 'ratr' to 'rater'."),
-    (LONG.replace("label", "lable"), "Rename 'lable' to 'label'."),
     (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
     ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
     (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
@@ -320,7 +292,6 @@ BAD = [
     ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' holds 'SD 1.4'"),
     (LONG.replace("male\nb", "man?\nb"), "column 'label' holds 'man?' in data row 2"),
     (f"{HEAD}a,training,nurse,\n", "holds no rating"),
-    ("image,source,occupation,rater,label\na,training,nurse,x,\n", "holds no rating"),
     (f'{HEAD}a,training,"nurse,female\nb,training,nurse",female\n', "look for a quote left open"),
     (f"{HEAD}a,training, ,female\n", "occupation is ' ' in data row 1"),
     (f"{HEAD}a,training,nurse,female\n ,training,nurse,female\n", "image is '', empty"),
@@ -329,11 +300,10 @@ BAD = [
     (f"{LONG}a,training,nurse,y,male\n", "has two ratings by rater 'y', the second in data row 6"),
     (f"{LONG}c,training,nurse,,male\n", "rater is empty in data row 6"),
     (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give 0 to 100."),
-    (SHARES.replace("97.5", "-1"), "percent_female is '-1' in data row 2; give 0 to 100."),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
-    *((SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2") for n in ("0", "-40", "40.5", "1e+300")),
-    *((SHARES.replace("97.5", x), NO_NUMBER.format(x)) for x in ("97 or 98", "", "nan", "-Infinity", "1e999")),
+    *((SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2") for n in ("0", "40.5", "1e+300")),
+    *((SHARES.replace("97.5", x), NO_NUMBER.format(x)) for x in ("97 or 98", "", "nan", "1e999")),
 ]
 
 
@@ -371,10 +341,9 @@ def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
 
 
 def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
-    content = "occupation,source,percent_female,n\nnurse,training,40,200\nnurse,generated,0.5,200\n"
-    assert readers.read(write(content)).percent_female["percent_female"].tolist() == [0.5, 40]
-    all_zero = "occupation,source,percent_female,n\nnurse,training,0,200\nnurse,generated,0,200\n"
-    assert readers.read(write(all_zero)).percent_female["percent_female"].tolist() == [0, 0]
+    for generated, training in ((0.5, 40), (0, 0)):
+        shares = f"{SHARE_HEAD}nurse,training,{training},200\nnurse,generated,{generated},200\n"
+        assert readers.read(write(shares)).percent_female["percent_female"].tolist() == [generated, training]
 
 
 # -- as people have them ---------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from biaslab.generation import generator
 from biaslab.ground import adapters, cells, groups, plugins, reading, tables
 from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.judging import instances
-from biaslab.judging.instances import GROUNDED, TRUTH
-from biaslab.judging.names import FILES, VQA
+from biaslab.judging.names import FILES, GROUNDED, TRUTH, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
 from biaslab.models.images import CaptionImages, FolderImages

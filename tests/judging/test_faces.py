@@ -73,8 +73,7 @@ class TestDetector:
         assert any(found)
 
     def test_a_score_below_the_least_does_not_count(self, detector_folder):
-        images = [np.zeros((32, 32, 3), np.uint8)]
-        assert DetectorFaces(str(detector_folder), min_score=1.0).faces(images) == [[]]
+        assert DetectorFaces(str(detector_folder), min_score=1.0).faces([np.zeros((32, 32, 3), np.uint8)]) == [[]]
 
     def test_a_detector_without_faces_is_refused(self, tmp_path, save_detector):
         folder = save_detector(tmp_path, {0: "person", 1: "surface"})
@@ -146,19 +145,11 @@ def test_mediapipes_boxes_become_corners_within_the_image(tflite):
 
 
 @pytest.mark.usefixtures("fake_mediapipe")
-def test_mediapipe_refuses_what_is_no_model(tflite):
-    tflite.write_bytes(b"bad")
-    with pytest.raises(ParameterError, match=r"cannot read .* as a face detector: The model is not a valid"):
+@pytest.mark.parametrize(("content", "why"), [(b"bad", "is not a valid"), (b"bare", "requires specifying metadata")])
+def test_mediapipe_refuses_what_is_no_model_with_what_to_take_instead(tflite, content, why):
+    tflite.write_bytes(content)
+    with pytest.raises(ParameterError, match=rf"as a face detector: .*{why}.*'yunet', which takes no file"):
         MediaPipeFaces(tflite)
-
-
-@pytest.mark.usefixtures("fake_mediapipe")
-def test_a_file_that_says_nothing_of_pixels_is_refused_with_what_to_take_instead(tflite):
-    tflite.write_bytes(b"bare")
-    with pytest.raises(ParameterError) as refused:
-        MediaPipeFaces(tflite)
-    assert "requires specifying metadata" in str(refused.value)
-    assert "set judging.faces to 'yunet', which takes no file" in str(refused.value)
 
 
 def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
@@ -223,14 +214,8 @@ def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
     assert [face.score for face in found] == pytest.approx([0.9, 0.7]) and found[0].landmarks == points
     # A least score is the detector's own where none is given.
     assert len(YuNetFaces(min_score=0.2).faces([coloured(104, 208)])[0]) == 3
-    assert faces.load("yunet", min_score=0.95).faces([coloured(104, 208)] * 2) == [[], []]
-    assert faces.load("yunet").faces([]) == []
-
-
-def test_yunet_is_given_images_of_any_size(fake_yunet):
-    fake_yunet.rows = ()
     images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
-    assert faces.load("yunet").faces(images) == [[]] * len(images)
+    assert faces.load("yunet", min_score=0.95).faces(images) == [[]] * 5
 
 
 def test_numbers_of_yunets_that_are_none_are_refused(fake_yunet):

@@ -38,17 +38,13 @@ def images():
 
 
 def test_words_say_what_colours_say():
-    said = [verdict(row) for _, row in ROWS.iterrows()]
-    assert said == [
+    assert [verdict(row) for _, row in ROWS.iterrows()] == [
         ("female 0.97", style.FEMALE),
         ("male 0.96", style.MALE),  # the probability of what was judged: 1 - 0.04
         ("unsure (f 0.55)", style.ORANGE),
-        ("several faces", style.GREY),
-        ("no face", style.GREY),
-        ("unreadable", style.GREY),
+        *((word, style.GREY) for word in ("several faces", "no face", "unreadable")),
     ]
-    rated = pd.Series(judged("uncertain", "unsure"))
-    assert verdict(rated)[0] == "unsure"
+    assert verdict(pd.Series(judged("uncertain", "unsure")))[0] == "unsure"
 
 
 def test_each_image_has_its_boxes_title_and_caption(images):

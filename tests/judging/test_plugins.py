@@ -140,7 +140,7 @@ def test_an_installed_judge_says_skin_tones(installed, tmp_path):
 
 def test_what_a_judge_said_of_tones_is_read_again(installed, tmp_path, monkeypatch):
     first = toned("plugin:tones", tmp_path, [grey(255)])
-    monkeypatch.setattr(plugins, "load_tones", lambda *_, **__: pytest.fail("loaded again"))
+    monkeypatch.setattr(plugins, "load", lambda *_, **__: pytest.fail("loaded again"))
     pd.testing.assert_frame_equal(toned("plugin:tones", tmp_path, [grey(255)]), first)
 
 
@@ -148,7 +148,6 @@ def test_what_a_judge_said_of_tones_is_read_again(installed, tmp_path, monkeypat
     ("says", "message"),
     [
         ("eleven", "plugin:tones:eleven answers 11"),
-        ("zero", "answers 0; a tone"),
         ("half", "answers 4.5; a tone"),
         ("word", "answers 'light'; a tone"),
         ("few", "gives 0 answers about 1 people; it must give one each"),
@@ -220,8 +219,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("module", BROKEN)
-@pytest.mark.parametrize("within", ["", ".inner"])
+@pytest.mark.parametrize(
+    ("module", "within"), [("broken_raises", ""), ("broken_exits", ".inner"), ("broken_quits", "")]
+)
 def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(broken, module, within):
     """Whatever it does as it is imported: one that exits would end the program as if all were well."""
     broken({"odd": f"{module}{within}:judge"}, **{module: BROKEN[module]})
@@ -254,12 +254,15 @@ def test_a_judge_that_exits_fails(broken):
         plugins.load("plugin:odd", device="cpu", batch_size=0)
 
 
-@pytest.mark.parametrize("point", [":::", "", "a b", "1", "sys:"])
+@pytest.mark.parametrize("point", [":::", "", "a b"])
 def test_an_entry_point_that_names_nothing_is_said_with_its_package(broken, point):
     broken({"odd": point})
-    if point in ("1", "sys:"):
-        with pytest.raises(BiaslabError, match="odd"):
-            plugins.load("plugin:odd", device="cpu", batch_size=0)
-        return
     with pytest.raises(ParameterError, match=rf"'odd' .* as '{point}'.* Uninstall broken"):
         plugins.digest("plugin:odd")
+
+
+@pytest.mark.parametrize("point", ["1", "sys:"])
+def test_an_entry_point_of_no_judge_is_named(broken, point):
+    broken({"odd": point})
+    with pytest.raises(BiaslabError, match="odd"):
+        plugins.load("plugin:odd", device="cpu", batch_size=0)

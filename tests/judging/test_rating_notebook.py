@@ -170,6 +170,8 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
     assert data["header"] == ["image", "source", "occupation", "probability"] and len(data["pictures"]) == len(wanted)
     assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
+    if show_faces:
+        return
     folder = tmp_path / "answers"
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
