@@ -240,12 +240,11 @@ def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):
     path.write_bytes(path.read_bytes() + b"<script>behind</script>")
     save("nurse/b.png", (40, 20))
     rows, pictures = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
-    large, small = (pictures[[row["image"] for row in rows].index(name)] for name in "ab")
-    with opened(large) as image:
-        assert image.format == "JPEG" and image.size == (512, 354) and "comment" not in image.info
-    with opened(small) as image:
-        assert image.format == "PNG" and image.size == (40, 20)
-    assert b"behind" not in base64.b64decode(large.partition(",")[2])
+    of = dict(zip([row["image"] for row in rows], pictures, strict=True))
+    large, small = opened(of["a"]), opened(of["b"])
+    assert (large.format, large.size) == ("JPEG", (512, 354)) and "comment" not in large.info
+    assert (small.format, small.size) == ("PNG", (40, 20))
+    assert b"behind" not in base64.b64decode(of["a"].partition(",")[2])
 
 
 def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path, monkeypatch):
@@ -286,11 +285,6 @@ def test_numbers_and_names_out_of_range(save, tmp_path, options, told):
     save("a.png")
     with pytest.raises(BiaslabError, match=told):
         rate.rate(tmp_path / "mine", outputs=tmp_path, **options)
-
-
-def test_what_is_neither_run_nor_folder(tmp_path, capsys):
-    assert cli.main(["rate", "nothing", "--outputs", str(tmp_path)]) == 2
-    assert "no run 'nothing'" in capsys.readouterr().err
 
 
 def test_the_same_seed_draws_the_same_page(save, tmp_path):
@@ -335,8 +329,14 @@ notebooks: ["paradox/4_*", "paired/4_4_occupations", "dalleval/5_3_gender"]
 """
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Where images are kept that several tests ask for."""
+    return tmp_path_factory.mktemp("store")
+
+
 @pytest.fixture
-def run(tmp_path, root, monkeypatch):
+def run(tmp_path, root, store, monkeypatch):
     """Return a function that leaves a run's folder with its parameters, as a run of these notebooks does."""
     pytest.importorskip("torch", reason="models need the extra 'models'")
     monkeypatch.chdir(root)
@@ -345,18 +345,18 @@ def run(tmp_path, root, monkeypatch):
         folder = tmp_path / "outputs" / "small"
         folder.mkdir(parents=True)
         (folder / "run.json").write_text("{}", encoding="utf-8")
-        text = SMALL.format(model=model, store=tmp_path / "store")
+        text = SMALL.format(model=model, store=store)
         (folder / "params.yaml").write_text(text, encoding="utf-8")
         return {"images": "small", "outputs": tmp_path / "outputs"}
 
     return leave
 
 
-def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, root, tmp_path):
+def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, root, store, tmp_path):
     given = run()
     params = tmp_path / "outputs" / "small" / "params.yaml"
     text = params.read_text(encoding="utf-8")
-    params.write_text(text.replace(str(tmp_path / "store"), "store"), encoding="utf-8")
+    params.write_text(text.replace(str(store), "store"), encoding="utf-8")
     overrides = [f"compute.store={tmp_path / 'store'}"]
     rate.rate(**given, overrides=overrides)
     assert (tmp_path / "store").is_dir() and not (root / "store").exists()
@@ -466,8 +466,9 @@ def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
     with pytest.raises(ParameterError, match=r"Of 16 images .* 0 are in the store"):
         rate.rate(**run("mini"))
     (tmp_path / "outputs" / "small" / "params.yaml").unlink()
-    with pytest.raises(ParameterError, match=r"has no params\.yaml"):
-        rate.rate("small", outputs=tmp_path / "outputs")
+    for name, told in (("small", r"has no params\.yaml"), ("nothing", "no run 'nothing'")):
+        with pytest.raises(BiaslabError, match=told):
+            rate.rate(name, outputs=tmp_path / "outputs")
 
 
 # -- ratings that come back --------------------------------------------------------------------------------

@@ -129,5 +129,4 @@ def test_a_blurred_face_is_not_in_the_image():
 def test_boxes_beyond_the_image_are_clipped():
     image = np.random.default_rng(0).integers(0, 256, (10, 10, 3), dtype=np.uint8)
     blurred = blur_faces(image, [(-5, -5, 4, 4), (20, 20, 30, 30)], margin=0)
-    assert (blurred[:4, :4] != image[:4, :4]).any()
-    np.testing.assert_array_equal(blurred[4:], image[4:])
+    assert (blurred[:4, :4] != image[:4, :4]).any() and (blurred[4:] == image[4:]).all()

@@ -64,9 +64,6 @@ def test_regions_of_a_map_by_hand():
     assert wall.box == (0.5, 0.0, 1.0, 1.0) and wall.mask.sum() == 4
     assert wall.score == pytest.approx(probabilities[classes == 2].mean())
     assert segmenters.regions(np.zeros((3, 3), int), np.ones((3, 3)), NAMES) == []
-
-
-def test_a_class_without_a_name_is_refused():
     with pytest.raises(ParameterError, match="class 7"):
         segmenters.regions(np.full((2, 2), 7), np.ones((2, 2)), NAMES)
 
@@ -282,17 +279,12 @@ def test_parts_of_another_kind_are_refused_by_name(parts, message, tiny):
         lookup.look_up(f"grounded:{'+'.join(names)}", "segmenter")
 
 
-def test_a_zero_shot_tagger_needs_a_vocabulary(tiny):
+def test_a_zero_shot_tagger_needs_a_vocabulary_and_there_must_be_three_parts(tiny):
     with pytest.raises(ParameterError, match="vocabulary"):
         grounded.Grounded(tiny("siglip"), tiny("grounding_dino"), "none", LOW, device="cpu")
-
-
-@pytest.mark.parametrize(
-    "name", ["grounded:", "grounded:a/b", "grounded:a/b+c/d", "grounded:a/b++c/d", "grounded:a/b+c/d+e/f+g/h"]
-)
-def test_three_parts_are_needed(name):
-    with pytest.raises(ParameterError, match="TAGGER"):
-        files_digest(name, "segmenter")
+    for parts in ("", "a/b", "a/b+c/d", "a/b++c/d", "a/b+c/d+e/f+g/h"):
+        with pytest.raises(ParameterError, match="TAGGER"):
+            files_digest(f"grounded:{parts}", "segmenter")
 
 
 # -- the stage ---------------------------------------------------------------------------------------------
@@ -359,10 +351,8 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
 def test_no_image_and_no_object_are_empty_tables(named, tmp_path, monkeypatch):
     monkeypatch.setattr(instances, "load", Told())
     for images in ([], [picture(0)]):
-        store = Store(tmp_path / str(len(images)))
-        found = instances.find(ArrayImages(images), named, store=store, progress=False, device="cpu")
-        assert found.objects.empty and list(found.objects) == list(COLUMNS)
-        assert len(found.images) == len(images)
+        found = instances.find(ArrayImages(images), named, store=Store(tmp_path), progress=False, device="cpu")
+        assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
 
 
 @pytest.mark.parametrize(
@@ -454,12 +444,9 @@ def test_masks_of_one_image_in_two_sizes_are_refused(tmp_path):
         instances.read(written(tmp_path, rows), IDS)
 
 
-@pytest.mark.parametrize("column", ["image_id", "object", "score", "top", "height"])
-def test_a_column_that_is_missing_is_named(column, tmp_path):
-    with pytest.raises(InputError, match=f"no column '{column}'"):
-        instances.read(written(tmp_path, drop=[column]), IDS)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_column_or_a_file_that_is_missing_is_named(tmp_path):
+    for column in ("image_id", "object", "score", "top", "height"):
+        with pytest.raises(InputError, match=f"no column '{column}'"):
+            instances.read(written(tmp_path, drop=[column]), IDS)
     with pytest.raises(MissingInputError, match=r"none\.csv"):
         instances.find(ArrayImages([]), str(tmp_path / "none.csv"), store=Store(tmp_path))

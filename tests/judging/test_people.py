@@ -192,8 +192,9 @@ def test_three_people_and_one_in_a_picture_of_three(tmp_path):
     # Two faces of three are too few as well; how many there were is in n_faces.
     assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
     assert found["n_faces"].tolist()[3:6] == [2] * 3
-    alone = run(ask(["case-3"], "a"), tmp_path)
-    assert alone["outcome"].tolist() == ["too_many_faces"]
+    assert run(ask(["case-3"], "a"), tmp_path)["outcome"].tolist() == ["too_many_faces"]
+    none = run(ask([], "a"), tmp_path)
+    assert none.empty and list(none.columns) == list(module.COLUMNS)
 
 
 def test_one_person_is_judged_as_judge_does(tmp_path, monkeypatch):
@@ -243,7 +244,7 @@ def test_shards_and_batches_change_nothing(tmp_path, monkeypatch):
 # -- what each crop shows ----------------------------------------------------------------------------------
 
 
-def test_the_gate_holds_at_its_limit():
+def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
     assert gate([box(10), box(19)], 2) == "" and gate([box(10), box(18.9)], 2) == "overlapping"
     # The narrower face counts: one of 20 columns and one of 4 that share one.
     assert gate([box(0, width=20), box(19, width=4)], 2) == "overlapping"
@@ -251,9 +252,6 @@ def test_the_gate_holds_at_its_limit():
     assert gate([box(0), box(11), box(5)], 3) == "overlapping"
     # No columns shared, at other heights: still side by side.
     assert gate([box(0, 0), box(11, 28)], 2) == ""
-
-
-def test_parts_end_between_faces():
     # Faces end at 18 and begin at 40: half-way is 29. At 29.5 nobody has the column 29.
     assert parts([box(8), box(40)], 60) == [(0, 29), (29, 60)]
     assert parts([box(8), box(41)], 60) == [(0, 29), (30, 60)]
@@ -289,32 +287,37 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
         assert crop.shape[0] == crop.shape[1]
 
 
-def test_a_crop_shows_what_a_picture_of_one_person_shows(monkeypatch):
-    # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
-    # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
+@pytest.fixture
+def grid():
+    """An image whose red is the column and whose green is the row."""
     image = np.zeros((40, 60, 3), np.uint8)
     image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
-    crop = head_and_shoulders(stands(image, box(8), (0, 29)))
+    return image
+
+
+def test_a_crop_shows_what_a_picture_of_one_person_shows(grid, monkeypatch):
+    # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
+    # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
+    someone = stands(grid, box(8), (0, 29))
+    crop = head_and_shoulders(someone)
     assert crop.shape == (40, 40, 3)
     assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
     assert crop[:, 0, 1].tolist() == [0, *range(39)]
-    assert head_and_shoulders(stands(image, box(8), (0, 29)), side=16).shape == (16, 16, 3)
+    assert head_and_shoulders(someone, side=16).shape == (16, 16, 3)
     # Half the share, twice the square.
     monkeypatch.setattr(person, "FACE_SHARE", 0.15)
-    assert head_and_shoulders(stands(image, box(8), (0, 29))).shape == (80, 80, 3)
+    assert head_and_shoulders(someone).shape == (80, 80, 3)
 
 
-def test_who_is_who_is_seen_in_the_whole_of_a_persons_part():
-    image = np.zeros((40, 60, 3), np.uint8)
-    image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
+def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
     # 29 columns of its own; the middle of the face, row 16, is 0.43 * 29 = 12.5 rows below the top, row 4.
-    crop = wider(stands(image, box(8), (0, 29)))
+    crop = wider(stands(grid, box(8), (0, 29)))
     assert crop[0, :, 0].tolist() == list(range(29)) and crop[:, 0, 1].tolist() == list(range(4, 33))
     # A part of 50 columns in an image of 40 rows: a square of 40 around the face's middle, column 43, kept inside.
-    crop = wider(stands(image, box(38), (10, 60)))
+    crop = wider(stands(grid, box(38), (10, 60)))
     assert crop[0, :, 0].tolist() == list(range(20, 60)) and crop[:, 0, 1].tolist() == list(range(40))
     # A face near the lower edge: the square ends with the image.
-    assert wider(stands(image, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
+    assert wider(stands(grid, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
 
 
 def test_crops_of_all_sizes_come_in_the_size_that_the_model_takes():
@@ -334,11 +337,9 @@ def test_the_order_follows_from_the_sums_of_logits():
     assert p == pytest.approx(1 / (1 + np.exp(-4))) and other == pytest.approx(1 / (1 + np.exp(4)))
     # What all people share is in both sums.
     assert order(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
-    # Three people: the diagonal sums to 9; ways by hand 1+2+3 off it.
-    logits = np.array([[3.0, 0, 0], [0, 3.0, 0], [0, 0, 3.0]])
-    sums = np.array([9, 3, 3, 3, 0, 0])  # the identity, three swaps of two, two cycles
-    weights = np.exp(sums - 9.0)
-    assert order(logits, ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
+    # Three people: the diagonal sums to 9; three swaps of two leave 3 of it, and two cycles nothing.
+    weights = np.exp(np.array([9, 3, 3, 3, 0, 0]) - 9.0)
+    assert order(3 * np.eye(3), ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
     # The same phrase twice: three orders, not six. Sums: a a b 6; a b a and b a a by hand.
     logits = np.array([[1.0, 1.0, 0], [2.0, 2.0, 1.0], [0, 0, 3.0]])
     ways = np.exp(np.array([1 + 2 + 3, 1 + 1 + 0, 0 + 2 + 0]))
@@ -369,11 +370,6 @@ def test_roles_are_right_swapped_or_unclear(tmp_path, monkeypatch):
     assert same["role"] == "" and np.isnan(same["role_p"])
     row = told("flurb", "nurse", 97, 5)
     assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["outcome"] == "judged"
-
-
-def test_nobody_is_asked_about(tmp_path):
-    none = run(ask([], "nurse"), tmp_path)
-    assert none.empty and list(none.columns) == list(module.COLUMNS)
 
 
 # -- the embedded models -----------------------------------------------------------------------------------

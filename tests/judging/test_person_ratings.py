@@ -208,8 +208,7 @@ def test_tables_7_and_9_from_a_file(write):
     shown = truth_of(people)
     judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
     found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
-    keys = ["aspect", "setting", "judge", "reference", "statistic"]
-    assert not found.duplicated(keys).any()
+    assert not found.duplicated(["aspect", "setting", "judge", "reference", "statistic"]).any()
     known = found[found["reason"] == ""]
     assert len(known) == 12
     assert (known["ci_low"] < known["value"]).all() and (known["value"] < known["ci_high"]).all()

@@ -94,7 +94,7 @@ LIGHTS = [(0.75, 1, 1.3), (0.6, 0.95, 1.4), (1.3, 1, 0.7), (1.35, 0.9, 0.45), (0
 
 
 @pytest.mark.parametrize("light", LIGHTS)
-@pytest.mark.parametrize("tone", TONES)
+@pytest.mark.parametrize("tone", [1, 4, 7, 10])
 def test_coloured_light_is_not_read(tone, light):
     image = photograph(tone, wall=[(200, 200, 200), (120, 120, 122), (235, 235, 235), (90, 88, 86)])
     found = read((image * np.array(light)).clip(0, 255).astype(np.uint8))

@@ -76,6 +76,9 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
         for shown in ("position", "crop"):
             units = vision.units_of(whom, vision.GENDER, ("female", "male"), shown)
             ask_about(images, units, model(server, shown=shown), store=Store(tmp_path))
+    whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
+    asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
+    assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
     messages = [r["messages"][0] for r in server.requests]
     texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
     assert sorted(texts) == [f"About the person on the {side} in the picture" for side in ("left", "right")]
@@ -84,12 +87,6 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     parts = sorted((picture_of(m) for m in messages[2:]), key=lambda part: int(part.max()))
     assert [p.shape for p in parts] == [(40, 40, 3)] * 2
     assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
-
-
-def test_of_more_than_three_people_each_has_a_number():
-    whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
-    asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
-    assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
 
 
 def test_an_answer_is_one_of_the_list():
@@ -130,9 +127,8 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(tmp_path):
 
 def test_one_question_that_the_server_does_not_take_when_it_is_asked_again_is_no_end(tmp_path):
     said = {1: [completion("A robot."), failure(413, "too long")]}
-    with FakeVision(
-        lambda picture, *_: said[red(picture)].pop(0) if red(picture) in said else "male"
-    ).running() as server:
+    answer = lambda picture, *_: said[red(picture)].pop(0) if red(picture) in said else "male"  # noqa: E731
+    with FakeVision(answer).running() as server:
         images = ArrayImages(coloured(0, 1, 2))
         judged = judge_people(images, asked_of(3), model(server), JudgeSettings(), store=Store(tmp_path))
     assert judged["outcome"].tolist() == ["judged", "unanswered", "judged"] and "413" in judged["reason"][1]
@@ -157,12 +153,12 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(tmp_path
     ("price", "limit", "said"), [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
 )
 def test_without_a_price_or_room_for_one_question_nothing_is_asked(tmp_path, price, limit, said):
+    units = pd.DataFrame({"image_id": ["0"], "question": "?"})
     with FakeVision(lambda *_: "female").running() as server:
-        with pytest.raises(ParameterError, match=said):
-            model(server, price=price, limit=limit).check()
-        with pytest.raises(ParameterError, match=said):
-            units = pd.DataFrame({"image_id": ["0"], "question": "?"})
-            ask_about(ArrayImages(coloured(0)), units, model(server, price=price, limit=limit), store=Store(tmp_path))
+        poor = model(server, price=price, limit=limit)
+        for ask in (poor.check, lambda: ask_about(ArrayImages(coloured(0)), units, poor, store=Store(tmp_path))):
+            with pytest.raises(ParameterError, match=said):
+                ask()
     assert not server.requests
 
 
