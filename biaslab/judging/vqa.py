@@ -3,7 +3,8 @@
 Words in the free answer decide (:mod:`biaslab.judging.questions`). The paper finds that such a judge agrees with people
 on images of one person and hardly at all on images of two (Table 9): it is here so that this can be measured.
 
-Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors.
+Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors. Of captions the dalleval
+paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
 """
 
 from __future__ import annotations
