@@ -269,7 +269,10 @@ BAD = [
         f"{MODEL_HEAD}a,training,nurse,SD 1.4,female\nb,generated,nurse,SD 1.5,male\n",
         "have the model 'SD 1.4', which has no generated images",
     ),
-    (f"{MODEL_HEAD}b,generated,nurse,,male\n", "model is empty for generated images in data row 1"),
+    (
+        f"{MODEL_HEAD}a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n",
+        "model is empty for generated images in data row 2",
+    ),
     (b"", "is empty"),
     (HEAD, "has a header but no rows"),
     (f"{HEAD}a,training,caf\u00e9 owner,female\n".encode("latin-1"), "is not UTF-8 (line 2: byte 0xe9)"),

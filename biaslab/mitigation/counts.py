@@ -169,6 +169,7 @@ def critique(brief: Brief) -> Critique:
         reasons=" ".join([*words, *(["That is no more than chance allows."] if kind == "none" else [])]),
         guidelines=tuple(guidelines),
         findings=tuple(findings),
+        image_ids=tuple(people.loc[people["gender"].isin(GENDERS), "image_id"].unique()),
     )
 
 

@@ -110,8 +110,11 @@ class Critique(Batch):
     cause: str = ""
     """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (the reply is not what was asked for), or an
     endpoint's outcome such as ``refused`` (:data:`biaslab.net.chat.OUTCOMES`)."""
+    raw: str = ""
+    """An endpoint's last reply as it came; text of strangers, to be escaped wherever it is shown."""
     asked_without: str = ""
     """Fields of the request that an endpoint's model does not take, joined by commas."""
+    image_ids: tuple[str, ...] = ()
 
 
 def counted(people: pd.DataFrame) -> Counts:

@@ -91,7 +91,10 @@ def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store 
         progress=False,
     )
     replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
-    return [_critique(brief, *replies.get(i, (None, ""))) for i, brief in enumerate(briefs)]
+    return [
+        _critique(brief, tuple(images), *replies.get(i, (None, "")))
+        for i, (brief, images) in enumerate(zip(briefs, shown, strict=True))
+    ]
 
 
 def _shown(brief: Brief) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -141,7 +144,7 @@ def _read(text: str) -> _Reply | str:
     return _Reply(**said)
 
 
-def _critique(brief: Brief, answer: Answer | None, reply: _Reply | str) -> Critique:
+def _critique(brief: Brief, image_ids: tuple[str, ...], answer: Answer | None, reply: _Reply | str) -> Critique:
     if isinstance(reply, _Reply):
         new = (Guideline(brief.identity, "", 1.0, reply.guideline),)
         return brief.critique(
@@ -150,12 +153,17 @@ def _critique(brief: Brief, answer: Answer | None, reply: _Reply | str) -> Criti
             kind=reply.kind or ("other" if reply.biased else "none"),
             reasons=reply.reasons,
             guidelines=new if reply.biased else brief.earlier,
+            raw=answer.text,
             asked_without=answer.asked_without,
+            image_ids=image_ids,
         )
+    raw = ""
     if answer is None:
         cause, why = "no_images", "None of the images can be shown."
     elif answer.outcome == "answered":
-        cause, why = "invalid", f"The model's answer cannot be used, however often it was asked: {reply}"
+        cause, raw = "invalid", answer.text
+        why = f"The model's answer cannot be used, however often it was asked: {reply}"
     else:
-        cause, why = answer.outcome, f"There is no answer: {OUTCOMES[answer.outcome]}."
-    return brief.critique(NO_JUDGEMENT, reasons=why, cause=cause)
+        cause, raw = answer.outcome, answer.detail
+        why = f"There is no answer: {OUTCOMES[answer.outcome]}."
+    return brief.critique(NO_JUDGEMENT, reasons=why, cause=cause, raw=raw, image_ids=image_ids)

@@ -89,6 +89,23 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
 
 
+def test_people_are_cut_out_where_the_gate_lets_them_pass(tmp_path, monkeypatch):
+    # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
+    boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
+    found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
+    found = found.assign(outcome=["several_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
+    monkeypatch.setattr(vision.judge, "find_faces", lambda *_, **__: found)
+    picture = np.zeros((40, 80, 3), np.uint8)
+    picture[:, 40:] = (200, 100, 200)
+    images = ArrayImages([picture] * 3 + [Unreadable("damaged")])
+    with FakeVision(lambda *_: "female").running() as server:
+        judging = model(server, shown="crop")
+        judged = judge_people(images, asked_of(4, 2), judging, JudgeSettings(), store=Store(tmp_path))
+    outcomes = ["judged", "one_face", "no_face", "unreadable"]
+    assert judged["outcome"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
+    assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
+
+
 def test_an_answer_is_one_of_the_list():
     said = {
         "female": ('{"answer": "female"}', "Female.", "The person looks female to me"),

@@ -93,6 +93,8 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
         *("judged", True, "towards stereotypes", "All sheriffs look like men."),
         (Guideline("sheriff", "", 1.0, "Show women as sheriffs in half of the pictures."),),
         Counts(int((people == "female").sum()), n, 3 - n, 3),
+        raw=json.dumps(said()),
+        image_ids=tuple(given.people["image_id"]),
     )
 
 
@@ -170,7 +172,7 @@ def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp
     server.reply = lambda question, n: completion(reply)
     (critique,) = criticised(server, brief("sheriff"), store)
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
-    assert critique.guidelines == () and why in critique.reasons
+    assert critique.guidelines == () and critique.raw == reply and why in critique.reasons
     # The second time it was told what is wrong about the first.
     assert len(server.requests) == READINGS
     first, second, third = server.requests[1]["messages"]
@@ -220,6 +222,6 @@ def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_ask
     assert critique.outcome == "judged" and len(server.questions[0]) == 2 + 2 * 2
     none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
     (critique,) = criticised(server, brief("sheriff", read=none))
-    assert (critique.outcome, critique.cause) == ("no_judgement", "no_images")
+    assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
     assert critique.reasons == "None of the images can be shown."
     assert len(server.requests) == 1
