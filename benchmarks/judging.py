@@ -107,7 +107,7 @@ def one_at_a_time(images, judges: Judge, clip: ZeroShot, transform, tokenizer, *
     from PIL import Image
 
     detector = judges.faces.inner if isinstance(judges.faces, AlwaysOne) else judges.faces
-    model, processor, device = detector._model, detector._processor, detector._device
+    model, processor, device = detector.model, detector.processor, detector.device
     tokens = tokenizer(list(GENDER_TEXTS)).to(device)
     with torch.inference_mode():
         said = clip._model.encode_text(tokens, normalize=True)

@@ -39,7 +39,7 @@ def one_at_a_time(ids, phrases, images, judges: Judge, transform, *, roles: bool
     from PIL import Image
 
     detector, clip = judges.faces, judges.gender.classifier
-    model, processor, device = detector._model, detector._processor, detector._device
+    model, processor, device = detector.model, detector.processor, detector.device
     known = {}
 
     def encoded(texts):

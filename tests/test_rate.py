@@ -18,7 +18,6 @@ from biaslab import cli
 from biaslab.generation import generator
 from biaslab.ground import tables
 from biaslab.ground.errors import BiaslabError, InputError, ParameterError
-from biaslab.judging.names import files_digest
 from biaslab.models.images import CaptionImages
 from biaslab.pipeline import Pipeline
 from biaslab.ratings import part, person_ratings, readers, sample
@@ -40,11 +39,16 @@ def save(tmp_path):
     return write
 
 
-def held(page):
-    """Return the data of a page, each row as a mapping, and its pictures."""
+def data_of(page):
+    """Return the data of a page."""
     text = page.path.read_text(encoding="utf-8")
     (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    data = json.loads(block)
+    return json.loads(block)
+
+
+def held(page):
+    """Return the rows of a page, each as a mapping, and its pictures."""
+    data = data_of(page)
     return [dict(zip(data["header"], row, strict=True)) for row in data["rows"]], data["pictures"]
 
 
@@ -63,12 +67,8 @@ def test_a_folder_tells_ids_occupations_and_sources(save, tmp_path, capsys):
     assert page.images == 4 and page.left_out == {"not an image": 1}
     rows, pictures = held(page)
     found = {row["image"]: (row["source"], row["occupation"]) for row in rows}
-    assert found == {
-        "a": ("generated", "nurse"),
-        "b": ("generated", "pilot"),
-        "c": ("generated", "all"),
-        "d": ("training", "nurse"),
-    }
+    assert found["a"] == ("generated", "nurse") and found["b"] == ("generated", "pilot")
+    assert found["c"] == ("generated", "all") and found["d"] == ("training", "nurse") and len(found) == 4
     of = dict(zip([row["image"] for row in rows], pictures, strict=True))
     for name, path in (("a", "nurse/a.png"), ("d", "training/nurse/d.png")):
         np.testing.assert_array_equal(np.asarray(opened(of[name])), np.asarray(Image.open(tmp_path / "mine" / path)))
@@ -147,9 +147,7 @@ def test_names_that_are_alike_show_no_other_image(save, tmp_path):
 
 def asked(page):
     """Return what a page asks of each of its rows."""
-    text = page.path.read_text(encoding="utf-8")
-    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    return json.loads(block)["questions"]
+    return data_of(page)["questions"]
 
 
 def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_path):
@@ -163,12 +161,8 @@ def test_each_person_of_a_folder_that_an_audit_takes_is_asked_about(save, tmp_pa
     assert page.left_out == {"a training image, shown with --show-faces alone": 1}
     rows, pictures = held(page)
     people = {(row["image"], row["position"]): row["occupation"] for row in rows}
-    assert people == {
-        ("a.png", "1"): "nurse",
-        ("a.png", "2"): "pilot",
-        ("sub/b.png", "1"): "nurse",
-        **{("cc.png", str(k)): "cooks" for k in (1, 2, 3, 4)},
-    }
+    cooks = {("cc.png", str(k)): "cooks" for k in (1, 2, 3, 4)}
+    assert people == {("a.png", "1"): "nurse", ("a.png", "2"): "pilot", ("sub/b.png", "1"): "nurse", **cooks}
     questions = {(r["image"], r["position"]): q for r, q in zip(rows, asked(page), strict=True)}
     assert questions["a.png", "2"] == "Which gender do you perceive in the person on the right?"
     assert questions["sub/b.png", "1"] == "Which gender do you perceive in the person?"
@@ -213,11 +207,13 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
         rate.rate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
 
-@pytest.mark.parametrize("folder", ["training manager", "in training"])
-def test_other_folders_are_occupations(save, tmp_path, folder):
-    save(f"{folder}/a.png")
-    ((row,), _) = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
-    assert (row["source"], row["occupation"]) == ("generated", folder)
+def test_other_folders_are_occupations(save, tmp_path):
+    for folder in ("training manager", "in training"):
+        save(f"{folder}/{folder}.png")
+    rows, _ = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
+    assert {(row["source"], row["occupation"]) for row in rows} == {
+        *(("generated", "training manager"), ("generated", "in training"))
+    }
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links are other things on Windows")
@@ -244,12 +240,11 @@ def test_files_are_decoded_and_made_anew_from_their_pixels(save, tmp_path):
     path.write_bytes(path.read_bytes() + b"<script>behind</script>")
     save("nurse/b.png", (40, 20))
     rows, pictures = held(rate.rate(tmp_path / "mine", outputs=tmp_path))
-    large, small = (pictures[[row["image"] for row in rows].index(name)] for name in "ab")
-    with opened(large) as image:
-        assert image.format == "JPEG" and image.size == (512, 354) and "comment" not in image.info
-    with opened(small) as image:
-        assert image.format == "PNG" and image.size == (40, 20)
-    assert b"behind" not in base64.b64decode(large.partition(",")[2])
+    of = dict(zip([row["image"] for row in rows], pictures, strict=True))
+    large, small = opened(of["a"]), opened(of["b"])
+    assert (large.format, large.size) == ("JPEG", (512, 354)) and "comment" not in large.info
+    assert (small.format, small.size) == ("PNG", (40, 20))
+    assert b"behind" not in base64.b64decode(of["a"].partition(",")[2])
 
 
 def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path, monkeypatch):
@@ -268,23 +263,17 @@ def test_more_bytes_than_a_page_holds_are_refused_with_what_to_do(save, tmp_path
         (["b/a.png", "b/a.jpg"], "two images named 'b/a'"),
         (["of\ntwo.png"], r"holds b'of\\ntwo.png'"),
         (["Nurse/a.png", "nurse/b.png"], "spell it one way"),
+        # As some programs call what they fetched.
+        (["%2Fhome%2FAlice%2Fa.png"], r"The page would name .*, a folder of a machine\. Give images ids"),
+        (["of &#47;srv&#47;clients&#47;a.png"], r"The page would name .*, a folder of a machine"),
     ],
 )
-def test_names_whose_ratings_could_not_be_read_are_refused_before_anybody_rates(save, tmp_path, names, told):
+def test_names_that_no_page_may_have_are_refused_before_anybody_rates(save, tmp_path, names, told):
     for name in names:
         save(name)
     with pytest.raises(InputError, match=told) as error:
         rate.rate(tmp_path / "mine", outputs=tmp_path)
     assert "/ratings.csv" not in str(error.value)
-    assert not list(tmp_path.glob("*.html"))
-
-
-@pytest.mark.parametrize("name", ["%2Fhome%2FAlice%2Fa.png", "of &#47;srv&#47;clients&#47;a.png"])
-def test_names_that_tell_of_a_folder_are_refused_before_anybody_rates(save, tmp_path, name):
-    """As some programs call what they fetched."""
-    save(name)
-    with pytest.raises(InputError, match=r"The page would name .*, a folder of a machine\. Give images ids"):
-        rate.rate(tmp_path / "mine", outputs=tmp_path)
     assert not list(tmp_path.glob("*.html"))
 
 
@@ -298,19 +287,11 @@ def test_numbers_and_names_out_of_range(save, tmp_path, options, told):
         rate.rate(tmp_path / "mine", outputs=tmp_path, **options)
 
 
-def test_what_is_neither_run_nor_folder(tmp_path, capsys):
-    assert cli.main(["rate", "nothing", "--outputs", str(tmp_path)]) == 2
-    assert "no run 'nothing'" in capsys.readouterr().err
-
-
 def test_the_same_seed_draws_the_same_page(save, tmp_path):
     for k in range(8):
         save(f"nurse/{k}.png")
-    pages = [
-        rate.rate(tmp_path / "mine", n=4, seed=s, to=tmp_path / f"{k}.html").path.read_bytes()
-        for k, s in enumerate((5, 5, 6))
-    ]
-    assert pages[0] == pages[1] != pages[2]
+    drawn = [rate.rate(tmp_path / "mine", n=4, seed=k, to=tmp_path / "p.html").path.read_bytes() for k in (5, 5, 6)]
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_a_sample_is_even_over_models_then_occupations():
@@ -348,8 +329,14 @@ notebooks: ["paradox/4_*", "paired/4_4_occupations", "dalleval/5_3_gender"]
 """
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Where images are kept that several tests ask for."""
+    return tmp_path_factory.mktemp("store")
+
+
 @pytest.fixture
-def run(tmp_path, root, monkeypatch):
+def run(tmp_path, root, store, monkeypatch):
     """Return a function that leaves a run's folder with its parameters, as a run of these notebooks does."""
     pytest.importorskip("torch", reason="models need the extra 'models'")
     monkeypatch.chdir(root)
@@ -358,18 +345,18 @@ def run(tmp_path, root, monkeypatch):
         folder = tmp_path / "outputs" / "small"
         folder.mkdir(parents=True)
         (folder / "run.json").write_text("{}", encoding="utf-8")
-        text = SMALL.format(model=model, store=tmp_path / "store")
+        text = SMALL.format(model=model, store=store)
         (folder / "params.yaml").write_text(text, encoding="utf-8")
         return {"images": "small", "outputs": tmp_path / "outputs"}
 
     return leave
 
 
-def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, root, tmp_path):
+def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, root, store, tmp_path):
     given = run()
     params = tmp_path / "outputs" / "small" / "params.yaml"
     text = params.read_text(encoding="utf-8")
-    params.write_text(text.replace(str(tmp_path / "store"), "store"), encoding="utf-8")
+    params.write_text(text.replace(str(store), "store"), encoding="utf-8")
     overrides = [f"compute.store={tmp_path / 'store'}"]
     rate.rate(**given, overrides=overrides)
     assert (tmp_path / "store").is_dir() and not (root / "store").exists()
@@ -419,7 +406,7 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     assert len(part.read(tmp_path / "r.csv")) == 4
     # By what they may change, too, everybody in an image comes along, and once.
-    given = run_again(tmp_path) | {"kind": "paired"}
+    given = {"images": "small", "outputs": tmp_path / "outputs"}
     people = found.rename(columns={"image": "image_id"}).assign(identity=found["occupation"], gender="female")
     people = people.assign(aspect="occupation", setting="paired", outcome="judged", round=0, run=1)
     people["stereotype"] = np.where(np.arange(len(people)) % 2, "female", "male")
@@ -428,14 +415,10 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     measured.mkdir()
     empty = dict.fromkeys(set(tables.schema("paired_people").names) - set(people), "")
     tables.write(people.assign(**empty)[tables.schema("paired_people").names], measured / "paired_people.csv")
-    again = pd.DataFrame(held(rate.rate(**given, n=3, by="uncertainty"))[0])
+    again = pd.DataFrame(held(rate.rate(**given, kind="paired", n=3, by="uncertainty"))[0])
     assert again.groupby("image")["position"].agg(list).tolist() == [["1", "2"]] * 3
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
-        rate.rate(**{**run_again(tmp_path), "kind": "pairs"})
-
-
-def run_again(tmp_path):
-    return {"images": "small", "outputs": tmp_path / "outputs"}
+        rate.rate(**given, kind="pairs")
 
 
 def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):
@@ -465,15 +448,8 @@ def test_what_may_change_a_runs_numbers_is_rated_next(run, tmp_path):
     with pytest.raises(ParameterError, match=r"no ratings to go on from.*--ratings FILE"):
         rate.rate(**given, n=1, further=True)
     done = images["image_id"][0]
-    rated = {
-        "of_model": "world",
-        "source": "generated",
-        "image_id": done,
-        "position": "1",
-        "about": "",
-        "label": "male",
-    }
-    rated |= {"n_raters": 1, "probability": 0.5, "wave": 1}
+    rated = {"of_model": "world", "source": "generated", "image_id": done, "position": "1", "about": ""}
+    rated |= {"label": "male", "n_raters": 1, "probability": 0.5, "wave": 1}
     tables.write(pd.DataFrame([rated]), measured / "precision_ratings.csv")
     left, _ = held(rate.rate(**given, n=1000, further=True))
     assert {row["image"] for row in left} == set(images["image_id"]) - {done}
@@ -490,8 +466,9 @@ def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
     with pytest.raises(ParameterError, match=r"Of 16 images .* 0 are in the store"):
         rate.rate(**run("mini"))
     (tmp_path / "outputs" / "small" / "params.yaml").unlink()
-    with pytest.raises(ParameterError, match=r"has no params\.yaml"):
-        rate.rate("small", outputs=tmp_path / "outputs")
+    for name, told in (("small", r"has no params\.yaml"), ("nothing", "no run 'nothing'")):
+        with pytest.raises(BiaslabError, match=told):
+            rate.rate(name, outputs=tmp_path / "outputs")
 
 
 # -- ratings that come back --------------------------------------------------------------------------------
@@ -511,15 +488,6 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no file"):
         readers.read_ratings(tmp_path / "empty")
-
-
-def test_a_judge_of_ratings_is_another_when_a_file_of_the_folder_changes(tmp_path):
-    (tmp_path / "ana.csv").write_text(LONG + "a,generated,nurse,m,ana,female\n")
-    name = f"ratings:{tmp_path}"
-    before = files_digest(name, "clip")
-    assert before == files_digest(name, "clip")
-    (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,male\n")
-    assert files_digest(name, "clip") != before
 
 
 def test_of_several_models_the_judged_one_is_compared(tmp_path):

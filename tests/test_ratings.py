@@ -71,18 +71,10 @@ def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     training = cell(rated, "training")
     assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # nobody is other
     assert training["percent_female"] == 50.0  # a female, e male
-    assert rated.percent_female.to_dict("records") == [
-        {
-            "model": "unnamed",
-            "approach": "naive",
-            "occupation": "nurse",
-            "source": source,
-            "prompt": "ratings",
-            "percent_female": 50.0,
-            "n": 2,
-        }
-        for source in ("generated", "training")
-    ]
+    shares = rated.percent_female.set_index("source")
+    assert shares["percent_female"].to_dict() == {"generated": 50.0, "training": 50.0} and set(shares["n"]) == {2}
+    same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "ratings"}
+    assert (shares[list(same)] == list(same.values())).all(axis=None)
     # 3 + 2 + 3 + 0 + 1 + 1 + 3 ratings; b, e and f miss some but not all.
     assert note(rated, "ratings") == 13
     assert note(rated, "images with a rating missing") == 3
@@ -108,8 +100,7 @@ def test_long_ratings_are_the_same_as_wide_ones(write):
 
 def test_an_image_that_nobody_rated_needs_no_rater(write):
     rated = readers.read(write(LONG + "c,generated,nurse,,\n"))
-    assert rated.images["label"].tolist() == ["female", "female", "unrated"]
-    assert rated.raters == ("x", "y", "z")
+    assert rated.images["label"].tolist() == ["female", "female", "unrated"] and rated.raters == ("x", "y", "z")
 
 
 def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
@@ -156,8 +147,7 @@ def test_parquet_reads_like_csv(write, tmp_path):
 
 def test_shares_fit_the_declared_table(write):
     for content in (WIDE, LONG, SHARES):
-        frame = readers.read(write(content)).percent_female
-        pd.testing.assert_frame_equal(tables.check(frame, "paradox_percent_female"), frame, check_dtype=False)
+        tables.check(readers.read(write(content)).percent_female, "paradox_percent_female")
 
 
 def test_a_byte_order_mark_windows_lines_spaces_and_case_are_read(write):
@@ -187,9 +177,7 @@ def test_a_nameless_index_and_unused_columns_are_reported(write):
 
 
 def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(write):
-    rows = "1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"
-    content = "image,source,occupation,r1\n" + rows
-    rated = readers.read(write(content))
+    rated = readers.read(write(f"{HEAD}1,training,nurse,female\n1,generated,nurse,male\n1,training,maid,female\n"))
     assert len(rated.images) == 3
     assert rated.notes.set_index("item").loc["images under several sources or occupations"].tolist() == [
         1,
@@ -198,11 +186,9 @@ def test_the_same_image_name_may_occur_under_both_sources_and_other_occupations(
 
 
 def test_the_same_image_name_under_two_models_is_nothing_to_note(write):
-    content = (
-        "image,source,occupation,model,r1\n1,generated,nurse,A,female\n1,generated,nurse,B,male\n"
-        "2,training,nurse,,female\n"
-    )
-    assert not readers.read(write(content)).notes["item"].str.contains("several sources").any()
+    content = "image,source,occupation,model,r1\n1,generated,nurse,A,female\n1,generated,nurse,B,male\n"
+    notes = readers.read(write(f"{content}2,training,nurse,,female\n")).notes
+    assert not notes["item"].str.contains("several sources").any()
 
 
 def test_a_tilde_is_the_home_folder(write, tmp_path, monkeypatch):
@@ -220,12 +206,8 @@ def test_training_images_without_a_model_serve_every_model(write):
         "c,generated,nurse,SD 1.4,female\nd,generated,nurse,SD 1.5,male\n"
     )
     frame = readers.read(write(content)).percent_female.set_index(["model", "source"])
-    assert frame["percent_female"].to_dict() == {
-        ("SD 1.4", "generated"): 100.0,
-        ("SD 1.4", "training"): 50.0,
-        ("SD 1.5", "generated"): 0.0,
-        ("SD 1.5", "training"): 50.0,
-    }
+    generated, training = (frame["percent_female"].xs(s, level="source").to_dict() for s in ("generated", "training"))
+    assert generated == {"SD 1.4": 100.0, "SD 1.5": 0.0} and training == {"SD 1.4": 50.0, "SD 1.5": 50.0}
     assert frame["n"].tolist() == [1, 2, 1, 2]
 
 
@@ -237,15 +219,6 @@ def test_prompts_of_shares_are_kept_and_training_serves_all(write):
         readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
 
 
-def test_models_that_do_not_meet_are_refused(write):
-    head = "image,source,occupation,model,r1\n"
-    path = write(head + "a,training,nurse,SD 1.4,female\nb,generated,nurse,SD 1.5,male\n")
-    with pytest.raises(InputError, match=r"have the model 'SD 1\.4', which .*; give one of SD 1\.5"):
-        readers.read(path)
-    with pytest.raises(InputError, match="model is empty for generated images in data row 2"):
-        readers.read(write(head + "a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n"))
-
-
 # -- what is left out, visibly ---------------------------------------------------------------------------
 
 
@@ -253,14 +226,12 @@ def test_an_occupation_with_one_source_only_is_counted_with_its_reason(write):
     rated = readers.read(write(SHARES + "maid,generated,95,100\n"))
     row = cell(rated, "generated", "maid")
     assert row["reason"] == "no training images of this occupation" and row["percent_female"] == 95
-    notes = rated.notes.set_index("item")
-    assert notes.loc["occupations with one source only"].tolist() == [1, "maid"]
+    assert rated.notes.set_index("item").loc["occupations with one source only"].tolist() == [1, "maid"]
     assert (rated.outcomes.loc[rated.outcomes["occupation"] != "maid", "reason"] == "").all()
 
 
 def test_an_occupation_without_a_decided_image_has_no_share(write):
-    content = "image,source,occupation,r1\na,training,nurse,unsure\nb,generated,nurse,female\n"
-    rated = readers.read(write(content))
+    rated = readers.read(write(f"{HEAD}a,training,nurse,unsure\nb,generated,nurse,female\n"))
     row = cell(rated, "training")
     assert row["n"] == 0 and np.isnan(row["percent_female"])
     assert rated.outcomes["reason"].unique().tolist() == ["no training image was decided female or male"]
@@ -276,18 +247,15 @@ def test_hostile_text_stays_text(write):
     assert rated.images["occupation"].tolist() == hostile == rated.images["image"].tolist()
 
 
-@pytest.mark.parametrize("name", ["nur\u202ese", "nurse\ufeff", "nu\u00adrse"])
-def test_marks_that_nobody_sees_are_no_part_of_a_name(write, name):
-    path = write(f"image,source,occupation,r1\na,training,{name},female\nb,training,nurse,male\n")
-    assert readers.read(path).images["occupation"].tolist() == ["nurse", "nurse"]
-
-
-@pytest.mark.parametrize("name", ["nu\x1b[31mrse", "nurse\x07"])
-def test_names_that_cannot_be_printed_are_refused(write, name):
-    path = write(f"image,source,occupation,r1\na,training,{name},female\n")
-    with pytest.raises(InputError) as error:
-        readers.read(path)
-    assert f"occupation is {name!r} in data row 1" in str(error.value)
+def test_marks_that_nobody_sees_are_no_part_of_a_name_and_others_are_refused(write):
+    rows = "".join(
+        f"{k},training,{name},female\n" for k, name in enumerate(("nur\u202ese", "nurse\ufeff", "nu\u00adrse"))
+    )
+    assert set(readers.read(write(HEAD + rows)).images["occupation"]) == {"nurse"}
+    for name in ("nu\x1b[31mrse", "nurse\x07"):
+        with pytest.raises(InputError) as error:
+            readers.read(write(f"{HEAD}a,training,{name},female\n"))
+        assert f"occupation is {name!r} in data row 1" in str(error.value)
 
 
 # -- bad input -------------------------------------------------------------------------------------------
@@ -295,22 +263,24 @@ def test_names_that_cannot_be_printed_are_refused(write, name):
 HEAD = "image,source,occupation,r1\n"
 SHARE_HEAD = "occupation,source,percent_female,n\n"
 NO_NUMBER = "percent_female is {!r} in data row 2; give a number"
+MODEL_HEAD = "image,source,occupation,model,r1\n"
 BAD = [
+    (
+        f"{MODEL_HEAD}a,training,nurse,SD 1.4,female\nb,generated,nurse,SD 1.5,male\n",
+        "have the model 'SD 1.4', which has no generated images",
+    ),
+    (
+        f"{MODEL_HEAD}a,generated,nurse,SD 1.4,female\nb,generated,nurse,,male\n",
+        "model is empty for generated images in data row 2",
+    ),
     (b"", "is empty"),
-    (b"\n \n", "is empty"),
     (HEAD, "has a header but no rows"),
-    (HEAD.strip(), "has a header but no rows"),
     (f"{HEAD}a,training,caf\u00e9 owner,female\n".encode("latin-1"), "is not UTF-8 (line 2: byte 0xe9)"),
-    (WIDE.encode("utf-16-le"), "holds null bytes (UTF-16 without a mark"),
     (WIDE.replace("nurse", "nur\0se", 1), "column 'occupation' holds null bytes"),
-    (WIDE.replace("nurse", '"nurse', 1), "in the row that begins in line 2"),
-    (f"{HEAD}a,training,nurse\n", "line 2 has 3 cells and the first row has 4"),
     ("a,b\n1,2\n", "fits no format. It has: a, b."),
     ("image,source,Source,occupation,r1\na,training,training,nurse,female\n", "two columns named 'source'"),
     (WIDE.replace("image", "imgae"), "Rename 'imgae' to 'image'."),
-    (WIDE.replace("source", "sorce"), "Rename 'sorce' to 'source'."),
     (LONG.replace("rater", "ratr"), "Rename 'ratr' to 'rater'."),
-    (LONG.replace("label", "lable"), "Rename 'lable' to 'label'."),
     (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
     ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
     (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
@@ -320,7 +290,6 @@ BAD = [
     ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' holds 'SD 1.4'"),
     (LONG.replace("male\nb", "man?\nb"), "column 'label' holds 'man?' in data row 2"),
     (f"{HEAD}a,training,nurse,\n", "holds no rating"),
-    ("image,source,occupation,rater,label\na,training,nurse,x,\n", "holds no rating"),
     (f'{HEAD}a,training,"nurse,female\nb,training,nurse",female\n', "look for a quote left open"),
     (f"{HEAD}a,training, ,female\n", "occupation is ' ' in data row 1"),
     (f"{HEAD}a,training,nurse,female\n ,training,nurse,female\n", "image is '', empty"),
@@ -329,11 +298,10 @@ BAD = [
     (f"{LONG}a,training,nurse,y,male\n", "has two ratings by rater 'y', the second in data row 6"),
     (f"{LONG}c,training,nurse,,male\n", "rater is empty in data row 6"),
     (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give 0 to 100."),
-    (SHARES.replace("97.5", "-1"), "percent_female is '-1' in data row 2; give 0 to 100."),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
-    *((SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2") for n in ("0", "-40", "40.5", "1e+300")),
-    *((SHARES.replace("97.5", x), NO_NUMBER.format(x)) for x in ("97 or 98", "", "nan", "-Infinity", "1e999")),
+    *((SHARES.replace(",40\n", f",{n}\n"), f"n is '{n}' in data row 2") for n in ("0", "40.5", "1e+300")),
+    *((SHARES.replace("97.5", x), NO_NUMBER.format(x)) for x in ("97 or 98", "", "nan", "1e999")),
 ]
 
 
@@ -346,14 +314,14 @@ def test_bad_input_names_the_file_and_the_value(write, content, message):
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
-    with pytest.raises(InputError, match=r"ratings\.ods is neither CSV nor Parquet nor Excel"):
-        readers.read(write(WIDE, "ratings.ods"))
-    with pytest.raises(InputError, match=r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"):
-        readers.read(write(WIDE, "ratings.xlsx"))
-    with pytest.raises(InputError, match=r"no\.csv does not exist"):
-        readers.read(tmp_path / "no.csv")
-    with pytest.raises(InputError, match=r"no\.parquet cannot be read as Parquet: '"):
-        readers.read(write(b"this is not Parquet at all", "no.parquet"))
+    for path, message in (
+        (write(WIDE, "ratings.ods"), r"ratings\.ods is neither CSV nor Parquet nor Excel"),
+        (write(WIDE, "ratings.xlsx"), r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"),
+        (tmp_path / "no.csv", r"no\.csv does not exist"),
+        (write(b"this is not Parquet at all", "no.parquet"), r"no\.parquet cannot be read as Parquet: '"),
+    ):
+        with pytest.raises(InputError, match=message):
+            readers.read(path)
 
 
 def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
@@ -371,10 +339,9 @@ def test_parquet_of_lists_or_null_bytes_is_refused(tmp_path):
 
 
 def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
-    content = "occupation,source,percent_female,n\nnurse,training,40,200\nnurse,generated,0.5,200\n"
-    assert readers.read(write(content)).percent_female["percent_female"].tolist() == [0.5, 40]
-    all_zero = "occupation,source,percent_female,n\nnurse,training,0,200\nnurse,generated,0,200\n"
-    assert readers.read(write(all_zero)).percent_female["percent_female"].tolist() == [0, 0]
+    for generated, training in ((0.5, 40), (0, 0)):
+        shares = f"{SHARE_HEAD}nurse,training,{training},200\nnurse,generated,{generated},200\n"
+        assert readers.read(write(shares)).percent_female["percent_female"].tolist() == [generated, training]
 
 
 # -- as people have them ---------------------------------------------------------------------------------
@@ -416,12 +383,13 @@ def test_a_column_of_genders_alone_is_one_rater(write):
 
 
 def test_a_workbook_of_several_tables_or_none_is_refused(tmp_path):
-    with pytest.raises(InputError, match="holds tables on the sheets 'a', 'b'; leave one sheet with one table"):
-        readers.read(workbook(tmp_path / "two.xlsx", a=WIDE, b=LONG))
-    with pytest.raises(InputError, match="holds no cells; leave one sheet"):
-        readers.read(workbook(tmp_path / "none.xlsx", a=""))
-    with pytest.raises(InputError, match=r"two\.xlsx has two columns named 'r1'"):
-        readers.read(workbook(tmp_path / "two.xlsx", a="image,source,occupation,r1,r1\na,training,nurse,f,m"))
+    for sheets, message in (
+        ({"a": WIDE, "b": LONG}, "holds tables on the sheets 'a', 'b'; leave one sheet with one table"),
+        ({"a": ""}, "holds no cells; leave one sheet"),
+        ({"a": "image,source,occupation,r1,r1\na,training,nurse,f,m"}, r"book\.xlsx has two columns named 'r1'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            readers.read(workbook(tmp_path / "book.xlsx", **sheets))
 
 
 # By hand: of three nurses one female, one male, one other; of two pilots one other (2 of 3), one a tie.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biaslab.ground import finite
-from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.names import VQA
 from biaslab.models import registry as named
@@ -31,13 +29,8 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     Raises ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or its weights are not safetensors.
     """
     where, type_ = loaded.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
-    known = _KINDS[kind]
-    if type_ not in known:
-        raise ParameterError(
-            f"{name} is a model of the kind {type_!r}; {_FOR[kind]} are asked of {' or '.join(map(repr, known))}, such "
-            f"as {named.HUB[kind][0]}."
-        )
-    return known[type_](name, where, kind, loaded.device(device))
+    check_config(repositories.of_folder(where, name, kind))
+    return _KINDS[kind][type_](name, where, kind, device)
 
 
 def check_config(repository: Repository) -> None:
@@ -47,7 +40,7 @@ def check_config(repository: Repository) -> None:
     repositories.check_type(repository, known, f"BLIP or BLIP-2 for {_FOR[kind]}", named.HUB[kind][0])
 
 
-class Model:
+class Model(loaded.Ready):
     """What all share: images are seen once, then asked about in batches of questions of one length.
 
     Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
@@ -60,24 +53,17 @@ class Model:
     # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
     _whole = False
 
-    def __init__(self, name: str, where: str, kind: str, device) -> None:
+    def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
 
-        self.name, self._device = name, device
-        # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
-        self._dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
         how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
-        model, self._processor = loaded.ready(self.of_class, name, where, f"a {self.of_class} model", device, **how)
-        self._model = model.to(self._dtype)
+        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **how)
+        on_cpu = self.device.type == "cpu"
+        # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
+        self.model = self.model.to(torch.float32 if on_cpu else torch.bfloat16)
         # On a CPU large batches help small models only.
-        small = self._model.num_parameters() < _SMALL
-        self._batches = loaded.Batches(device, 8 if device.type == "cpu" and not small else 64)
-
-    @property
-    def _greedy(self) -> dict:
-        # So that an answer depends on nothing but image and question, whatever the checkpoint suggests.
-        written = {"max_new_tokens": self._longest, "do_sample": False, "num_beams": 1}
-        return written | {"logits_processor": loaded.finite_words(self.name, self._dtype)}
+        small = self.model.num_parameters() < _SMALL
+        self._batches = loaded.Batches(self.device, 8 if on_cpu and not small else 64)
 
     def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
         """Return the answer to each question; ``of`` is the index of the image that it is about.
@@ -85,40 +71,39 @@ class Model:
         Raises InputError where a number is not finite.
         """
         seen = self._batches.run(images, self._look)
-        tokens = [self._processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
+        tokens = [self.processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
         # Each row is the image's index and the question's tokens; rows of one length go together.
         rows = [np.array([k, *t]) for k, t in zip(of, tokens, strict=True)]
         return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
 
     def _look(self, images: Sequence[np.ndarray]):
         given = {"return_tensors": "pt", "input_data_format": "channels_last"}
-        pixels = self._processor.image_processor(loaded.writable(images), **given)["pixel_values"]
-        return finite.checked(self._see(pixels.to(self._device, self._dtype)), self.name, self._dtype)
+        pixels = self.processor.image_processor(loaded.writable(images), **given)["pixel_values"]
+        return self.checked(self._see(pixels.to(self.device, self.model.dtype)))
 
     def _some(self, seen: list, rows: np.ndarray) -> list[str]:
         import torch
 
-        tokens = torch.from_numpy(rows[:, 1:]).to(self._device)
+        tokens = torch.from_numpy(rows[:, 1:]).to(self.device)
         said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
-        return self._processor.tokenizer.batch_decode(said, skip_special_tokens=True)
+        return self.processor.tokenizer.batch_decode(said, skip_special_tokens=True)
 
 
 class _Blip(Model):
     def _see(self, pixels):
-        return self._model.vision_model(pixel_values=pixels).last_hidden_state
+        return self.model.vision_model(pixel_values=pixels).last_hidden_state
 
     def _written(self, seen, n: int, **more):
         """Return the tokens of ``n`` texts by the decoder that looks at ``seen``, no longer than it has places for."""
         import torch
 
-        text = self._model.config.text_config
-        longest = min(self._longest, text.max_position_embeddings - 1)
-        return self._model.text_decoder.generate(
+        text = self.model.config.text_config
+        return self.model.text_decoder.generate(
             input_ids=torch.full((n, 1), text.bos_token_id, device=seen.device),
             encoder_hidden_states=seen,
             eos_token_id=text.sep_token_id,
             pad_token_id=text.pad_token_id,
-            **self._greedy | {"max_new_tokens": longest},
+            **self.greedy(min(self._longest, text.max_position_embeddings - 1)),
             **more,
         )[:, 1:]
 
@@ -130,7 +115,7 @@ class _Questions(_Blip):
         import torch
 
         whole = torch.ones_like(tokens)
-        asked = self._model.text_encoder(
+        asked = self.model.text_encoder(
             input_ids=tokens,
             attention_mask=whole,
             encoder_hidden_states=seen,
@@ -154,7 +139,7 @@ class _Blip2(Model):
     _prompt = "Question: {} Answer:"
 
     def _see(self, pixels):
-        model = self._model
+        model = self.model
         seen = model.vision_model(pixel_values=pixels).last_hidden_state
         queries = model.query_tokens.expand(len(seen), -1, -1).to(seen.dtype)
         looked = model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
@@ -163,13 +148,15 @@ class _Blip2(Model):
     def _answer(self, seen, tokens):
         import torch
 
-        language = self._model.language_model
+        language = self.model.language_model
         # What was seen stands before the question, as the model was trained.
         words = language.get_input_embeddings()(tokens)
         given = torch.cat([seen.to(words.dtype), words], dim=1)
         mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
-        pad = self._processor.tokenizer.pad_token_id
-        return language.generate(inputs_embeds=given, attention_mask=mask, pad_token_id=pad, **self._greedy)
+        pad = self.processor.tokenizer.pad_token_id
+        return language.generate(
+            inputs_embeds=given, attention_mask=mask, pad_token_id=pad, **self.greedy(self._longest)
+        )
 
 
 class _Blip2Captions(_Blip2):

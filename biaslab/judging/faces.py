@@ -101,30 +101,27 @@ def labels(known: Mapping, name: str) -> list[int]:
     return found
 
 
-class DetectorFaces:
+class DetectorFaces(loaded.Detector):
     """Faces by an object-detection model of transformers; boxes that cover each other count once.
 
     Arguments and errors as in :func:`load`.
     """
 
     def __init__(self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> None:
-        self.name, self._device = name, loaded.device(device)
-        self._model, self._processor = loaded.detector(name, self._device)
-        self._labels = labels(self._model.config.id2label, name)
-        self.min_score = float(min_score)
-        self._batches = loaded.Batches(self._device, batch_size)
+        super().__init__(name, device, batch_size)
+        self._labels, self.min_score = labels(self.model.config.id2label, name), float(min_score)
 
     def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         """Return each image's faces, best first; InputError where a number is not finite."""
-        return self._batches.run(images, self._same_size)
+        return self.batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
         height, width = images[0].shape[:2]
-        outputs = self._model(**self._processor(images=list(images), return_tensors="pt").to(self._device))
+        outputs = self.model(**self.processor(images=loaded.writable(images), return_tensors="pt").to(self.device))
         # One way back from a GPU for the whole batch; post-processing takes each image apart.
         for name in ("logits", "pred_boxes"):
-            outputs[name] = finite.checked(outputs[name].float().cpu(), self.name, self._model.dtype)
-        found = self._processor.post_process_object_detection(
+            outputs[name] = self.checked(outputs[name].float().cpu())
+        found = self.processor.post_process_object_detection(
             outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
         )
         return [self._of_one(one, width, height) for one in found]

@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from biaslab.ground import finite
-from biaslab.ground.errors import ParameterError, loading
+from biaslab.ground.errors import loading
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
 from biaslab.judging.person import Person, face_of
-from biaslab.models import safety
 
 FAIRFACE = "fairface:"
 # Where the weights are to be had.
@@ -28,12 +27,6 @@ _OUTPUTS = 18
 _MALE, _FEMALE = 7, 8
 # What torchvision's ImageNet models take.
 _PIXELS = Pixels((224, 224), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", squash=True)
-
-
-def not_converted(path: str | Path) -> ParameterError:
-    """Return the error for a file of FairFace's weights as it is published."""
-    fix = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')"
-    return safety.not_safetensors(f"{path} is not .safetensors", f"Convert it: {fix}.")
 
 
 class FairFaceGender:

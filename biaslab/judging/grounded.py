@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import loaded
-from biaslab.judging.segmenters import NONE, Instance, folded
+from biaslab.judging.loaded import Ready
+from biaslab.judging.names import NONE
+from biaslab.judging.segmenters import Instance, folded
 from biaslab.judging.settings import Thresholds
 
 TOKENS = 256
@@ -69,18 +70,6 @@ class Grounded:
         return instances
 
 
-class _Ready:
-    """A model that is whole, on its device, with its processor."""
-
-    def __init__(self, auto: str, name: str, where: str, what: str, device: str) -> None:
-        self._name, self._device = name, loaded.device(device)
-        self._model, self._processor = loaded.ready(f"AutoModelFor{auto}", name, where, what, self._device)
-
-    def _checked(self, numbers):
-        """Return what the model gives; raises InputError where a number is not finite."""
-        return finite.checked(numbers, self._name, self._model.dtype)
-
-
 # -- tags --------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +77,7 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
     """Return what says the tags of images."""
     where, kind = loaded.of_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
-        return _Florence("ImageTextToText", name, where, "a Florence-2 model", device)
+        return _Florence("AutoModelForImageTextToText", name, where, "a Florence-2 model", device)
     if not vocabulary:
         raise ParameterError(
             f"The tagger {name} says how well words fit; set triplets.vocabulary to a file with the names of objects, "
@@ -97,59 +86,52 @@ def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device
     return _ZeroShot(name, where, vocabulary, thresholds.tag, device)
 
 
-class _ZeroShot(_Ready):
+class _ZeroShot(Ready):
     """SigLIP and CLIP of transformers: the words of a vocabulary that are at least so probable."""
 
     def __init__(self, name: str, where: str, vocabulary: Sequence[str], least: float, device: str) -> None:
-        super().__init__("ZeroShotImageClassification", name, where, "a zero-shot tagger", device)
+        super().__init__("AutoModelForZeroShotImageClassification", name, where, "a zero-shot tagger", device)
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
-        self._alone = hasattr(self._model, "logit_bias")
-        padding = "max_length" if self._alone else True
-        tokens = self._processor.tokenizer(
-            [f"A photo of {lexicons.article(word)} {word}" for word in vocabulary],
-            padding=padding,
-            truncation=True,
-            return_tensors="pt",
-        )
-        self._tokens, self._vocabulary, self._least = tokens.to(self._device), vocabulary, least
-        self._batches = loaded.Batches(self._device, 16)
+        self._alone = hasattr(self.model, "logit_bias")
+        texts = [f"A photo of {lexicons.article(word)} {word}" for word in vocabulary]
+        how = {"padding": "max_length" if self._alone else True, "truncation": True, "return_tensors": "pt"}
+        self._tokens = self.processor.tokenizer(texts, **how).to(self.device)
+        self._vocabulary, self._least = vocabulary, least
+        self._batches = loaded.Batches(self.device, 16)
 
     def __call__(self, images: Sequence[np.ndarray]) -> list[list[str]]:
         probabilities = self._batches.run(images, self._same_size)
         return [[self._vocabulary[k] for k in np.flatnonzero(row >= self._least)] for row in probabilities]
 
     def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        pixels = self._processor.image_processor(images=loaded.writable(images), return_tensors="pt")
-        logits = self._checked(self._model(**self._tokens, **pixels.to(self._device)).logits_per_image.float())
+        pixels = self.processor.image_processor(images=loaded.writable(images), return_tensors="pt")
+        logits = self.checked(self.model(**self._tokens, **pixels.to(self.device)).logits_per_image.float())
         return (logits.sigmoid() if self._alone else logits.softmax(-1)).cpu().numpy()
 
 
-class _Florence(_Ready):
+class _Florence(Ready):
     """Florence-2, asked what objects it detects."""
 
     def __call__(self, images: Sequence[np.ndarray]) -> Iterator[list[str]]:
         for image in images:
             given = {"text": _TASK, "images": loaded.writable([image])[0]}
-            inputs = self._processor(**given, return_tensors="pt").to(self._device)
-            # An answer that depends on nothing but the image.
-            greedy = {"max_new_tokens": _LONGEST, "num_beams": 1, "do_sample": False}
-            words = loaded.finite_words(self._name, self._model.dtype)
-            answer = self._model.generate(**inputs, **greedy, logits_processor=words)
-            text = self._processor.batch_decode(answer, skip_special_tokens=False)[0]
+            inputs = self.processor(**given, return_tensors="pt").to(self.device)
+            answer = self.model.generate(**inputs, **self.greedy(_LONGEST))
+            text = self.processor.batch_decode(answer, skip_special_tokens=False)[0]
             size = image.shape[1::-1]
-            told = self._processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
+            told = self.processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
             yield [tag for tag in dict.fromkeys(map(folded, told["labels"])) if tag]
 
 
 # -- boxes -------------------------------------------------------------------------------------------------
 
 
-class _Boxes(_Ready):
+class _Boxes(Ready):
     """A detector that is asked about tags: their names, scores, and boxes in pixels."""
 
     def __init__(self, name: str, thresholds: Thresholds, device: str) -> None:
         where, _ = loaded.of_transformers(name, "grounding", "a detector")
-        super().__init__("ZeroShotObjectDetection", name, where, "a detector", device)
+        super().__init__("AutoModelForZeroShotObjectDetection", name, where, "a detector", device)
         self._thresholds = thresholds
 
     def __call__(self, image: np.ndarray, tags: Sequence[str]) -> tuple[list[str], list[float], np.ndarray]:
@@ -175,26 +157,23 @@ class _Boxes(_Ready):
 
     def _ask(self, image: np.ndarray, tags: list[str]) -> dict:
         given = {"images": loaded.writable([image])[0], "text": [tags]}
-        inputs = self._processor(**given, return_tensors="pt").to(self._device)
-        least = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
-        outputs = self._model(**inputs)
-        self._checked(outputs.pred_boxes)
+        inputs = self.processor(**given, return_tensors="pt").to(self.device)
+        outputs = self.model(**inputs)
+        self.checked(outputs.pred_boxes)
         # Places that no tag takes are below all numbers.
-        self._checked(outputs.logits[~outputs.logits.isneginf()])
-        (seen,) = self._processor.post_process_grounded_object_detection(
-            outputs, input_ids=inputs["input_ids"], target_sizes=[image.shape[:2]], **least
-        )
-        return seen
+        self.checked(outputs.logits[~outputs.logits.isneginf()])
+        how = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
+        how |= {"input_ids": inputs["input_ids"], "target_sizes": [image.shape[:2]]}
+        return self.processor.post_process_grounded_object_detection(outputs, **how)[0]
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
         """Yield tags, as many at a time as the detector reads as one text."""
-        listed = self._processor.tokenizer([f"{tag}." for tag in tags], add_special_tokens=False)
-        lengths = [len(ids) for ids in listed["input_ids"]]
+        listed = self.processor.tokenizer([f"{tag}." for tag in tags], add_special_tokens=False)
         chunk, used = [], 2
-        for tag, length in zip(tags, lengths, strict=True):
+        for tag, length in zip(tags, map(len, listed["input_ids"]), strict=True):
             if length + 2 > TOKENS:
                 raise ParameterError(
-                    f"The tag {tag[:80]!r} has {length} tokens; {self._name} reads {TOKENS} at a time. Shorten it in "
+                    f"The tag {tag[:80]!r} has {length} tokens; {self.name} reads {TOKENS} at a time. Shorten it in "
                     "the vocabulary."
                 )
             if used + length > TOKENS:
@@ -222,22 +201,22 @@ def _named(text: str, tags: Sequence[str]) -> str:
 # -- masks -------------------------------------------------------------------------------------------------
 
 
-class _Masks(_Ready):
+class _Masks(Ready):
     """SAM and its kind: the mask of each box."""
 
     def __init__(self, name: str, device: str) -> None:
         where, _ = loaded.of_transformers(name, "masks", "a segmenter")
-        super().__init__("MaskGeneration", name, where, "a segmenter that is asked about boxes", device)
+        super().__init__("AutoModelForMaskGeneration", name, where, "a segmenter that is asked about boxes", device)
 
     def __call__(self, image: np.ndarray, boxes: np.ndarray) -> list[np.ndarray]:
         import torch
 
         given = {"images": loaded.writable([image])[0], "input_boxes": [boxes.tolist()]}
-        inputs = self._processor(**given, return_tensors="pt")
+        inputs = self.processor(**given, return_tensors="pt")
         # SAM 1 pads an image, and takes the padding off again by the size that it had before.
         sizes = [inputs.pop(k) for k in ("original_sizes", "reshaped_input_sizes") if k in inputs]
         # Boxes come in double precision, which not every device has.
-        inputs = {k: v.to(self._device, torch.float32) for k, v in inputs.items()}
-        found = self._model(**inputs, multimask_output=False)
-        (masks,) = self._processor.post_process_masks(self._checked(found.pred_masks.float().cpu()), *sizes)
+        inputs = {k: v.to(self.device, torch.float32) for k, v in inputs.items()}
+        found = self.model(**inputs, multimask_output=False)
+        (masks,) = self.processor.post_process_masks(self.checked(found.pred_masks.float().cpu()), *sizes)
         return list(masks[:, 0].numpy().astype(bool))

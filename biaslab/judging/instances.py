@@ -16,25 +16,17 @@ from typing import NamedTuple
 import pandas as pd
 
 from biaslab.ground import cells, delimited
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.judging import grounded, judge, segmenters
-from biaslab.judging.names import file_digest
-from biaslab.judging.segmenters import NONE, Instance, folded
+from biaslab.judging.names import GROUNDED, files_digest, is_file, parts
+from biaslab.judging.segmenters import Instance, folded
 from biaslab.judging.settings import Thresholds
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
-from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 
 _log = logging.getLogger(__name__)
-TRUTH = "truth"
-"""The name of what finds objects without error, in images that are drawn from known truth."""
-GROUNDED = "grounded:"
-"""How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
-KINDS = ("tagger", "grounding", "masks")
-"""The kinds of its parts, as of :data:`biaslab.models.registry.HUB`."""
-_FILES = (".csv", ".parquet", ".pq")
 _SHARD_ROWS = 512
 _OUTCOMES = ("image_id", "outcome", "reason")
 _MOST_PIXELS = 2**26
@@ -75,7 +67,7 @@ def find(
     if is_file(name):
         return read(name, ids)
     thresholds = thresholds or Thresholds()
-    weights, asked = digest(name), words(vocabulary) if vocabulary else ()
+    weights, asked = files_digest(name, "segmenter"), words(vocabulary) if vocabulary else ()
     ready = Memo(partial(load, name, thresholds, asked, device=device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
@@ -111,43 +103,6 @@ def load(
     if name.startswith(GROUNDED):
         return grounded.Grounded(*parts(name), thresholds, vocabulary, device=device)
     return segmenters.Segmenter(name, thresholds, device=device)
-
-
-def parts(name: str) -> tuple[str, str, str]:
-    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``; ParameterError without them."""
-    names = name.removeprefix(GROUNDED).split("+")
-    if len(names) != 3 or not all(names):
-        raise ParameterError(
-            f"triplets.objects is {name!r}; give a tagger, a detector and a segmenter as "
-            f"{GROUNDED}TAGGER+DETECTOR+SEGMENTER, such as "
-            f"{GROUNDED}{'+'.join(named.HUB[kind][0] for kind in KINDS)}, the last of them "
-            f"{NONE!r} for boxes alone."
-        )
-    return names[0], names[1], names[2]
-
-
-def is_file(name: str) -> bool:
-    """Return whether ``name`` is that of a file of instances, CSV or Parquet."""
-    return name.lower().endswith(_FILES)
-
-
-def digest(name: str) -> str:
-    """Return a digest of the models or the file behind ``name``, without loading them.
-
-    Raises ParameterError where a name is unknown or of another kind, MissingInputError where a file or model is not
-    there.
-    """
-    if is_file(name):
-        path = Path(os.path.expanduser(name))
-        if not path.is_file():
-            raise MissingInputError(
-                f"triplets.objects is {name!r}, and there is no such file; give a CSV or Parquet file."
-            )
-        return file_digest(path)
-    if not name.startswith(GROUNDED):
-        return named.digest(named.resolve(name, "segmenter"))
-    kinds = zip(parts(name), KINDS, strict=True)
-    return " ".join(named.digest(part if part == NONE else named.resolve(part, kind)) for part, kind in kinds)
 
 
 def words(path: str) -> tuple[str, ...]:
@@ -194,7 +149,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     Raises MissingInputError where there is no such file, InputError where it cannot be read, lacks a column, names an
     image that there is not, or a value does not fit; the message names it.
     """
-    digest(str(path))
+    files_digest(str(path), "segmenter")
     path, known = cells.located(path), set(COLUMNS)
     table, _ = cells.load(path, known)
     masked = "rle" in table

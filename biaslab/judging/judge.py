@@ -51,15 +51,14 @@ class Judge(NamedTuple):
     gender: Any
 
 
-def load(settings: JudgeSettings, device: str = "auto") -> Judge:
+def load(settings: JudgeSettings, device: str = "auto", *, gender: bool = True) -> Judge:
     """Return the models that ``settings`` name, on a ``device``: ``auto`` (a GPU if there is one), ``cpu``, ….
 
-    Raises ParameterError where a model is unknown or cannot be used, MissingInputError where a file or package is
-    missing.
+    Without ``gender`` faces alone are looked for. Raises ParameterError where a model is unknown or cannot be used,
+    MissingInputError where a file or package is missing.
     """
-    place = {"device": device, "batch_size": settings.batch_size}
-    found = load_faces(settings.faces, min_score=settings.min_score, **place)
-    return Judge(found, load_gender(settings, device))
+    how = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_score}
+    return Judge(load_faces(settings.faces, **how), load_gender(settings, device) if gender else None)
 
 
 def load_gender(settings: JudgeSettings, device: str = "auto"):
@@ -81,11 +80,10 @@ def judge(
     store: Store,
     device: str = "auto",
     progress: bool = True,
-    models: Callable[[JudgeSettings, str], Judge] = load,
 ) -> pd.DataFrame:
     """Judge every image of a source's table; what was judged before is read again from ``store``.
 
-    ``models`` loads the models, when an image must be looked at; errors as of :func:`load`.
+    Models are loaded when an image must be looked at; errors as of :func:`load`.
 
     Returns:
         One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
@@ -93,9 +91,8 @@ def judge(
         (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels),
         reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
-    ready, inputs = partial(models, settings, device), inputs_of(images, settings)
-    how = {"store": store, "device": device, "progress": progress}
-    return decided(_seen(images, settings, "judgements", inputs, COLUMNS, ready, **how), settings)
+    inputs = inputs_of(images, settings)
+    return decided(_seen(images, settings, "judgements", inputs, store, device, progress), settings)
 
 
 def find_faces(
@@ -106,33 +103,19 @@ def find_faces(
     Returns a row an image, in the table's order: image_id, outcome (why there is nothing to look at; else of the gate
     for one person), reason, n_faces, x0, y0, x1, y1 (the one face, else NaN), image_width, image_height and boxes.
     """
-    place = {"device": device, "batch_size": settings.batch_size}
-
-    def models() -> Judge:
-        return Judge(load_faces(settings.faces, min_score=settings.min_score, **place), None)
-
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    columns = [name for name in COLUMNS if name not in ("gender", "p_female")]
-    how = {"store": store, "device": device, "progress": progress}
-    return _seen(images, settings, "faces", inputs, columns, models, **how)
+    return _seen(images, settings, "faces", inputs, store, device, progress)
 
 
 def _seen(
-    images: ImageSource,
-    settings: JudgeSettings,
-    stage: str,
-    inputs: dict,
-    columns: Sequence[str],
-    models: Callable[[], Judge],
-    *,
-    store: Store,
-    device: str,
-    progress: bool,
+    images: ImageSource, settings: JudgeSettings, stage: str, inputs: dict, store: Store, device: str, progress: bool
 ) -> pd.DataFrame:
-    """Return what models see in every image of a source, by the keys of a stage."""
+    """Return what models see in every image: ``stage`` is ``judgements``, or ``faces``, where nobody is judged."""
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
-    ready = Memo(models)
+    genders = stage == "judgements"
+    columns = [name for name in COLUMNS if genders or name not in ("gender", "p_female")]
+    ready = Memo(partial(load, settings, device, gender=genders))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
@@ -157,8 +140,8 @@ def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
 def read_ahead(
     images: ImageSource, ids: list[str], device: str, batch_size: int = 0
 ) -> Iterator[tuple[list[str], list]]:
-    """Yield batches of ids with their images; the next batch is read while one is judged."""
-    step = batch_size or loaded.batch_on(loaded.device(device))
+    """Yield batches of ids with their images, a model's batch or more; the next is read while one is judged."""
+    step = batch_size or (128 if loaded.device(device).type == "cpu" else 512)
     batches = [ids[k : k + step] for k in range(0, len(ids), step)]
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(images.read, batches[0])

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from biaslab.ground.errors import ParameterError
-from biaslab.judging import instances, plugins
-from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
+from biaslab.judging import names, plugins
+from biaslab.judging.names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.models import registry
 from biaslab.net.settings import ENDPOINT
@@ -46,8 +46,6 @@ ROLES = {
     "triplets.similarity": Role("compares images", "features", "paper"),
 }
 """The settings that name what looks at images."""
-# Which kinds of models the parts of what finds objects by their tags are.
-_GROUNDED = ("tagger", "detector", "segmenter")
 
 
 def knows(name: str, kind: str) -> str:
@@ -55,15 +53,12 @@ def knows(name: str, kind: str) -> str:
     has.
     """
     # What is behind an endpoint has seen pictures of all kinds.
-    if name == WHOLE or name.startswith((RATINGS, ENDPOINT)):
-        return registry.ANY
-    if name == instances.TRUTH or instances.is_file(name):
+    if name in (WHOLE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or names.is_file(name):
         return registry.ANY
     if name.startswith(PLUGIN):
         return plugins.knows(name)
-    if name.startswith(instances.GROUNDED):
-        parts = zip(name.removeprefix(instances.GROUNDED).split("+"), _GROUNDED, strict=False)
-        known = {knows(part, kind) for part, kind in parts} - {registry.ANY}
+    if name.startswith(GROUNDED):
+        known = set(map(knows, names.parts(name), names.PARTS)) - {registry.ANY}
         if len(known) > 1:
             raise ParameterError(f"{name} has parts that know drawings and parts that know photographs.")
         return next(iter(known), registry.ANY)

@@ -118,11 +118,6 @@ def check_processor(name: str, processor) -> None:
     check_sizes(name, "the tokens of a text", [min(longest, MOST_TOKENS)], MOST_TOKENS)
 
 
-def batch_on(where) -> int:
-    """Return how many images are read at a time: a model's batch or more."""
-    return 128 if where.type == "cpu" else 512
-
-
 def pretrained(kind, folder):
     """Return a model of transformers in a folder, loaded from safetensors, and what its class says of the loading."""
     how = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
@@ -141,67 +136,71 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
         return str(folder), str(config.get("model_type", ""))
 
 
-def detector(name: str, where):
-    """Return an object detector of transformers on a device, and its processor; ParameterError where it is none."""
-    import torch
-
-    what = "an object detector"
-    folder, _ = of_transformers(name, "detector", what)
-    model, processor = ready("AutoModelForObjectDetection", name, folder, what, where, "AutoImageProcessor")
-    # Convolutions are a quarter faster so, on a CPU too.
-    return model.to(memory_format=torch.channels_last), processor
-
-
 def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return images that torch may write to: it warns of others, such as those of decoded files."""
     return [np.require(image, requirements="W") for image in images]
 
 
-def ready(
-    auto: str,
-    name: str,
-    folder: str,
-    what: str,
-    where,
-    processor: str = "AutoProcessor",
-    *,
-    whole: bool = False,
-    fix: str = "",
-):
-    """Return the model of transformers in a folder, loaded by the class ``auto`` from safetensors, and its processor.
+class Ready:
+    """The model of transformers in a folder, loaded by the class ``auto`` from safetensors, with its processor.
 
     Raises ParameterError, which ends with ``fix``, where it cannot be loaded as ``what``, lacks weights (transformers
     draws them at random), or, where the ``whole`` of it must be used, has a part that transformers leaves out.
     """
-    import transformers
 
-    with loading(name, what), registry.quiet():
-        model, info = pretrained(getattr(transformers, auto), folder)
-    # Single weights too many are an old release's buffers.
-    parts, missing = dict(model.named_children()), sorted(info["missing_keys"])
-    more = sorted(key for key in info["unexpected_keys"] if whole and key.partition(".")[0] not in parts)
-    if missing or more:
-        odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
-        raise ParameterError(
-            f"{name} {odd} of {what}, such as {(missing or more)[0]}; it was trained for something else.{fix}"
-        )
-    with loading(name, what):
-        beside = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)
-        check_processor(name, beside)
-    return model.to(where), beside
+    def __init__(
+        self, auto: str, name: str, folder: str, what: str, on: str, *, processor="AutoProcessor", whole=False, fix=""
+    ) -> None:
+        import transformers
+
+        self.name, self.device = name, device(on)
+        with loading(name, what), registry.quiet():
+            model, info = pretrained(getattr(transformers, auto), folder)
+        # Single weights too many are an old release's buffers.
+        parts, missing = dict(model.named_children()), sorted(info["missing_keys"])
+        more = sorted(key for key in info["unexpected_keys"] if whole and key.partition(".")[0] not in parts)
+        if missing or more:
+            odd = f"lacks {len(missing)} weights" if missing else f"has {len(more)} weights too many"
+            raise ParameterError(
+                f"{name} {odd} of {what}, such as {(missing or more)[0]}; it was trained for something else.{fix}"
+            )
+        with loading(name, what):
+            self.processor = getattr(transformers, processor).from_pretrained(folder, trust_remote_code=False)
+            check_processor(name, self.processor)
+        self.model = model.to(self.device)
+
+    def checked(self, numbers):
+        """Return what the model gives; raises InputError where a number is not finite."""
+        return finite.checked(numbers, self.name, self.model.dtype)
+
+    def greedy(self, longest: int) -> dict[str, Any]:
+        """Return how a model writes an answer of at most so many tokens, which depends on nothing but what it is given,
+        whatever the checkpoint suggests; it stops with an InputError where a token's score is not finite.
+        """
+        from transformers import LogitsProcessor, LogitsProcessorList
+
+        class Watch(LogitsProcessor):
+            def __call__(watch, input_ids, scores):
+                # Tokens that it must not write have a score below all numbers.
+                self.checked(scores[~scores.isneginf()])
+                return scores
+
+        watch = LogitsProcessorList([Watch()])
+        return {"max_new_tokens": longest, "num_beams": 1, "do_sample": False, "logits_processor": watch}
 
 
-def finite_words(name: str, type_):
-    """Return what stops a model that writes, with an InputError, where a token's score is not finite."""
-    from transformers import LogitsProcessor, LogitsProcessorList
+class Detector(Ready):
+    """An object detector of transformers; ParameterError where it is none."""
 
-    # Tokens that it must not write have a score below all numbers.
-    class Watch(LogitsProcessor):
-        def __call__(self, input_ids, scores):
-            finite.checked(scores[~scores.isneginf()], name, type_)
-            return scores
+    def __init__(self, name: str, on: str, batch_size: int) -> None:
+        import torch
 
-    return LogitsProcessorList([Watch()])
+        what = "an object detector"
+        folder, _ = of_transformers(name, "detector", what)
+        super().__init__("AutoModelForObjectDetection", name, folder, what, on, processor="AutoImageProcessor")
+        # Convolutions are a quarter faster so, on a CPU too.
+        self.model = self.model.to(memory_format=torch.channels_last)
+        self.batches = Batches(self.device, batch_size)
 
 
 # -- from images of any size to what a model takes ---------------------------------------------------------

@@ -10,11 +10,9 @@ from pathlib import Path
 from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import blip, faces, fairface, features, grounded, inception, instances, objects, pinned, plugins
 from biaslab.judging.fairface import FAIRFACE
-from biaslab.judging.instances import GROUNDED, TRUTH
-from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA, WHOLE
-from biaslab.judging.segmenters import NONE
+from biaslab.judging.names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS, TRUTH, VQA, WHOLE, is_file, parts
 from biaslab.judging.zero_shot import look_up as look_up_clip
-from biaslab.models import registry, repositories
+from biaslab.models import registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
 from biaslab.net.settings import ENDPOINT
 
@@ -40,12 +38,12 @@ def look_up(name: str, kind: str) -> list[Located]:
         return []
     if pinned.known(name, kind):
         return [pinned.look_up(name)]
-    if kind == "segmenter" and instances.is_file(name):
+    if kind == "segmenter" and is_file(name):
         instances.read(name)
         return []
     if name.startswith(GROUNDED):
-        parts = zip(instances.parts(name), instances.KINDS, strict=True)
-        return [located for part, of in parts for located in look_up(part, of)]
+        each = zip(parts(name), PARTS, strict=True)
+        return [located for part, of in each for located in look_up(part, of)]
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"
     # Whoever brings a model says of which kind it is.
@@ -70,7 +68,8 @@ def _check_file(name: str) -> None:
     if name.startswith(faces.MEDIAPIPE) and find_spec("mediapipe") is None:
         raise MissingInputError(f"{name!r} needs the package mediapipe: pip install mediapipe.")
     if name.startswith(FAIRFACE) and Path(path).suffix != ".safetensors":
-        raise fairface.not_converted(path)
+        fix = "Convert it: safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'fairface.safetensors')."
+        raise safety.not_safetensors(f"{path} is not .safetensors", fix)
 
 
 # Kind of model -> the tables of transformers (model_type to class, the later the stronger) that have it, what errors

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from biaslab.ground import cells, reading
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
 from biaslab.models import hub, registry
@@ -20,6 +21,15 @@ VQA = "vqa:"
 """How names of models begin that answer questions about people."""
 WHOLE = "whole image"
 """The name of a gate that lets every image pass: to judge without one, or to see what the gate changes."""
+NONE = "none"
+"""The segmenter of boxes alone."""
+TRUTH = "truth"
+"""The name of what finds objects without error, in images that are drawn from known truth."""
+GROUNDED = "grounded:"
+"""How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
+PARTS = ("tagger", "grounding", "masks")
+"""The kinds of its parts, as of :data:`biaslab.models.registry.HUB`."""
+_INSTANCES = (".csv", ".parquet", ".pq")
 # How open_clip's own weights are named, such as ViT-L-14:openai; one letter before a colon is a drive.
 _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 
@@ -27,7 +37,8 @@ _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 def files_digest(name: str, kind: str) -> str:
     """Return a digest of the files behind the name of a model; of the name where there are none here.
 
-    Raises ParameterError where the name is unknown, MissingInputError where a package has lost its weights.
+    Raises ParameterError where the name is unknown, MissingInputError where a file is not there, or a package has lost
+    its weights.
     """
     if name.startswith(PLUGIN):
         return plugins.digest(name)
@@ -40,13 +51,39 @@ def files_digest(name: str, kind: str) -> str:
         return hashlib.sha256(json.dumps(each).encode()).hexdigest()
     if prefix:
         return registry.digest(path) if path.is_dir() else name
-    if name == WHOLE or name.startswith(ENDPOINT):
+    if name in (WHOLE, TRUTH, NONE) or name.startswith(ENDPOINT):
         return name
+    if kind == "segmenter" and is_file(name):
+        if not path.is_file():
+            raise MissingInputError(
+                f"triplets.objects is {name!r}, and there is no such file; give a CSV or Parquet file."
+            )
+        return file_digest(path)
+    if name.startswith(GROUNDED):
+        return " ".join(map(files_digest, parts(name), PARTS))
     if pin := pinned.known(name, kind):
         return pin.sha256
-    if _ARCHITECTURE_AND_TAG.fullmatch(name):
+    if kind == "clip" and _ARCHITECTURE_AND_TAG.fullmatch(name):
         return hub.digest_of_tag(name)
     return registry.digest(registry.resolve(name, kind))
+
+
+def parts(name: str) -> tuple[str, str, str]:
+    """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``; ParameterError without them."""
+    names = name.removeprefix(GROUNDED).split("+")
+    if len(names) != 3 or not all(names):
+        raise ParameterError(
+            f"triplets.objects is {name!r}; give a tagger, a detector and a segmenter as "
+            f"{GROUNDED}TAGGER+DETECTOR+SEGMENTER, such as "
+            f"{GROUNDED}{'+'.join(registry.HUB[kind][0] for kind in PARTS)}, the last of them "
+            f"{NONE!r} for boxes alone."
+        )
+    return names[0], names[1], names[2]
+
+
+def is_file(name: str) -> bool:
+    """Return whether ``name`` is that of a file of instances, CSV or Parquet."""
+    return name.lower().endswith(_INSTANCES)
 
 
 def file_digest(path: Path) -> str:

@@ -11,7 +11,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge, loaded
 from biaslab.judging.segmenters import folded
@@ -110,35 +109,29 @@ def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> 
     return found
 
 
-class Detector:
+class Detector(loaded.Detector):
     """A detector of transformers, asked about given classes; arguments and errors as for :func:`detect`."""
 
     def __init__(
         self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
     ) -> None:
-        self.name, self._device = name, loaded.device(device)
-        self._model, self._processor = loaded.detector(name, self._device)
-        self._columns = columns(self._model.config.id2label, classes, name)
-        self._n_labels = len(self._model.config.id2label)
-        self._batches = loaded.Batches(self._device, batch_size)
+        super().__init__(name, device, batch_size)
+        self._columns = columns(self.model.config.id2label, classes, name)
 
     def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
 
         Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.
         """
-        return self._batches.run(images, self._same_size)
+        return self.batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         import torch
 
-        inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
-        found = self._model(**inputs)
-        logits, boxes = (
-            finite.checked(of.float(), self.name, self._model.dtype) for of in (found.logits, found.pred_boxes)
-        )
+        found = self.model(**self.processor(images=loaded.writable(images), return_tensors="pt").to(self.device))
+        logits, boxes = (self.checked(of.float()) for of in (found.logits, found.pred_boxes))
         # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
-        nothing = logits.shape[-1] > self._n_labels
+        nothing = logits.shape[-1] > len(self.model.config.id2label)
         scores = (logits.softmax(-1) if nothing else logits.sigmoid())[..., self._columns]
         middle, half = boxes[..., :2], boxes[..., 2:] / 2
         corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)

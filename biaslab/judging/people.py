@@ -12,7 +12,7 @@ Source: paired paper, section 3.2 (people told apart by position) and C.2 (what 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, combinations, pairwise, permutations
 
@@ -51,7 +51,6 @@ def judge_people(
     store: Store,
     device: str = "auto",
     progress: bool = True,
-    models: Callable[[JudgeSettings, str], Judge] = alone.load,
 ) -> pd.DataFrame:
     """Judge everyone whom images were to show, as :func:`biaslab.judging.judge.judge` does for one person.
 
@@ -73,7 +72,7 @@ def judge_people(
     """
     by_image = phrases_of(asked)
     phrases = [json.dumps(told) for told in by_image.values()]
-    ready = Memo(partial(models, settings, device))
+    ready = Memo(partial(alone.load, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))

@@ -115,30 +115,22 @@ def knows(name: str) -> str:
     return told
 
 
-def load(name: str, *, device: str, batch_size: int) -> Asked:
-    """Return the judge that a name means, whose answers are checked; a batch size of 0 leaves it to the judge.
+def load(name: str, *, tones: bool = False, device: str, batch_size: int) -> Asked:
+    """Return the judge of gender, or of skin ``tones``, that a name means; a batch size of 0 leaves it to the judge.
 
     Raises ParameterError where it cannot be had or is no judge, InputError where its factory fails, else as
     :func:`digest`.
     """
-    return Asked(name, _method(name, "judge", "a judge", device, batch_size), _gender)
-
-
-def load_tones(name: str, *, device: str, batch_size: int) -> Asked:
-    """Return the judge of skin tone that a name means, whose answers are checked; arguments and errors as of `load`."""
-    return Asked(name, _method(name, "tones", "a judge of skin tone", device, batch_size), _tone)
-
-
-def _method(name: str, method: str, what: str, device: str, batch_size: int) -> Callable:
-    """Return a method of what the factory of a name makes."""
     point, argument = _named(name)
     with loading(name, "a judge"):
         factory = point.load()
     with _told(name):
         model = factory(argument, device=device, batch_size=batch_size)
+    method = "tones" if tones else "judge"
     if not callable(getattr(model, method, None)):
+        what = "a judge of skin tone" if tones else "a judge"
         raise ParameterError(f"{name} is not {what}: what {point.value} returns needs `{method}(people)`.")
-    return getattr(model, method)
+    return Asked(name, getattr(model, method), _tone if tones else _gender)
 
 
 class Asked:

@@ -11,14 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.ground import finite
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.plaintext import plain
 from biaslab.judging import loaded
 from biaslab.judging.settings import Thresholds
 
-NONE = "none"
-"""The segmenter of boxes alone."""
 BACKGROUND = "background"
 """The label of a segmenter that is no object."""
 
@@ -42,7 +39,7 @@ def folded(name: str) -> str:
     return " ".join(plain(name).casefold().replace("_", " ").replace(".", " ").split())
 
 
-class Segmenter:
+class Segmenter(loaded.Ready):
     """A semantic segmenter of transformers (SegFormer, …), or one of Mask2Former's kind; ``background`` is no object.
 
     Of ``thresholds`` ``area`` and ``stuff`` count, and of the model's configuration an entry ``stuff`` that lists
@@ -55,13 +52,11 @@ class Segmenter:
         where, kind = loaded.of_transformers(name, "segmenter", "a segmenter")
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
         auto = f"AutoModelFor{'Semantic' if self._semantic else 'Universal'}Segmentation"
-        self.name, self._device = name, loaded.device(device)
-        found = loaded.ready(auto, name, where, "a segmenter", self._device, "AutoImageProcessor")
-        self._model, self._processor = found
-        self._labels = {int(k): folded(str(v)) for k, v in self._model.config.id2label.items()}
-        told = (*(getattr(self._model.config, "stuff", None) or ()), *thresholds.stuff)
+        super().__init__(auto, name, where, "a segmenter", device, processor="AutoImageProcessor")
+        self._labels = {int(k): folded(str(v)) for k, v in self.model.config.id2label.items()}
+        told = (*(getattr(self.model.config, "stuff", None) or ()), *thresholds.stuff)
         self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
-        self._batches = loaded.Batches(self._device)
+        self._batches = loaded.Batches(self.device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; InputError where a number is not
@@ -70,14 +65,11 @@ class Segmenter:
         return self._batches.run(images, self._same_size)
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        inputs = self._processor(images=loaded.writable(images), return_tensors="pt").to(self._device)
-        sizes = [image.shape[:2] for image in images]
-        seen = self._processor.post_process_semantic_segmentation(
-            self._model(**inputs), target_sizes=sizes, return_segmentation_scores=True
-        )
+        inputs = self.processor(images=loaded.writable(images), return_tensors="pt").to(self.device)
+        how = {"target_sizes": [image.shape[:2] for image in images], "return_segmentation_scores": True}
         found = []
-        for one in seen:
-            scores = finite.checked(one["segmentation_scores"].float(), self.name, self._model.dtype)
+        for one in self.processor.post_process_semantic_segmentation(self.model(**inputs), **how):
+            scores = self.checked(one["segmentation_scores"].float())
             # Of Mask2Former's kind they are sums of probabilities over its queries.
             shares = scores.softmax(0) if self._semantic else scores / scores.sum(0).clamp(min=1e-12)
             best = shares.max(0)

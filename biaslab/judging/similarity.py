@@ -19,6 +19,7 @@ from biaslab.models import registry
 from biaslab.models.images import ImageSource, Unreadable
 
 _SHARD_PAIRS = 1024
+_AT_ONCE = {"cpu": 32, "gpu": 128}  # pairs that are read at a time
 
 
 def compare(
@@ -50,7 +51,7 @@ def compare(
         raise unknown_name("comparison of images", by, METRICS)
     name = network(by, name)
     ready = Memo(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
-    at_once = loaded.batch_on(loaded.device(device)) // 4
+    at_once = _AT_ONCE["cpu" if loaded.device(device).type == "cpu" else "gpu"]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))

@@ -222,20 +222,6 @@ def _masked_median(values: np.ndarray, use: np.ndarray) -> np.ndarray:
     return (ordered[faces, (n - 1) // 2] + ordered[faces, n // 2]) / 2
 
 
-def judge_of(images: ImageSource, name: str = "") -> str:
-    """Return what reads skin tones off images where the settings name ``name``.
-
-    Where they name nothing, pixels do of drawings, and nothing does of photographs
-    (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
-    """
-    return name or (PIXELS if pictures_of(images) == registry.DRAWINGS else NOT_READ)
-
-
-def called(judge: str) -> str:
-    """Return what a judge of skin tone is called in tables: ``tone by pixels``, its name, or ``none``."""
-    return TONE_BY_PIXELS if judge == PIXELS else judge
-
-
 def judge_skin_tones(
     images: ImageSource,
     people: pd.DataFrame,
@@ -250,39 +236,40 @@ def judge_skin_tones(
 
     ``people`` has a row a person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), position and
     phrase where known. ``name`` is what reads it: ``pixels``, ``none``, ``plugin:NAME``, ``endpoint:NAME`` (then
-    ``vision`` is that), or empty (:func:`judge_of`).
+    ``vision`` is that), or empty: pixels of drawings, and nothing of photographs
+    (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
 
     Returns:
-        image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (as :func:`called`),
-        one row per row of ``people`` in its order. What is not read has the reason ``not read``; a judge of another
-        package gives tones and reasons alone.
+        image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (``tone by pixels``,
+        its name, or ``none``), one row per row of ``people`` in its order. What is not read has the reason ``not
+        read``; a judge of another package gives tones and reasons alone.
 
     Raises:
         InputError: An image is not in the source's table, or the judge fails.
         ParameterError, UnknownNameError: The judge cannot be had.
     """
-    judge = judge_of(images, name)
-    names = [c for c in ("image_id", "position") if c in people]
-    # A judge of another package is told who is asked about; pixels are the same whoever it is.
-    asked = [c for c in ("position", "phrase") if c in people and judge.startswith(plugins.PLUGIN)]
-    units = people[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
-    if units.empty or judge == NOT_READ:
-        tones = _unread(len(units), "not read")
+    judge = name or (PIXELS if pictures_of(images) == registry.DRAWINGS else NOT_READ)
+    whom = people.reset_index(drop=True)
+    if whom.empty or judge == NOT_READ:
+        tones = _unread(len(whom), "not read")
     elif vision is not None:
         from biaslab.judging import vision as asking
 
-        whom = people.reset_index(drop=True)
         told = asking.tones(images, whom, vision, store=store, progress=progress)
-        tones = _unread(len(units), "").assign(**told)
+        tones = _unread(len(whom), "").assign(**told)
     else:
-        tones = _looked_at(images, units.reset_index(drop=True), judge, store, device, progress)
-    return pd.concat([people[names].reset_index(drop=True), tones], axis=1).assign(judge=called(judge))
+        tones = _looked_at(images, whom, judge, store, device, progress)
+    names = [c for c in ("image_id", "position") if c in people]
+    return pd.concat([whom[names], tones], axis=1).assign(judge=TONE_BY_PIXELS if judge == PIXELS else judge)
 
 
-def _looked_at(images: ImageSource, units: pd.DataFrame, judge: str, store: Store, device: str, progress: bool):
-    """Return the columns of :func:`face_tones` for units, by pixels or by a judge of another package."""
+def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: Store, device: str, progress: bool):
+    """Return the columns of :func:`face_tones` for people, by pixels or by a judge of another package."""
     pictures = pictures_of(images)
-    ready = Memo(lambda: plugins.load_tones(judge, device=device, batch_size=0))
+    # A judge of another package is told who is asked about; pixels are the same whoever it is.
+    asked = [c for c in ("position", "phrase") if c in whom and judge != PIXELS]
+    units = whom[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
+    ready = Memo(lambda: plugins.load(judge, tones=True, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ _MEANS = {
 _AGAIN = "That is none of the answers. {form}"
 _PART = ("first", "last")
 _UNITS = ("image_id", "question", "answers", *BOX, *_PART)
-_SHARD_ROWS, _AT_A_TIME, _MANY = 256, 64, 5
+_SHARD_ROWS, _MANY = 256, 5
 _LONGEST = 2000
 
 
@@ -76,15 +77,15 @@ class Vision:
     def check(self) -> None:
         """Look whether it can be asked (ParameterError): URL, key, what a question costs and may cost."""
         self.endpoint.check_key()
-        if self.endpoint.price is None:
+        price, limit = self.endpoint.price, self.endpoint.cost_limit
+        if price is None:
             raise ParameterError(
                 f"What a question to {self.endpoint.model!r} costs is not known: set vision.price, 0 where it costs "
                 "nothing, and vision.cost_limit."
             )
-        if self.endpoint.price > self.endpoint.cost_limit:
+        if price > limit:
             raise ParameterError(
-                f"vision.cost_limit is {self.endpoint.cost_limit:g}, and one question costs "
-                f"{self.endpoint.price:g}: set it to what may be spent."
+                f"vision.cost_limit is {limit:g}, and one question costs {price:g}: set it to what may be spent."
             )
 
     @property
@@ -110,16 +111,14 @@ class Vision:
         found: list[Said] = [Said("")] * len(questions)
         how = {"longest": self.how.size, "detail": self.how.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
-        packed = {id(image): chat.picture(image, **how) for image in {id(one): one for one in pictures}.values()}
+        packed = {name: chat.picture(image, **how) for name, image in {id(one): one for one in pictures}.items()}
         forms: dict[tuple[str, ...], list[int]] = {}
         for k, form in enumerate(answers):
             forms.setdefault(tuple(form), []).append(k)
         for form, at in forms.items():
-            texts = [f"{questions[k]} {_form(form)}".strip() for k in at]
-            talks = [
-                [{"role": "user", "content": [{"type": "text", "text": text}, packed[id(pictures[k])]]}]
-                for text, k in zip(texts, at, strict=True)
-            ]
+            texts = [{"type": "text", "text": f"{questions[k]} {_form(form)}".strip()} for k in at]
+            shown = [packed[id(pictures[k])] for k in at]
+            talks = [[{"role": "user", "content": list(content)}] for content in zip(texts, shown, strict=True)]
             for k, said in zip(at, self._said(talks, form, store), strict=True):
                 found[k] = said
         return found
@@ -217,28 +216,20 @@ def ask_about(
     inputs = {"images": images.digest, **vision.inputs}
     root, photographs = store.root, pictures_of(images) == registry.PHOTOGRAPHS
 
-    def work(shard: pd.DataFrame) -> pd.DataFrame:
+    def ask(pixels: dict[str, np.ndarray], asked: pd.DataFrame) -> list[dict]:
         # Where all answers are kept, nobody is asked, and no key is needed.
         vision.check()
-        rows: dict[int, dict] = {}
-        for some, read in judge.read_ahead(images, list(dict.fromkeys(shard["image_id"])), "cpu", _AT_A_TIME):
-            pixels = dict(zip(some, read, strict=True))
-            here = shard[shard["image_id"].isin(some)]
-            rows |= {k: {**judge.opened(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
-            asked = here[[not rows[k]["outcome"] for k in here.index]]
-            shown = [_part(pixels[row["image_id"]], row) for row in asked.to_dict("records")]
-            forms = [json.loads(text or "[]") for text in asked["answers"]]
-            said = vision.ask(shown, list(asked["question"]), forms, Store(root), photographs=photographs)
-            for k, one in zip(asked.index, said, strict=True):
-                rows[k].update(one._asdict())
-        return judge.frame((rows[k] for k in shard.index), vqa.ANSWERED)
+        shown = [_part(pixels[row["image_id"]], row) for row in asked.to_dict("records")]
+        forms = [json.loads(text or "[]") for text in asked["answers"]]
+        said = vision.ask(shown, list(asked["question"]), forms, Store(root), photographs=photographs)
+        return [one._asdict() for one in said]
 
     whole = units.reset_index(drop=True).reindex(columns=list(_UNITS))
     whole = whole.astype({"answers": object} | dict.fromkeys((*BOX, *_PART), float))
     whole["answers"] = whole["answers"].fillna("")
-    bar = {"label": f"asking {vision.endpoint.model} about {images.name}", "unit": unit, "progress": progress}
-    seen = store.stage("vision", inputs, work).compute(whole, shard_rows=_SHARD_ROWS, **bar)
-    return judge.frame(seen, vqa.ANSWERED)
+    stage, label = partial(store.stage, "vision", inputs), f"asking {vision.endpoint.model} about {images.name}"
+    bar = {"label": label, "unit": unit, "progress": progress, "shard_rows": _SHARD_ROWS}
+    return vqa.answered(images, whole, ask, stage, "cpu", **bar)
 
 
 def _part(image: np.ndarray, row: dict) -> np.ndarray:
@@ -269,7 +260,7 @@ def units_of(whom: pd.DataFrame, question: str, answers: Sequence[str], shown: s
             question=[f"About the person{at} in the picture: {question}" if at else question for at in where]
         )
     known = whom[list(BOX)].notna().all(axis=1)
-    units = units.assign(question=question, **whom[list(BOX)]).astype(dict.fromkeys(BOX, float))
+    units = units.assign(question=question, **whom[list(BOX)].astype(float))
     several = whom[known & (people_there > 1)]
     for _, rows in several.groupby(several["image_id"].astype(str)):
         rows = rows.sort_values("position")
@@ -299,8 +290,7 @@ def judge_people(
     seen = rows.reindex(columns=list(people.COLUMNS)).assign(outcome="", reason="", gender="", answer="", role="")
     if vision.how.shown == "crop":
         found = judge.find_faces(images, settings, store=store, device=device, progress=progress)
-        faces = _gated(found.set_index("image_id"), rows, counts)
-        seen = seen.assign(**faces)
+        seen = seen.assign(**_gated(found.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
         big = large_enough(*sizes, settings.min_face, counts)
         seen.loc[(seen["outcome"] == "") & ~big, "outcome"] = "face_too_small"
@@ -309,33 +299,28 @@ def judge_people(
     said = ask_about(images, units, vision, store=store, progress=progress, unit="people").set_index(units.index)
     for column in ("outcome", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = said[column]
-    answered = (seen["outcome"] == "") & standing
-    outcomes = {UNCLEAR: "uncertain", NOBODY: "no_face"}
-    outcome = seen["answer"].map(outcomes).fillna(JUDGED)
-    genders = seen["answer"].where(seen["answer"].isin(GENDERS), "unsure").where(seen["answer"] != NOBODY, "")
-    seen = seen.assign(
-        outcome=seen["outcome"].where(~answered, outcome),
-        gender=seen["gender"].where(~answered, genders),
-        reason=seen["reason"].where(~answered | (seen["answer"] != NOBODY), "the judge sees nobody"),
-    )
+    answered = standing & (seen["outcome"] == "")
+    answer = seen.loc[answered, "answer"]
+    seen.loc[answered, "outcome"] = answer.map({UNCLEAR: "uncertain", NOBODY: "no_face"}).fillna(JUDGED)
+    seen.loc[answered, "gender"] = answer.where(answer.isin((*GENDERS, NOBODY)), "unsure").replace(NOBODY, "")
+    seen.loc[answered & (seen["answer"] == NOBODY), "reason"] = "the judge sees nobody"
     return judge.frame(seen, vqa.COLUMNS)
 
 
-def _gated(found: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> dict[str, Any]:
-    """Return what the gate makes of people, and the box of each whom it lets pass, by column."""
-    outcomes, boxes = [], []
-    looked = found.loc[rows["image_id"]]
-    cut = zip(looked["outcome"], looked["n_faces"], looked["boxes"], rows["position"], counts, strict=True)
-    for outcome, n_faces, flat, position, n in cut:
-        none, faces = (np.nan,) * 4, []
-        if not np.isnan(n_faces):
-            faces = [Face(*box, 1.0) for box in np.reshape(flat, (-1, 4))]
-            outcome = people.gate(faces, n)
-            faces = sorted(faces, key=lambda face: face.x0 + face.x1)
-        outcomes.append(outcome)
-        boxes.append(faces[position - 1][:4] if faces and not outcome else none)
-    told = {c: looked[c].to_numpy() for c in ("reason", "n_faces", "image_width", "image_height")}
-    return {"outcome": outcomes, **told, **dict(zip(BOX, np.array(boxes).reshape(-1, 4).T, strict=True))}
+def _gated(found: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
+    """Return what the gate makes of people, and the box of each whom it lets pass."""
+    gated = []
+    looked = found.loc[rows["image_id"]].to_dict("records")
+    for row, position, n in zip(looked, rows["position"], counts, strict=True):
+        faces = [Face(*box, 1.0) for box in np.reshape(row["boxes"], (-1, 4))]
+        outcome = row["outcome"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
+        if faces and not outcome:
+            box = sorted(faces, key=lambda face: face.x0 + face.x1)[position - 1][:4]
+        else:
+            box = (np.nan,) * 4
+        gated.append(row | {"outcome": outcome} | dict(zip(BOX, box, strict=True)))
+    columns = ["outcome", "reason", "n_faces", "image_width", "image_height", *BOX]
+    return pd.DataFrame(gated, columns=columns)
 
 
 def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -> pd.DataFrame:

@@ -3,11 +3,13 @@
 Words in the free answer decide (:mod:`biaslab.judging.questions`). The paper finds that such a judge agrees with people
 on images of one person and hardly at all on images of two (Table 9): it is here so that this can be measured.
 
-Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors.
+Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors. Of captions the dalleval
+paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +19,7 @@ import pandas as pd
 from biaslab.judging import blip, judge, people
 from biaslab.judging.questions import question, read_answer
 from biaslab.keep.engine import Memo
-from biaslab.keep.store import Store
+from biaslab.keep.store import Stage, Store
 from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 
@@ -47,21 +49,15 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
         ParameterError: As for :func:`ask_about`.
     """
     told = people.phrases_of(asked)
-    ids = asked["image_id"].astype(str).astype(object)
-    rows = list(zip(ids, asked["position"].astype(int), strict=True))
-    units = pd.DataFrame({"image_id": ids.to_numpy(object)})
+    rows = list(zip(asked["image_id"].astype(str), asked["position"].astype(int), strict=True))
+    units = pd.DataFrame([i for i, _ in rows], columns=["image_id"], dtype=object)
     units["question"] = [question(told[i][at - 1], at, len(told[i])) for i, at in rows]
-    seen = ask_about(images, units, name, unit="people", **how)
-    said = pd.DataFrame([read_answer(text) for text in seen["answer"]], columns=["gender", "why"])
+    seen = ask_about(images, units, name, unit="people", **how).assign(position=[at for _, at in rows])
+    seen = seen.assign(gender="", role="")
+    said = pd.DataFrame([read_answer(text) for text in seen["answer"]], seen.index, ["gender", "reason"])
+    said["outcome"] = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
     asked_about = seen["outcome"] == ""
-    outcome = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
-    seen = seen.assign(
-        position=[at for _, at in rows],
-        outcome=seen["outcome"].where(~asked_about, outcome),
-        gender=said["gender"].where(asked_about, ""),
-        reason=said["why"].where(asked_about, seen["reason"]),
-        role="",
-    )
+    seen.loc[asked_about, said.columns] = said[asked_about]
     return judge.frame(seen, COLUMNS)
 
 
@@ -79,8 +75,8 @@ def ask_about(
     """Put questions to images, as :func:`biaslab.judging.judge.judge` looks at them: each is encoded once for questions
     that lie together.
 
-    ``units`` has image_id and question; ``unit`` is what progress counts, ``kind`` the model's: ``vqa`` or
-    ``captioner``.
+    ``units`` has image_id and question; ``unit`` is what progress counts, ``kind`` the model's: ``vqa``, or
+    ``captioner``, which says in a sentence what an image shows where the question is empty.
 
     Returns:
         One row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
@@ -91,43 +87,43 @@ def ask_about(
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
     ready = Memo(partial(blip.load, name, kind, device=device))
 
+    def ask(pixels: dict[str, np.ndarray], asked: pd.DataFrame) -> list[dict]:
+        of, there = pd.factorize(asked["image_id"])
+        answers = ready().ask([pixels[image_id] for image_id in there], of, list(asked["question"]))
+        return [{"answer": line(answer)} for answer in answers]
+
+    stage = partial(store.stage, "answers", inputs)
+    bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress, "shard_rows": _SHARD_ROWS}
+    return answered(images, units, ask, stage, device, **bar)
+
+
+def answered(
+    images: ImageSource,
+    units: pd.DataFrame,
+    ask: Callable[[dict[str, np.ndarray], pd.DataFrame], list[dict]],
+    stage: Callable[..., Stage],
+    device: str,
+    **options: Any,
+) -> pd.DataFrame:
+    """Return the answers to questions about images, as :func:`ask_about` has them, kept in a stage.
+
+    ``ask`` is given images by id, and the rows of ``units`` about those that can be read, of which it returns what each
+    gets; ``options`` are those of :meth:`biaslab.keep.store.Stage.compute`.
+    """
+
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows: dict[int, dict] = {}
-        ids = list(dict.fromkeys(shard["image_id"]))
-        for some, read in judge.read_ahead(images, ids, device, _AT_A_TIME):
-            opened = dict(zip(some, map(judge.opened, some, read), strict=True))
+        for some, read in judge.read_ahead(images, list(dict.fromkeys(shard["image_id"])), device, _AT_A_TIME):
+            pixels = dict(zip(some, read, strict=True))
             here = shard[shard["image_id"].isin(some)]
-            rows |= {k: {**opened[image_id], "answer": ""} for k, image_id in here["image_id"].items()}
+            rows |= {k: {**judge.opened(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
             asked = here[[not rows[k]["outcome"] for k in here.index]]
-            if len(asked):
-                of, there = pd.factorize(asked["image_id"])
-                seen = [read[some.index(image_id)] for image_id in there]
-                for k, answer in zip(asked.index, ready().ask(seen, of, list(asked["question"])), strict=True):
-                    rows[k]["answer"] = line(answer)
+            for k, said in zip(asked.index, ask(pixels, asked) if len(asked) else (), strict=True):
+                rows[k].update(said)
         return judge.frame((rows[k] for k in shard.index), ANSWERED)
 
-    bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress}
-    seen = store.stage("answers", inputs, work).compute(
-        units.reset_index(drop=True), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
-    )
-    return judge.frame(seen, ANSWERED)
-
-
-def describe(images: ImageSource, image_ids: list[str], name: str, *, store: Store, **more: Any) -> pd.DataFrame:
-    """Return what images show in a sentence of a BLIP for captions or a BLIP-2; ``more`` and errors as of
-    :func:`ask_about`.
-
-    One row per image of ``image_ids``, in order: image_id, outcome (empty where described, ``unreadable`` or
-    ``blocked``), reason, caption. Source: dalleval paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
-    """
-    units = pd.DataFrame({"image_id": image_ids, "question": ""}, dtype=object)
-    said = ask_about(images, units, name, store=store, kind="captioner", unit="images", **more)
-    return described(said)
-
-
-def described(answers: pd.DataFrame) -> pd.DataFrame:
-    """Return answers as :func:`describe` has them."""
-    return answers.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
+    kept = stage(work).compute(units.reset_index(drop=True), gpu=device != "cpu", **options)
+    return judge.frame(kept, ANSWERED)
 
 
 def line(text: str) -> str:

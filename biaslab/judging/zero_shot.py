@@ -44,7 +44,8 @@ class ZeroShot:
 
         where = loaded.device(device)
         with loading(name, "an open_clip model"), tempfile.TemporaryDirectory() as place:
-            options = _lay_out(Path(place), *_parts(name))
+            *parts, options = _parts(name)
+            _lay_out(Path(place), *parts)
             model, _, transform = open_clip.create_model_and_transforms(
                 f"local-dir:{place}", pretrained_text=False, device=where, **options
             )
@@ -182,7 +183,13 @@ _Parts = tuple[dict, Path, Path | None, dict]
 
 def _parts(name: str) -> _Parts:
     if tagged := _tagged(name):
-        return _of_tag(name, *tagged)
+        import open_clip
+
+        (located, options), words = tagged, None
+        config = open_clip.get_model_config(name.partition(":")[0])
+        if config["text_cfg"].get("hf_tokenizer_name"):
+            words = hub.fetched(located.repository.on_hub, located.weights)
+        return {"model_cfg": config}, located.repository.file(located.weights[0]), words, options
     where = registry.resolve(name, "clip")
     folder = Path(where) if Path(where).is_dir() else hub.fetched(where, _WEIGHTS)
     located = _located(repositories.look_up(name, "clip", str(folder)))
@@ -198,18 +205,7 @@ def _parts(name: str) -> _Parts:
     return config, folder / located.weights[0], folder, {}
 
 
-def _of_tag(name: str, located: Located, options: dict) -> _Parts:
-    import open_clip
-
-    config = open_clip.get_model_config(name.partition(":")[0])
-    repository, words = located.repository, None
-    weights = repository.file(located.weights[0])
-    if config["text_cfg"].get("hf_tokenizer_name"):
-        words = hub.fetched(repository.on_hub, located.weights)
-    return {"model_cfg": config}, weights, words, options
-
-
-def _lay_out(place: Path, config: dict, weights: Path, words: Path | None, options: dict) -> dict:
+def _lay_out(place: Path, config: dict, weights: Path, words: Path | None) -> None:
     """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
     (place / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
     links = {_FIRST[0]: weights}
@@ -220,7 +216,6 @@ def _lay_out(place: Path, config: dict, weights: Path, words: Path | None, optio
             (place / name).symlink_to(file.absolute())
         except OSError:  # Links need rights on Windows.
             shutil.copyfile(file, place / name)
-    return options
 
 
 def _tagged(name: str) -> tuple[Located, dict] | None:

@@ -18,8 +18,7 @@ from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.generation import generator
 from biaslab.ground import adapters, cells, groups, plugins, reading, tables
 from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
-from biaslab.judging.instances import GROUNDED
-from biaslab.judging.names import FILES, VQA
+from biaslab.judging.names import FILES, GROUNDED, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.measures import plugins as own_measures
 from biaslab.models.images import CaptionImages, FolderImages

@@ -240,15 +240,23 @@ class DallEval(Part):
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return a sentence about each of some images, by the captioning model: as of ``vqa.describe``."""
+        """Return a sentence about each of some images, by the captioning model.
+
+        Returns:
+            One row per image of ``image_ids``, in order: image_id, outcome (empty where described, else as of
+            ``vision.ask_about``), reason, caption.
+        """
         pipeline = self._pipeline
         pipeline.check_judge("dalleval.captioner", images)
         name = pipeline.settings.dalleval.captioner
+        units = pd.DataFrame({"image_id": list(image_ids), "question": ""}, dtype=object)
         if name.startswith(ENDPOINT):
-            units = pd.DataFrame({"image_id": list(image_ids), "question": vision.DESCRIPTION}, dtype=object)
+            units["question"] = vision.DESCRIPTION
             said = pipeline.run(vision.ask_about, images, units, pipeline.vision(name), unit="images")
-            return vqa.described(said)
-        return pipeline.run(vqa.describe, images, list(image_ids), name, device=pipeline.device)
+        else:
+            how = {"kind": "captioner", "unit": "images", "device": pipeline.device}
+            said = pipeline.run(vqa.ask_about, images, units, name, **how)
+        return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
 
     @property
     def gender_is_judged(self) -> bool:

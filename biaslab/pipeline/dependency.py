@@ -18,7 +18,7 @@ from biaslab.attribution.images import AttendedImages
 from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.ground.errors import MissingInputError, ParameterError
-from biaslab.judging import instances as finding
+from biaslab.judging.names import is_file
 from biaslab.keep import closure
 from biaslab.measures.instances import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest
@@ -176,7 +176,7 @@ class Dependency(Part):
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
         found = shown
-        if not finding.is_file(self._pipeline.settings.triplets.objects):
+        if not is_file(self._pipeline.settings.triplets.objects):
             found = self._triplets.found(drawings).objects
         texts = self.drawn_truth().texts
         planted = [

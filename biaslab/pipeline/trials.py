@@ -16,8 +16,7 @@ from biaslab.ground import processor
 from biaslab.ground.errors import BiaslabError
 from biaslab.ground.genders import GENDERS
 from biaslab.judging import blip, faces, features, inception, instances, judge, kinds, objects, plugins, vision
-from biaslab.judging.instances import TRUTH
-from biaslab.judging.names import RATINGS, VQA
+from biaslab.judging.names import RATINGS, TRUTH, VQA, is_file
 from biaslab.judging.person import whole
 from biaslab.judging.questions import question
 from biaslab.judging.words import UNCLEAR
@@ -231,15 +230,15 @@ def _looking(trial: Trial) -> Look | None:
         found = faces.load(use.name, min_score=s.judging.min_score, device=device)
         return lambda image: found.faces([image])
     if use.setting == "judging.tone":
-        tones = plugins.load_tones(use.name, device=device, batch_size=s.judging.batch_size).answers
-        return lambda image: tones([whole(image)])
+        by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
+        return lambda image: by.answers([whole(image)])
     if use.setting in kinds.ASKED:
         return _answering(use, s, device)
     if use.setting == "dalleval.detector":
         detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
         return lambda image: detector.look([image])
     if use.setting == "triplets.objects":
-        if use.name == TRUTH or instances.is_file(use.name):
+        if use.name == TRUTH or is_file(use.name):
             return None
         vocabulary = instances.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
         finder = instances.load(use.name, s.triplets.thresholds, vocabulary, device=device)

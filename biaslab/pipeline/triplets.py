@@ -16,7 +16,7 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.ground import shared
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import instances, similarity
-from biaslab.judging.instances import TRUTH
+from biaslab.judging.names import TRUTH, is_file
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, image_ids, kept
@@ -181,7 +181,7 @@ class Triplets(Part):
         """
         self.check_objects()
         name = self._pipeline.settings.triplets.objects
-        if instances.is_file(name):
+        if is_file(name):
             # Before images are made: their ids are known.
             return instances.read(name, self._image_ids())
         return self.found(self.images().source)
@@ -208,7 +208,7 @@ class Triplets(Part):
     def finds(self) -> bool:
         """Whether the error of what finds objects can be told: it looks at images, of a kind whose truth is known."""
         name = self._pipeline.settings.triplets.objects
-        looks = bool(name) and name != TRUTH and not instances.is_file(name)
+        looks = bool(name) and name != TRUTH and not is_file(name)
         return looks and self._pipeline.known_truth("triplets") is not None
 
     @kept

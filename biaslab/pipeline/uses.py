@@ -11,7 +11,7 @@ from biaslab.captions import neighbours
 from biaslab.ground import tables
 from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.ground.tables import NEEDED, ONE_OF, Look
-from biaslab.judging import blip, inception, instances, kinds, lookup, similarity
+from biaslab.judging import blip, inception, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import RATINGS, WHOLE, files_digest
 from biaslab.models import registry
@@ -193,7 +193,7 @@ def digest(use: Use) -> str:
         return use.name
     if use.setting == "triplets.objects":
         with contextlib.suppress(MissingInputError, ParameterError):
-            return use.name if use.name == instances.TRUTH else instances.digest(use.name)
+            return files_digest(use.name, use.kind)
         return use.name
     if use.setting == INCEPTION_FILE:
         return inception.check_weights(use.name.removeprefix(INCEPTION))

@@ -41,32 +41,20 @@ def detector_folder(tmp_path_factory):
     return _save_detector(tmp_path_factory.mktemp("detector"), {0: "person", 1: "face", 2: "dog"})
 
 
-@pytest.fixture(scope="session")
-def blip(tmp_path_factory):
-    """A random BLIP for questions."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    return tiny_blip.save_blip(tmp_path_factory.mktemp("blip"))
+def _blip(name, save, *how):
+    @pytest.fixture(scope="session", name=name)
+    def made(tmp_path_factory):
+        pytest.importorskip("torch", reason="judging needs the extra 'models'")
+        return save(tmp_path_factory.mktemp(name), *how)
+
+    return made
 
 
-@pytest.fixture(scope="session")
-def caption_blip(tmp_path_factory):
-    """A random BLIP for captions."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    return tiny_blip.save_blip(tmp_path_factory.mktemp("captions"), "BlipForConditionalGeneration")
-
-
-@pytest.fixture(scope="session")
-def opt(tmp_path_factory):
-    """A random BLIP-2 with a language model that goes on from what stands before."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    return tiny_blip.save_blip2(tmp_path_factory.mktemp("opt"), "opt")
-
-
-@pytest.fixture(scope="session")
-def t5(tmp_path_factory):
-    """A random BLIP-2 with a language model of an encoder and a decoder."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    return tiny_blip.save_blip2(tmp_path_factory.mktemp("t5"), "t5")
+# A random BLIP for questions, one for captions, and BLIP-2 with a language model that goes on from what stands before
+# and with one of an encoder and a decoder.
+blip = _blip("blip", tiny_blip.save_blip)
+caption_blip = _blip("caption_blip", tiny_blip.save_blip, "BlipForConditionalGeneration")
+opt, t5 = (_blip(language, tiny_blip.save_blip2, language) for language in ("opt", "t5"))
 
 
 @pytest.fixture
@@ -99,17 +87,9 @@ def _save_detector(folder, labels):
     from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
 
     torch.manual_seed(0)
-    config = YolosConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=[32, 32],
-        patch_size=16,
-        num_detection_tokens=6,
-        id2label=labels,
-        label2id={v: k for k, v in labels.items()},
-    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes |= {"image_size": [32, 32], "patch_size": 16, "num_detection_tokens": 6}
+    config = YolosConfig(**sizes, id2label=labels, label2id={v: k for k, v in labels.items()})
     YolosForObjectDetection(config).save_pretrained(folder)
     size = {"height": 32, "width": 32}
     YolosImageProcessor(size=size, do_pad=False).save_pretrained(folder)

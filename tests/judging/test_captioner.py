@@ -1,5 +1,7 @@
 """Sentences about images: transformers' own, in any batch, stored and read again; other models are refused."""
 
+import shutil
+
 import pandas as pd
 import pytest
 import tiny_blip
@@ -7,12 +9,17 @@ from array_images import ArrayImages
 
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import blip as blips
-from biaslab.judging.vqa import ask_about, describe
+from biaslab.judging.vqa import ask_about
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
-KINDS = [("caption_blip", "BlipForConditionalGeneration"), ("opt", "Blip2ForConditionalGeneration")]
-KINDS.append(("t5", "Blip2ForConditionalGeneration"))
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BLIP2 = "Blip2ForConditionalGeneration"
+
+
+def captioner(folder):
+    return blips.load(str(folder), "captioner", device="cpu")
 
 
 def own_captions(folder, kind, photos, texts):
@@ -24,8 +31,9 @@ def own_captions(folder, kind, photos, texts):
     return [tiny_blip.own_text(model, processor, photo, text, 40) for photo, text in zip(photos, texts, strict=True)]
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("which", "kind"), KINDS)
+@pytest.mark.parametrize(
+    ("which", "kind"), [("caption_blip", "BlipForConditionalGeneration"), ("opt", BLIP2), ("t5", BLIP2)]
+)
 def test_captions_are_transformers_own_in_any_batch(which, kind, photos, request):
     made = request.getfixturevalue(which)
     # BLIP is given no text at all, BLIP-2 an empty one, from which its language model goes on.
@@ -33,21 +41,17 @@ def test_captions_are_transformers_own_in_any_batch(which, kind, photos, request
     assert len(set(expected)) >= 3, "the random model must tell images apart"
     # Of the whole length that captions may have, which is more than an answer's.
     assert max(len(text.split()) for text in expected) > 20
-    model = blips.load(str(made), "captioner", device="cpu")
+    model = captioner(made)
     assert model.ask(photos, range(5), [""] * 5) == expected
-    assert [model.ask([photo], [0], [""])[0] for photo in photos] == expected
     # Of any images in any order.
     assert model.ask(photos, [3, 0, 3], [""] * 3) == [expected[3], expected[0], expected[3]]
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_text_begins_what_blip_2_says_and_is_nothing_to_blip(caption_blip, opt, photos):
-    texts = ["the nurse", "a man on the left", "the nurse", "", "what is"]
-    found = blips.load(str(opt), "captioner", device="cpu").ask(photos, range(5), texts)
-    expected = own_captions(opt, "Blip2ForConditionalGeneration", photos, texts)
-    assert found == expected
-    model = blips.load(str(caption_blip), "captioner", device="cpu")
-    assert model.ask(photos, range(5), texts) == model.ask(photos, range(5), [""] * 5)
+    photos, texts = photos[:3], ["the nurse", "a man on the left", "the nurse"]
+    assert captioner(opt).ask(photos, range(3), texts) == own_captions(opt, BLIP2, photos, texts)
+    model = captioner(caption_blip)
+    assert model.ask(photos, range(3), texts) == model.ask(photos, range(3), [""] * 3)
 
 
 @pytest.fixture
@@ -58,47 +62,34 @@ def images(photos):
     return ArrayImages(shown, list("abcdefg"))
 
 
-@pytest.mark.usefixtures("one_thread")
+def describe(images, ids, name, store, kind="captioner"):
+    units = pd.DataFrame({"image_id": list(ids), "question": ""})
+    return ask_about(images, units, str(name), store=Store(store), kind=kind, device="cpu", progress=False)
+
+
 def test_images_are_described_and_those_that_cannot_be_are_counted(caption_blip, images, photos, tmp_path, monkeypatch):
-    loads, own_load = [], blips.load
-
-    def load(*of, **how):
-        loads.append(of)
-        return own_load(*of, **how)
-
-    monkeypatch.setattr(blips, "load", load)
-    asked = {"store": Store(tmp_path), "device": "cpu", "progress": False}
-    found = describe(images, list("gabcd"), str(caption_blip), **asked)
-    assert list(found) == ["image_id", "outcome", "reason", "caption"]
+    own, loads, own_load = captioner(caption_blip).ask([photos[4], *photos[:2]], range(3), [""] * 3), [], blips.load
+    monkeypatch.setattr(blips, "load", lambda *of, **how: loads.append(of) or own_load(*of, **how))
+    found = describe(images, "gabcd", caption_blip, tmp_path)
     assert list(found["image_id"]) == list("gabcd")
     assert found["outcome"].tolist() == ["", "", "unreadable", "", "blocked"]
     assert found["reason"].tolist() == ["", "", "truncated", "", ""]
-    own = own_load(str(caption_blip), "captioner", device="cpu").ask(
-        [photos[4], photos[0], photos[1]], range(3), [""] * 3
-    )
-    assert found["caption"].tolist() == [own[0], own[1], "", own[2], ""]
+    assert found["answer"].tolist() == [own[0], own[1], "", own[2], ""]
     # What is known is read again, without the model.
-    pd.testing.assert_frame_equal(describe(images, list("gabcd"), str(caption_blip), **asked), found)
-    assert loads == [(str(caption_blip), "captioner")]
-    assert describe(images, [], str(caption_blip), **asked).shape == (0, 4)
+    pd.testing.assert_frame_equal(describe(images, "gabcd", caption_blip, tmp_path), found)
+    assert len(loads) == 1
+    assert describe(images, "", caption_blip, tmp_path).empty
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_sentence_is_no_answer_of_the_same_model(opt, images, tmp_path):
     """BLIP-2 does both: an empty question about an image is another text than none."""
-    asked = {"store": Store(tmp_path), "device": "cpu", "progress": False}
-    units = pd.DataFrame({"image_id": list("ace"), "question": ""})
-    answered = ask_about(images, units, str(opt), **asked)["answer"].tolist()
-    said = describe(images, list("ace"), str(opt), **asked)["caption"].tolist()
+    answered, said = (describe(images, "ac", opt, tmp_path, kind)["answer"].tolist() for kind in ("vqa", "captioner"))
     assert said != answered
-    apart = describe(images, list("ace"), str(opt), **asked | {"store": Store(tmp_path / "apart")})
-    assert said == apart["caption"].tolist()
+    assert said == describe(images, "ac", opt, tmp_path / "apart")["answer"].tolist()
 
 
 def changed(folder, made, edit):
     """Copy a model to ``made`` with other weights."""
-    import shutil
-
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(folder, made)
@@ -109,25 +100,32 @@ def changed(folder, made, edit):
 
 
 def test_models_for_something_else_are_refused(blip, caption_blip, detector_folder, images, tmp_path):
-    with pytest.raises(ParameterError, match=r"weights too many .* text_encoder"):
-        blips.load(str(blip), "captioner")
-    with pytest.raises(ParameterError, match=r"lacks \d+ weights .* text_encoder"):
-        blips.load(str(caption_blip))
-    with pytest.raises(ParameterError, match=r"'yolos'.*'blip' or 'blip-2'"):
-        blips.load(str(detector_folder), "captioner")
+    for folder, kind, message in (
+        (blip, "captioner", "'BlipForQuestionAnswering', which is no BLIP or BLIP-2 for captions"),
+        (caption_blip, "vqa", "'BlipForConditionalGeneration', which is no BLIP or BLIP-2 for questions"),
+        (detector_folder, "captioner", "'yolos', which is no BLIP or BLIP-2"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            blips.load(str(folder), kind)
+    # Where the configuration does not say, the weights do.
+    for folder, kind, message in ((blip, "captioner", "too many"), (caption_blip, "vqa", "lacks")):
+        bare = shutil.copytree(folder, tmp_path / kind)
+        text = (bare / "config.json").read_text()
+        (bare / "config.json").write_text(text.replace('"architectures"', '"built"'))
+        with pytest.raises(ParameterError, match=rf"{message}.* text_encoder"):
+            blips.load(str(bare), kind)
     headless = changed(
         caption_blip, tmp_path / "headless", lambda w: w.pop("text_decoder.cls.predictions.transform.dense.weight")
     )
     with pytest.raises(ParameterError, match="lacks 1 weights"):
-        blips.load(str(headless), "captioner")
+        captioner(headless)
     # The embedded models' kinds are known before they are loaded.
     with pytest.raises(ParameterError, match="'mini-vqa' is a vqa model"):
-        describe(images, ["a"], "mini-vqa", store=Store(tmp_path))
+        describe(images, "a", "mini-vqa", tmp_path)
     with pytest.raises(ParameterError, match="'mini-captioner' is a captioner model"):
         blips.located("vqa:mini-captioner")
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_buffers_of_old_releases_are_no_other_part(caption_blip, photos, tmp_path):
     """Checkpoints on the hub still have what transformers used to save beside weights."""
     import torch
@@ -136,6 +134,5 @@ def test_buffers_of_old_releases_are_no_other_part(caption_blip, photos, tmp_pat
         weights["vision_model.embeddings.position_ids"] = torch.arange(5)[None]
         weights["text_decoder.bert.embeddings.buffer"] = torch.arange(64)[None]
 
-    old = changed(caption_blip, tmp_path / "old", buffers)
-    found, whole = (blips.load(str(of), "captioner", device="cpu") for of in (old, caption_blip))
-    assert found.ask(photos, [0, 1], ["", ""]) == whole.ask(photos, [0, 1], ["", ""])
+    old = captioner(changed(caption_blip, tmp_path / "old", buffers))
+    assert old.ask(photos, [0, 1], ["", ""]) == captioner(caption_blip).ask(photos, [0, 1], ["", ""])

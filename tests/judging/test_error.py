@@ -25,17 +25,10 @@ ROWS = [
 
 @pytest.fixture
 def rows():
-    ids, truth, group, said = (list(column) for column in zip(*ROWS, strict=True))
-    judged = [s in ("female", "male") for s in said]
-    judgements = pd.DataFrame(
-        {
-            "image_id": ids,
-            "outcome": ["judged" if j else s for j, s in zip(judged, said, strict=True)],
-            "gender": [s if j else "" for j, s in zip(judged, said, strict=True)],
-            "occupation": group,
-        }
-    )
-    return judgements, pd.Series(truth, index=ids)
+    ids, truth, group, said = map(list, zip(*ROWS, strict=True))
+    judged = pd.Series(said).isin(("female", "male"))
+    columns = {"outcome": pd.Series(said).mask(judged, "judged"), "gender": pd.Series(said).where(judged, "")}
+    return pd.DataFrame({"image_id": ids, "occupation": group, **columns}), pd.Series(truth, index=ids)
 
 
 def test_counts_of_what_is_and_what_was_said(rows):
@@ -72,19 +65,14 @@ def test_sensitivity_and_specificity_by_hand(rows):
     assert np.isnan(missing["value"]) and np.isnan(missing["ci_low"]) and missing["n"] == 0
 
 
-def test_images_without_a_known_truth_do_not_count(rows):
+def test_images_of_no_known_truth_do_not_count_and_those_of_two_groups_once(rows):
     judgements, truth = rows
     found = judge_error(judgements, truth.drop(["c", "f"])).set_index(["group", "measure"])["n"]
     assert found[("nurse", "sensitivity")] == 2 and found[("nurse", "specificity")] == 1
     assert judge_error(judgements, truth[:0]).empty
-
-
-def test_an_image_of_two_groups_counts_once_among_all(rows):
-    judgements, truth = rows
     twice = pd.concat([judgements, judgements[:1].assign(occupation="pilot")])
     found = judge_error(twice, truth).set_index(["group", "measure"])["n"]
-    assert found[("all", "sensitivity")] == 3
-    assert found[("nurse", "sensitivity")] == 3 and found[("pilot", "sensitivity")] == 1
+    assert [found[(group, "sensitivity")] for group in ("all", "nurse", "pilot")] == [3, 3, 1]
 
 
 def errors(**groups):
@@ -95,22 +83,16 @@ def errors(**groups):
     return pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
 
 
-def test_shares_are_corrected_by_the_formula():
-    # Rogan and Gladen: (0.40 + 0.90 - 1) / (0.95 + 0.90 - 1) = 0.3 / 0.85.
-    shares = pd.DataFrame({"occupation": ["nurse"], "percent_female": [40.0], "n": [200]})
-    (row,) = correct(shares, errors(all=(95, 400, 90, 400))).to_dict("records")
-    assert row["percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
-    assert row["corrected_low"] < row["percent_corrected"] < row["corrected_high"]
-    assert row["reference"] == "all" and row["reason"] == ""
-
-
-def test_a_group_with_too_few_references_takes_those_of_all():
+def test_shares_are_corrected_by_the_formula_and_few_references_are_those_of_all():
     shares = pd.DataFrame({"occupation": ["nurse", "pilot", "baker"], "percent_female": [40.0] * 3, "n": [200] * 3})
     known = errors(all=(95, 400, 90, 400), nurse=(100, 30, 100, 30), pilot=(100, 300, 100, 29))
     found = correct(shares, known).set_index("occupation")
     assert found["reference"].to_dict() == {"nurse": "nurse", "pilot": "all", "baker": "all"}
     assert found.loc["nurse", "percent_corrected"] == pytest.approx(40)
+    # Rogan and Gladen: (0.40 + 0.90 - 1) / (0.95 + 0.90 - 1) = 0.3 / 0.85.
     assert found.loc["baker", "percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
+    assert (found["corrected_low"] < found["percent_corrected"]).all() and (found["reason"] == "").all()
+    assert (found["percent_corrected"] < found["corrected_high"]).all()
 
 
 def test_what_cannot_be_corrected_has_a_reason():

@@ -38,17 +38,13 @@ def images():
 
 
 def test_words_say_what_colours_say():
-    said = [verdict(row) for _, row in ROWS.iterrows()]
-    assert said == [
+    assert [verdict(row) for _, row in ROWS.iterrows()] == [
         ("female 0.97", style.FEMALE),
         ("male 0.96", style.MALE),  # the probability of what was judged: 1 - 0.04
         ("unsure (f 0.55)", style.ORANGE),
-        ("several faces", style.GREY),
-        ("no face", style.GREY),
-        ("unreadable", style.GREY),
+        *((word, style.GREY) for word in ("several faces", "no face", "unreadable")),
     ]
-    rated = pd.Series(judged("uncertain", "unsure"))
-    assert verdict(rated)[0] == "unsure"
+    assert verdict(pd.Series(judged("uncertain", "unsure")))[0] == "unsure"
 
 
 def test_each_image_has_its_boxes_title_and_caption(images):
@@ -133,5 +129,4 @@ def test_a_blurred_face_is_not_in_the_image():
 def test_boxes_beyond_the_image_are_clipped():
     image = np.random.default_rng(0).integers(0, 256, (10, 10, 3), dtype=np.uint8)
     blurred = blur_faces(image, [(-5, -5, 4, 4), (20, 20, 30, 30)], margin=0)
-    assert (blurred[:4, :4] != image[:4, :4]).any()
-    np.testing.assert_array_equal(blurred[4:], image[4:])
+    assert (blurred[:4, :4] != image[:4, :4]).any() and (blurred[4:] == image[4:]).all()

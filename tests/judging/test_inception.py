@@ -40,9 +40,9 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def images():
-    """Two sets of images, the second of darker ones: (5, 20, 28, 3) and (4, 20, 28, 3)."""
+    """Two sets of images, the second of darker ones, (2, 20, 28, 3) each."""
     rng = np.random.default_rng(0)
-    coarse = [rng.integers(0, top, (n, 5, 7, 3), dtype=np.uint8) for n, top in ((5, 256), (4, 90))]
+    coarse = [rng.integers(0, top, (2, 5, 7, 3), dtype=np.uint8) for top in (256, 90)]
     return [some.repeat(4, axis=1).repeat(4, axis=2) for some in coarse]
 
 
@@ -56,25 +56,17 @@ def features(model, images):
     return [model.image_embeddings(list(some)) for some in images]
 
 
-@pytest.fixture(scope="module")
-def metric(weights):
+def test_features_are_torchmetrics_own(features, images, weights):
     # Seconds of imports, which a worker that runs no test of this file does without.
     from torchmetrics.image.fid import FrechetInceptionDistance
 
-    return FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
-
-
-def batch(images):
-    return torch.from_numpy(images).permute(0, 3, 1, 2)
-
-
-def test_features_are_torchmetrics_own(features, images, metric):
+    metric = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
     for found, some in zip(features, images, strict=True):
         assert found.shape == (len(some), 2048) and found.dtype == np.float32
-        own = metric.inception(batch(some)).numpy()
+        own = metric.inception(torch.from_numpy(some).permute(0, 3, 1, 2)).numpy()
         np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
     both = np.concatenate(features)
-    assert np.linalg.matrix_rank(both - both.mean(axis=0)) == 8, "the network must tell images apart"
+    assert np.linalg.matrix_rank(both - both.mean(axis=0)) == 3, "the network must tell images apart"
 
 
 def test_images_of_any_shape_come_back_in_order(model, images, features):
@@ -96,16 +88,13 @@ def test_a_name_with_a_digest_is_held_to_it(tmp_path):
         (tmp_path / name).write_bytes(content)
         assert check_weights(tmp_path / name) == check_weights(str(tmp_path / name)) == digest
     other = f"{(int(digest[:8], 16) + 1) % 16**8:08x}"
-    for name in (f"w-{other}.pth", f"w-{digest[:63]}{(int(digest[63], 16) + 1) % 16:x}.pth"):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ParameterError, match=f"{digest[:8]}.*{name[2:-4]}"):
-            check_weights(tmp_path / name)
-        with pytest.raises(ParameterError, match=digest[:8]):
-            Inception(tmp_path / name)
+    (tmp_path / f"w-{other}.pth").write_bytes(content)
     # Cut short, as by a download that broke off.
     (tmp_path / f"w-{digest[:8]}.pth").write_bytes(content[:-1])
-    with pytest.raises(ParameterError, match=digest[:8]):
-        check_weights(tmp_path / f"w-{digest[:8]}.pth")
+    for named in (other, digest[:8]):
+        for read in (check_weights, Inception):
+            with pytest.raises(ParameterError, match=rf"w-{named}\.pth begins with .*its name says {named}"):
+                read(tmp_path / f"w-{named}.pth")
 
 
 def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplog):
@@ -116,14 +105,10 @@ def test_weights_that_are_not_those_of_fid_are_told(tmp_path, monkeypatch, caplo
     monkeypatch.setattr(inception, "_KNOWN", digest[:8])
     caplog.clear()
     assert check_weights(tmp_path / "mine.pth") == digest and not caplog.messages
-
-
-@pytest.mark.parametrize("at", ["no-such.pth", ".", "no-such-folder/weights.pth"])
-def test_a_missing_file_is_said(tmp_path, at):
-    with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception"):
-        check_weights(tmp_path / at)
-    with pytest.raises(ParameterError, match="no file"):
-        Inception(tmp_path / at)
+    for at in ("no-such.pth", ".", "no-such-folder/weights.pth"):
+        for read in (check_weights, Inception):
+            with pytest.raises(ParameterError, match=r"no file .*dalleval\.inception"):
+                read(tmp_path / at)
 
 
 class _Bait:
@@ -136,8 +121,7 @@ class _Bait:
         return Path.touch, (self.marker,)
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(("zipped", "alone"), [(True, False), (False, True)])
 def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path):
     marker, path = tmp_path / "ran", tmp_path / "weights.pth"
     bait = _Bait(marker) if alone else {"Conv2d_1a_3x3.conv.weight": torch.zeros(2), "fc.bias": _Bait(marker)}
@@ -152,16 +136,7 @@ def test_what_would_run_code_is_refused_and_does_not_run(zipped, alone, tmp_path
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"hello world",
-        b"<!DOCTYPE html><html>404</html>",
-        b"PK\x03\x04" + bytes(60),
-        b"\x80\x02.",
-        pickle.dumps({"a": 1}, protocol=4),
-        bytes(100),
-    ],
+    "content", [b"", b"<!DOCTYPE html><html>404</html>", b"PK\x03\x04" + bytes(60), pickle.dumps({"a": 1}, protocol=4)]
 )
 def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
     path = tmp_path / "weights.pth"
@@ -174,8 +149,7 @@ def test_weights_of_another_network_are_refused(weights, tmp_path):
     path = tmp_path / "weights.pth"
     whole = torch.load(weights, weights_only=True)
     fewer = {k: v for k, v in whole.items() if k != "Mixed_7c.branch_pool.conv.weight"}
-    wider = whole | {"fc.bias": torch.zeros(1000)}
-    for other in ([], fewer, wider):
+    for other in ([], fewer | {"fc.bias": torch.zeros(1000)}):
         torch.save(other, path)
         with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):
             Inception(path, device="cpu")

@@ -1,6 +1,7 @@
 """Which judges know which pictures, in every role that looks at images."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -13,38 +14,18 @@ from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, 
 from biaslab.models.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.pipeline import Pipeline, Settings, uses
 
-# A judge of photographs that no file has to be there for, by role.
-NAMES = {
-    "judging.faces": "hustvl/yolos-tiny",
-    "judging.gender": "ViT-L-14:openai",
-    "judging.further": "vqa:Salesforce/blip-vqa-base",
-    "dalleval.detector": "facebook/detr-resnet-50",
-    "dalleval.vqa": "Salesforce/blip-vqa-base",
-    "dalleval.captioner": "Salesforce/blip-image-captioning-base",
-    "triplets.objects": "nvidia/segformer-b0-finetuned-ade-512-512",
-    "triplets.similarity": "vit_small_patch16_224.dino",
+# By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.
+ROLES = {
+    "judging.faces": ("hustvl/yolos-tiny", "mini-detector", "paradox_percent_female"),
+    "judging.gender": ("ViT-L-14:openai", "mini-clip", "paired_percent_female"),
+    "judging.further": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
+    "dalleval.detector": ("facebook/detr-resnet-50", "mini-skills-detector", "dalleval_skill_verdicts"),
+    "dalleval.vqa": ("Salesforce/blip-vqa-base", "mini-vqa", "dalleval_attribute_presence"),
+    "dalleval.captioner": ("owner/blip", "mini-captioner", "dalleval_alignment_quality"),
+    "triplets.objects": ("owner/segformer", "mini-segmenter", "triplets_object_counts"),
+    "triplets.similarity": ("vit_small_patch16_224.dino", "mini-segmenter", "triplets_similarity"),
 }
-DRAWN = {
-    "judging.faces": "mini-detector",
-    "judging.gender": "mini-clip",
-    "judging.further": "vqa:mini-vqa",
-    "dalleval.detector": "mini-skills-detector",
-    "dalleval.vqa": "mini-vqa",
-    "dalleval.captioner": "mini-captioner",
-    "triplets.objects": "mini-segmenter",
-    "triplets.similarity": "mini-segmenter",
-}
-# A measured table that takes the role.
-TABLES = {
-    "judging.faces": "paradox_percent_female",
-    "judging.gender": "paired_percent_female",
-    "judging.further": "paired_judge_agreement",
-    "dalleval.detector": "dalleval_skill_verdicts",
-    "dalleval.vqa": "dalleval_attribute_presence",
-    "dalleval.captioner": "dalleval_alignment_quality",
-    "triplets.objects": "triplets_object_counts",
-    "triplets.similarity": "triplets_similarity",
-}
+NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(*ROLES.values(), strict=True))
 
 
 def check(model, given, names):
@@ -102,19 +83,15 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
-def test_what_a_model_brings_needs_no_name():
+def test_what_a_model_brings_needs_no_name_and_another_model_gets_none_of_it(folders):
     bare = Pipeline("mini", Settings())
     assert (bare.settings.judging.gender, bare.settings.dalleval.vqa) == ("mini-clip", "mini-vqa")
     check("mini", Settings(), set(TABLES.values()))
     # What is given stays, in a group of which the rest is brought.
     given = Pipeline("mini", Settings.of({"generation": {"guidance_scale": 7.0}})).settings.generation
     assert (given.guidance_scale, given.steps) == (7.0, 10)
-
-
-def test_another_model_of_a_pipeline_gets_none_of_the_first_ones_judges(folders):
     both = Pipeline("mini", Settings.of({"compare_with": [folders("sd1")]}))
-    (other,) = both.others
-    assert both.settings.judging.gender == "mini-clip" and other.settings.judging.gender == ""
+    assert both.settings.judging.gender == "mini-clip" and both.others[0].settings.judging.gender == ""
     assert both.changed("world").settings.judging.gender == "mini-clip"
 
 
@@ -130,27 +107,19 @@ def test_training_images_are_looked_at_as_well(table):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "known"),
+    ("known", "judges"),
     [
-        ("whole image", "detector", ANY),
-        ("ratings:people.csv", "clip", ANY),
-        ("truth", "segmenter", ANY),
-        ("found.parquet", "segmenter", ANY),
-        ("mediapipe:face.tflite", "detector", PHOTOGRAPHS),
-        ("yunet", "detector", PHOTOGRAPHS),
-        ("dlib", "clip", PHOTOGRAPHS),
-        ("fairface:face.safetensors", "clip", PHOTOGRAPHS),
-        ("ViT-L-14:openai", "clip", PHOTOGRAPHS),
-        ("owner/name", "clip", PHOTOGRAPHS),
-        ("mini-clip", "clip", DRAWINGS),
-        ("mini", "detector", DRAWINGS),
-        ("vqa:mini-vqa", "vqa", DRAWINGS),
-        ("grounded:mini-clip+mini-detector+mini-segmenter", "segmenter", DRAWINGS),
-        ("grounded:owner/a+owner/b+owner/c", "segmenter", PHOTOGRAPHS),
+        (ANY, "whole image detector, ratings:people.csv clip, truth segmenter, found.parquet segmenter"),
+        (PHOTOGRAPHS, "mediapipe:face.tflite detector, yunet detector, dlib clip, fairface:face.safetensors clip"),
+        (PHOTOGRAPHS, "ViT-L-14:openai clip, owner/name clip, grounded:owner/a+owner/b+owner/c segmenter"),
+        (DRAWINGS, "mini-clip clip, mini detector, vqa:mini-vqa vqa"),
+        (DRAWINGS, "grounded:mini-clip+mini-detector+mini-segmenter segmenter"),
+        (DRAWINGS, "grounded:mini-clip+mini-detector+none segmenter"),
     ],
 )
-def test_what_judges_know_by_their_names(name, kind, known):
-    assert kinds.knows(name, kind) == known
+def test_what_judges_know_by_their_names(known, judges):
+    for judge in judges.split(", "):
+        assert kinds.knows(*judge.rsplit(" ", 1)) == known
 
 
 def test_parts_of_a_judge_know_the_same():
@@ -160,8 +129,6 @@ def test_parts_of_a_judge_know_the_same():
 
 def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     """The folder says it, so that no copy under another name looks at photographs."""
-    import shutil
-
     where = registry.resolve("mini-clip", "clip")
     copy = shutil.copytree(where, tmp_path / "my-clip")
     assert kinds.knows(str(copy), "clip") == DRAWINGS
@@ -174,24 +141,26 @@ def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
         kinds.knows(str(copy), "clip")
 
 
-def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(tmp_path):
+@pytest.fixture
+def pictures(tmp_path):
     from PIL import Image
 
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
-    assert pictures_of(FolderImages(tmp_path)) == PHOTOGRAPHS
-    (tmp_path / registry.DECLARED).write_text('{"pictures": "drawings"}')
-    drawn = CaptionImages(tmp_path, ["a"])
+    return tmp_path
+
+
+def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(pictures):
+    assert pictures_of(FolderImages(pictures)) == PHOTOGRAPHS
+    (pictures / registry.DECLARED).write_text('{"pictures": "drawings"}')
+    drawn = CaptionImages(pictures, ["a"])
     table = pd.DataFrame({"image_id": ["a"]})
     for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
         assert pictures_of(source) == DRAWINGS
 
 
-def test_a_notebook_is_refused_what_a_run_is_refused(tmp_path):
+def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
     """Without a run nobody checks before: the stage itself looks at source and judge."""
-    from PIL import Image
-
-    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
-    images, stages = FolderImages(tmp_path), Pipeline("mini", Settings(), progress=False)
+    images, stages = FolderImages(pictures), Pipeline("mini", Settings(), progress=False)
     asked = pd.DataFrame({"image_id": ["a.png"], "position": ["alone"], "phrase": ["nurse"]})
 
     for look in (

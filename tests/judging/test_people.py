@@ -135,18 +135,17 @@ def no_weights(monkeypatch):
 def loading(told):
     """Return what loads models; its code, which is part of what is kept, is the same where it must not."""
 
-    def load(*_):
+    def load(*_, **__):
         assert told is not None, "models were loaded again"
         return told
 
     return load
 
 
-def run(asked, tmp_path, *, images=None, settings=JudgeSettings(), made=None, **options):  # noqa: B008
-    made = made or judges()
-    return judge_people(
-        images or source(), asked, settings, store=Store(tmp_path), progress=False, models=loading(made), **options
-    )
+def run(asked, tmp_path, *, images=None, settings=JudgeSettings(), made=...):  # noqa: B008
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(single, "load", loading(judges() if made is ... else made))
+        return judge_people(images or source(), asked, settings, store=Store(tmp_path), progress=False)
 
 
 # -- outcomes ----------------------------------------------------------------------------------------------
@@ -157,21 +156,10 @@ def test_every_pair_has_its_outcome(tmp_path):
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), tmp_path, images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
     outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
-    assert outcomes == {
-        "case-0": ("judged", "judged"),
-        "case-1": ("no_face",) * 2,
-        "case-2": ("one_face",) * 2,
-        "case-3": ("too_many_faces",) * 2,
-        "case-4": ("overlapping",) * 2,
-        "case-5": ("judged", "judged"),
-        "case-6": ("overlapping",) * 2,
-        "case-7": ("judged", "face_too_small"),
-        "case-8": ("judged", "judged"),
-        "case-9": ("judged", "face_too_small"),
-        "case-10": ("uncertain", "uncertain"),
-        "extra-0": ("unreadable",) * 2,
-        "extra-1": ("blocked",) * 2,
-    }
+    alike = ["judged", "no_face", "one_face", "too_many_faces", "overlapping", "judged", "overlapping"]
+    expected = [*((one, one) for one in alike), ("judged", "face_too_small"), ("judged", "judged")]
+    expected += [("judged", "face_too_small"), ("uncertain",) * 2, ("unreadable",) * 2, ("blocked",) * 2]
+    assert outcomes == dict(zip(images.table["image_id"], expected, strict=True))
     assert set(found["outcome"]) <= set(OUTCOMES_OF_PEOPLE)
     by = found.set_index(["image_id", "position"])
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
@@ -204,14 +192,16 @@ def test_three_people_and_one_in_a_picture_of_three(tmp_path):
     # Two faces of three are too few as well; how many there were is in n_faces.
     assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
     assert found["n_faces"].tolist()[3:6] == [2] * 3
-    alone = run(ask(["case-3"], "a"), tmp_path)
-    assert alone["outcome"].tolist() == ["too_many_faces"]
+    assert run(ask(["case-3"], "a"), tmp_path)["outcome"].tolist() == ["too_many_faces"]
+    none = run(ask([], "a"), tmp_path)
+    assert none.empty and list(none.columns) == list(module.COLUMNS)
 
 
-def test_one_person_is_judged_as_judge_does(tmp_path):
+def test_one_person_is_judged_as_judge_does(tmp_path, monkeypatch):
     images = source([Unreadable("truncated"), Unreadable("blocked")])
     made = judges()
-    expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False, models=lambda *_: made)
+    monkeypatch.setattr(single, "load", loading(made))
+    expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
     found = run(ask(images.table["image_id"], "nurse"), tmp_path, images=images)
     same = ["image_id", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason"]
     same += ["image_width", "image_height"]
@@ -230,9 +220,8 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
     first = run(asked, tmp_path)
 
     def again(**limits):
-        return judge_people(
-            source(), asked, JudgeSettings(**limits), store=Store(tmp_path), progress=False, models=loading(None)
-        ).set_index(["image_id", "position"])
+        found = run(asked, tmp_path, settings=JudgeSettings(**limits), made=None)
+        return found.set_index(["image_id", "position"])
 
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
     assert again(threshold=0.96).loc["case-5", "outcome"].tolist() == ["uncertain"] * 2
@@ -242,39 +231,20 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
         again(min_score=0.4)
 
 
-def test_shards_and_batches_change_nothing_and_a_stopped_run_goes_on(tmp_path, monkeypatch):
+def test_shards_and_batches_change_nothing(tmp_path, monkeypatch):
     asked = ask(NAMES, "nurse", "carpenter")
     whole = run(asked, tmp_path / "a")
     monkeypatch.setattr(module, "_SHARD_ROWS", 4)
-
-    class Stopped(Exception):
-        pass
-
-    made, left = judges(), [2]
-    faces = made.faces.faces
-
-    def stopping(images):
-        left[0] -= 1
-        if left[0] < 0:
-            raise Stopped
-        return faces(images)
-
-    made.faces.faces = stopping
-    settings = JudgeSettings(batch_size=3)
-    with pytest.raises(Stopped):
-        run(asked, tmp_path / "b", settings=settings, made=made)
-    # The first shard of four images, in batches of 3 and 1, is kept; the rest are shards of 4 and 3.
-    assert made.faces.batches == [3, 1]
-    rest = judges()
-    parts_ = run(asked, tmp_path / "b", settings=settings, made=rest)
-    assert rest.faces.batches == [3, 1, 3]
-    pd.testing.assert_frame_equal(whole, parts_)
+    made = judges()
+    pd.testing.assert_frame_equal(run(asked, tmp_path / "b", settings=JudgeSettings(batch_size=3), made=made), whole)
+    # Shards of 4, 4 and 3 images, in batches of 3.
+    assert made.faces.batches == [3, 1, 3, 1, 3]
 
 
 # -- what each crop shows ----------------------------------------------------------------------------------
 
 
-def test_the_gate_holds_at_its_limit():
+def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
     assert gate([box(10), box(19)], 2) == "" and gate([box(10), box(18.9)], 2) == "overlapping"
     # The narrower face counts: one of 20 columns and one of 4 that share one.
     assert gate([box(0, width=20), box(19, width=4)], 2) == "overlapping"
@@ -282,9 +252,6 @@ def test_the_gate_holds_at_its_limit():
     assert gate([box(0), box(11), box(5)], 3) == "overlapping"
     # No columns shared, at other heights: still side by side.
     assert gate([box(0, 0), box(11, 28)], 2) == ""
-
-
-def test_parts_end_between_faces():
     # Faces end at 18 and begin at 40: half-way is 29. At 29.5 nobody has the column 29.
     assert parts([box(8), box(40)], 60) == [(0, 29), (29, 60)]
     assert parts([box(8), box(41)], 60) == [(0, 29), (30, 60)]
@@ -294,7 +261,7 @@ def test_parts_end_between_faces():
 
 
 @pytest.mark.parametrize("kind", [PaintedGender, PaintedFace])
-@pytest.mark.parametrize("case", [0, 3, 5, 7, 8, 9, 10])
+@pytest.mark.parametrize("case", [0, 3, 5, 7])
 def test_no_crop_shows_a_neighbours_face(kind, case):
     """Faces of a made-up detector, each painted in its own blue, are looked for in what the gender model is shown."""
     faces, _ = CASES[case]
@@ -320,32 +287,37 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
         assert crop.shape[0] == crop.shape[1]
 
 
-def test_a_crop_shows_what_a_picture_of_one_person_shows(monkeypatch):
-    # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
-    # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
+@pytest.fixture
+def grid():
+    """An image whose red is the column and whose green is the row."""
     image = np.zeros((40, 60, 3), np.uint8)
     image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
-    crop = head_and_shoulders(stands(image, box(8), (0, 29)))
+    return image
+
+
+def test_a_crop_shows_what_a_picture_of_one_person_shows(grid, monkeypatch):
+    # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
+    # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
+    someone = stands(grid, box(8), (0, 29))
+    crop = head_and_shoulders(someone)
     assert crop.shape == (40, 40, 3)
     assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
     assert crop[:, 0, 1].tolist() == [0, *range(39)]
-    assert head_and_shoulders(stands(image, box(8), (0, 29)), side=16).shape == (16, 16, 3)
+    assert head_and_shoulders(someone, side=16).shape == (16, 16, 3)
     # Half the share, twice the square.
     monkeypatch.setattr(person, "FACE_SHARE", 0.15)
-    assert head_and_shoulders(stands(image, box(8), (0, 29))).shape == (80, 80, 3)
+    assert head_and_shoulders(someone).shape == (80, 80, 3)
 
 
-def test_who_is_who_is_seen_in_the_whole_of_a_persons_part():
-    image = np.zeros((40, 60, 3), np.uint8)
-    image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
+def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
     # 29 columns of its own; the middle of the face, row 16, is 0.43 * 29 = 12.5 rows below the top, row 4.
-    crop = wider(stands(image, box(8), (0, 29)))
+    crop = wider(stands(grid, box(8), (0, 29)))
     assert crop[0, :, 0].tolist() == list(range(29)) and crop[:, 0, 1].tolist() == list(range(4, 33))
     # A part of 50 columns in an image of 40 rows: a square of 40 around the face's middle, column 43, kept inside.
-    crop = wider(stands(image, box(38), (10, 60)))
+    crop = wider(stands(grid, box(38), (10, 60)))
     assert crop[0, :, 0].tolist() == list(range(20, 60)) and crop[:, 0, 1].tolist() == list(range(40))
     # A face near the lower edge: the square ends with the image.
-    assert wider(stands(image, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
+    assert wider(stands(grid, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
 
 
 def test_crops_of_all_sizes_come_in_the_size_that_the_model_takes():
@@ -365,11 +337,9 @@ def test_the_order_follows_from_the_sums_of_logits():
     assert p == pytest.approx(1 / (1 + np.exp(-4))) and other == pytest.approx(1 / (1 + np.exp(4)))
     # What all people share is in both sums.
     assert order(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
-    # Three people: the diagonal sums to 9; ways by hand 1+2+3 off it.
-    logits = np.array([[3.0, 0, 0], [0, 3.0, 0], [0, 0, 3.0]])
-    sums = np.array([9, 3, 3, 3, 0, 0])  # the identity, three swaps of two, two cycles
-    weights = np.exp(sums - 9.0)
-    assert order(logits, ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
+    # Three people: the diagonal sums to 9; three swaps of two leave 3 of it, and two cycles nothing.
+    weights = np.exp(np.array([9, 3, 3, 3, 0, 0]) - 9.0)
+    assert order(3 * np.eye(3), ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
     # The same phrase twice: three orders, not six. Sums: a a b 6; a b a and b a a by hand.
     logits = np.array([[1.0, 1.0, 0], [2.0, 2.0, 1.0], [0, 0, 3.0]])
     ways = np.exp(np.array([1 + 2 + 3, 1 + 1 + 0, 0 + 2 + 0]))
@@ -402,15 +372,6 @@ def test_roles_are_right_swapped_or_unclear(tmp_path, monkeypatch):
     assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["outcome"] == "judged"
 
 
-# -- what cannot be ----------------------------------------------------------------------------------------
-
-
-def test_nobody_is_asked_about(tmp_path):
-    asked = ask(["case-0"], "nurse", "carpenter")
-    none = run(asked[:0], tmp_path)
-    assert none.empty and list(none.columns) == list(module.COLUMNS)
-
-
 # -- the embedded models -----------------------------------------------------------------------------------
 
 
@@ -422,27 +383,22 @@ def renders():
 
 
 def test_held_out_pairs_know_their_people(renders):
-    from biaslab_world.pairs import held_out_pairs
-
     table = renders.table
     assert table["position"].tolist() == [1, 2] * 60 and table["image_id"].nunique() == 60
     for image_id, rows in table.groupby("image_id"):
         people = renders.scene(image_id).people
-        assert [p.gender for p in people] == rows["truth_gender"].tolist()
+        assert [p.gender for p in people] == rows["truth_gender"].tolist() and people[0].x < people[1].x
         assert [p.skin_tone for p in people] == rows["truth_skin_tone"].tolist()
-        assert people[0].x < people[1].x
     assert (table["ambiguous"] == table["posterior"].between(0.01, 0.99, inclusive="neither")).all()
     # Without stereotypes: 60 of 120 expected, with a standard deviation of 5.5.
     assert 43 < (table["truth_gender"] == "female").sum() < 77
-    assert renders.digest != held_out_pairs(60, seed=4).digest
 
 
 def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     monkeypatch.undo()
-    truth = renders.table
-    found = judge_people(
-        renders, truth[["image_id", "position", "phrase"]], OF_DRAWINGS, store=Store(tmp_path), progress=False
-    )
+    truth, store = renders.table, Store(tmp_path)
+    asked = truth[["image_id", "position", "phrase"]]
+    found = judge_people(renders, asked, OF_DRAWINGS, store=store, progress=False)
     passed = found["outcome"].isin(["judged", "uncertain"])
     assert passed.mean() >= 0.85
     judged = (found["outcome"] == "judged") & ~truth["ambiguous"]
@@ -451,9 +407,7 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     looked = found.loc[passed & (found["role"] != ""), "role"]
     assert len(looked) >= 90 and (looked == "right").mean() >= 0.95 and "swapped" not in set(looked)
     # Asked for the other way round, nobody stands as asked.
-    turned = truth.assign(phrase=truth.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))
-    found = judge_people(
-        renders, turned[["image_id", "position", "phrase"]], OF_DRAWINGS, store=Store(tmp_path), progress=False
-    )
+    turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
+    found = judge_people(renders, turned, OF_DRAWINGS, store=store, progress=False)
     looked = found.loc[found["role"] != "", "role"]
     assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)

@@ -99,25 +99,22 @@ def test_ratings_of_others_are_named_or_left_aside(write):
         ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
         ("image_id,position,Ann\na,top,female\n", "position is 'top' in data row 1"),
         ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
-        ("image_id,position,Ann\nb,,female\n", "position is empty .* in data row 1"),
         ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
         ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' stands there twice"),
         ("image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n", "two ratings by rater 'Ann'"),
         ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
-        ("image_id,position,Ann,ann\na,1,male,male\n", None),
         ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
     ],
 )
 def test_bad_files_say_what_and_where(content, message, write):
-    if message is None:  # Raters whose names differ in case are two raters.
-        assert read(write(content), ASKED).n_raters == 2
-        return
     with pytest.raises(InputError, match=message):
         read(write(content), ASKED)
 
 
 def test_of_images_of_one_person_no_position_need_be_said(write):
     assert labels(read(write("image,Ann\na,female\n"), ASKED)) == ["female"] + ["missing"] * 7
+    # Raters whose names differ in case are two raters.
+    assert read(write("image_id,position,Ann,ann\na,1,male,male\n"), ASKED).n_raters == 2
 
 
 def test_a_crowd_keeps_each_persons_ratings(write):
@@ -136,22 +133,25 @@ def world(seed, n_images, two=True, aspect="occupation", error=0.15):
     """People of ``n_images`` images; the people of one image are mistaken together more often than apart."""
     rng = np.random.default_rng(seed)
     positions = [1, 2] if two else [1]
-    rows = []
+    other, rows = {"female": "male", "male": "female"}, []
     for i in range(n_images):
         whole = rng.random() < error
         for position in positions:
             shows = "female" if rng.random() < 0.5 else "male"
-            other = "male" if shows == "female" else "female"
-            said = other if whole else shows
             outcome = "judged" if rng.random() > 0.1 else "uncertain"
-            rows.append((f"{aspect}{i}", position, shows, said if outcome == "judged" else "unsure", outcome))
+            said = (other[shows] if whole else shows) if outcome == "judged" else "unsure"
+            rows.append((f"{aspect}{i}", position, shows, said, outcome))
     frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "outcome"])
     return frame.assign(aspect=aspect, setting="paired" if two else "single")
 
 
+def truth_of(people):
+    return people[["image_id", "position"]].assign(gender=people["truth"])
+
+
 def test_kappa_and_its_interval_by_another_route():
     people = world(3, 60)
-    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    shown = truth_of(people)
     found = agreement_tables({"clip": people}, shown, seed=7)
     assert list(found) == list(AGREEMENT_COLUMNS) and len(found) == 1
     row = found.iloc[0]
@@ -181,7 +181,7 @@ def test_kappa_and_its_interval_by_another_route():
 
 def test_places_may_be_words():
     people = world(3, 60)
-    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    shown = truth_of(people)
     words = {1: "left", 2: "right"}
     said = {"clip": people.assign(position=people["position"].map(words))}
     pd.testing.assert_frame_equal(
@@ -205,11 +205,10 @@ def test_tables_7_and_9_from_a_file(write):
     people = pd.concat([world(1, 40), world(2, 30, aspect="power")], ignore_index=True)
     content = rated_file(people, 4)
     rated = read(write(content), people)
-    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    shown = truth_of(people)
     judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
     found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
-    keys = ["aspect", "setting", "judge", "reference", "statistic"]
-    assert not found.duplicated(keys).any()
+    assert not found.duplicated(["aspect", "setting", "judge", "reference", "statistic"]).any()
     known = found[found["reason"] == ""]
     assert len(known) == 12
     assert (known["ci_low"] < known["value"]).all() and (known["value"] < known["ci_high"]).all()
@@ -261,7 +260,7 @@ def test_raters_may_differ_between_people(write):
 
 def test_what_has_no_value_has_a_reason(write):
     people = world(1, 6)
-    shown = people[["image_id", "position", "truth"]].rename(columns={"truth": "gender"})
+    shown = truth_of(people)
     blind = people.assign(outcome="no_face", gender="")
     row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
     assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both raters"

@@ -48,15 +48,8 @@ def test_the_gender_of_portraits_is_judged_as_reports_say(root):
 
 def test_counts_are_held_against_both_raters(root):
     module = photographed.benchmark(root, NAME)
-    table = pd.DataFrame(
-        {
-            "n_a": [4, 8, 1, 1, 15],
-            "n_b": [4, 9, 1, 1, 15],
-            "groups": [True, True, False, False, False],
-            "alone": [False, False, True, True, False],
-            "skin": ["", "", "light", "dark", ""],
-        }
-    )
+    table = pd.DataFrame({"n_a": [4, 8, 1, 1, 15], "n_b": [4, 9, 1, 1, 15], "skin": ["", "", "light", "dark", ""]})
+    table = table.assign(groups=table.index < 2, alone=table.index.isin((2, 3)))
     figures = module.counted(table, np.array([2, 10, 1, 3, 9]))
     # Rated 4 + 8.5 + 1 + 1 = 14.5 and counted 2 + 10 + 1 + 3 = 16 without the crowd; shared 2 + 8.5 + 1 + 1 = 12.5.
     assert figures["recall"] == pytest.approx(12.5 / 14.5) and figures["precision"] == pytest.approx(12.5 / 16)

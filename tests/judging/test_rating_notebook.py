@@ -92,7 +92,7 @@ def findings(tmp_path):
     return json.loads((tmp_path / "out" / "records.json").read_text())["findings"]
 
 
-def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp_path):
+def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects(execute, tmp_path):
     space = execute(simulated_error=0.0, simulated_unsure=0.0)
     rated = read(tmp_path, "judging_rated").set_index(["source", "vote"])["n"]
     # 30 of each source; the truth of generated images is not known.
@@ -108,24 +108,18 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters(execute, tmp
     assert findings(tmp_path)[0]["details"][0].startswith("SIMULATED ratings, no person's: 7 made-up raters")
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
-
-
-def test_the_judge_is_measured_against_the_truth_and_corrects_its_own_source(execute, tmp_path):
-    execute()
-    errors = read(tmp_path, "judging_error").set_index(["reference", "source", "group", "measure"])
+    errors = read(tmp_path, "judging_error").query("reference == 'truth'")
+    assert set(errors["source"]) == {"training"}
     # Of 240 training images, those of k % 20 == 4 (12, all women) are called male; every tenth, a man, is turned away.
-    sensitivity = errors.loc[("truth", "training", "all", "sensitivity")]
-    assert sensitivity["value"] == pytest.approx(100 * 108 / 120) and sensitivity["n"] == 120
-    assert errors.loc[("truth", "training", "all", "specificity"), "value"] == 100
-    assert errors.loc[("truth", "training", "all", "judged_male"), "value"] == pytest.approx(80)
-    assert "generated" not in errors.loc["truth"].index
+    of_all = errors[errors["group"] == "all"].set_index("measure")["value"]
+    assert of_all["sensitivity"] == pytest.approx(100 * 108 / 120) and of_all["specificity"] == 100
+    assert of_all["judged_male"] == pytest.approx(80)
     corrected = read(tmp_path, "judging_corrected")
     assert set(corrected["model"]) == {"mini"} and len(corrected) == 8
-    training = corrected[corrected["source"] == "training"]
+    training, generated = (corrected[corrected["source"] == source] for source in ("training", "generated"))
     # 40 % were called female, and so are 90 % of women and no man: 44.4 %.
     everyone = training[training["reference"] == "all"]
     assert (everyone["percent_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
-    generated = corrected[corrected["source"] == "generated"]
     assert (generated["reason"] == "no reference for generated images").all()
     # The last answer is of the judge: men of training images who pass the gate, and those of neither.
     assert {f["answer"] for f in findings(tmp_path)[2:]} >= {"90.0 %, against the known truth."}
@@ -170,6 +164,8 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     wanted = space["drawn"] if show_faces else space["drawn"].query("source == 'generated'")
     assert data["header"] == ["image", "source", "occupation", "probability"] and len(data["pictures"]) == len(wanted)
     assert [row[0] for row in data["rows"]] == list(wanted["image_id"])
+    if show_faces:
+        return
     folder = tmp_path / "answers"
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]

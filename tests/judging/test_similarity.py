@@ -6,7 +6,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.ground.errors import ParameterError, UnknownNameError
-from biaslab.judging import loaded, similarity
+from biaslab.judging import similarity
 from biaslab.judging.features import Features
 from biaslab.judging.similarity import METRICS, compare
 from biaslab.judging.zero_shot import ZeroShot
@@ -39,7 +39,7 @@ def wide(found):
 
 
 def test_pixels_of_each_pair(images, pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr(loaded, "batch_on", lambda where: 8)  # two pairs at a time
+    monkeypatch.setitem(similarity._AT_ONCE, "cpu", 2)  # two pairs at a time
     found = compare(images, pairs, "pixels", store=Store(tmp_path), device="cpu", progress=False)
     assert list(found) == ["first", "second", "metric", "value", "reason"]
     assert set(found["metric"]) == set(METRICS["pixels"]) and len(found) == 3 * len(pairs)
@@ -77,7 +77,7 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, pa
 
 @pytest.mark.parametrize("name", ["mini-detector", "mini"])
 def test_split_products_by_a_named_network(images, pairs, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(loaded, "batch_on", lambda where: 12)  # three pairs at a time
+    monkeypatch.setitem(similarity._AT_ONCE, "cpu", 3)  # three pairs at a time
     more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
     found = wide(compare(images, pairs, "split_product", name, **more))
     network = similarity.network("split_product", name)

@@ -10,8 +10,7 @@ from photographed import needs
 from scipy.stats import fisher_exact
 
 from biaslab.judging.pinned import YUNET
-from biaslab.judging.skin_tone import judge_of
-from biaslab.judging.words import NOT_READ, PIXELS, TONE_ON_PHOTOGRAPHS
+from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
 
 benchmark = photographed.benchmark(Path(__file__).parents[2], "skin_tone_of_photographs")
 
@@ -54,14 +53,6 @@ def test_what_is_said_of_photographs_is_what_is_measured(rows):
 def test_drawings_among_photographs_are_why_these_are_not_read_unless_asked(rows):
     # Were none of them read, pixels could be what reads photographs where nothing is named.
     assert rows.loc[rows["label"] == "drawing", "tone"].notna().any()
-
-    class Photographs:
-        pictures = "photographs"
-
-    class Drawings:
-        pictures = "drawings"
-
-    assert judge_of(Photographs()) == NOT_READ and judge_of(Drawings()) == PIXELS
 
 
 def test_the_area_is_that_of_all_pairs():

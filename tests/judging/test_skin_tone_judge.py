@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import ParameterError
 from biaslab.judging import skin_tone
-from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.skin_tone import judge_skin_tones
 from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import swatch_rgb
@@ -80,13 +78,7 @@ def test_what_is_not_there_has_a_reason():
     assert found["share"][6] > 0
 
 
-def test_boxes_at_the_edge_read_inside_the_image():
-    image = np.full((20, 20, 3), swatch_rgb()[8], np.uint8)
-    found = face_tones([image] * 2, [(0, 0, 20, 20), (12, 14, 40, 40)], [0, 1])
-    assert list(found["tone"]) == [9, 9]
-
-
-def test_order_and_size_change_nothing():
+def test_order_and_size_change_nothing_and_boxes_at_the_edge_read_inside():
     rng = np.random.default_rng(3)
     tones = rng.integers(0, 10, 30)
     images = [face(swatch_rgb()[t]) for t in tones]
@@ -95,6 +87,8 @@ def test_order_and_size_change_nothing():
     assert list(whole["tone"]) == list(tones[of] + 1)
     large = [np.kron(image, np.ones((9, 9, 1), np.uint8)) for image in images]
     pd.testing.assert_frame_equal(face_tones(large, np.tile(BOX, (30, 1)) * 9, of), whole)
+    image = np.full((20, 20, 3), swatch_rgb()[8], np.uint8)
+    assert list(face_tones([image] * 2, [(0, 0, 20, 20), (12, 14, 40, 40)], [0, 1])["tone"]) == [9, 9]
     empty = face_tones([], np.empty((0, 4)), [])
     assert empty.empty and list(empty) == COLUMNS
 
@@ -160,11 +154,3 @@ def test_photographs_are_read_where_it_is_asked_for(tmp_path):
     source.pictures = "photographs"
     nobody = judge_skin_tones(source, people.iloc[:0], store=Store(tmp_path), progress=False)
     assert nobody.empty and list(nobody) == ["image_id", *COLUMNS, "judge"]
-
-
-def test_only_what_can_say_tones_is_taken():
-    for name in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(tone=name).tone == name
-    for name in ("pixel", "ViT-L-14:openai", "ratings:tones.csv"):
-        with pytest.raises(ParameterError, match=r"tone is .*; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"):
-            JudgeSettings(tone=name)

@@ -49,7 +49,7 @@ def test_every_tone_is_read_with_gloss_and_shade(tone):
         assert found["reason"] == "" and abs(found["tone"] - tone) <= 1, (gloss, shade)
 
 
-@pytest.mark.parametrize("level", [20, 60, 117, 118, 119, 120, 180, 235])
+@pytest.mark.parametrize("level", [20, 118, 119, 235])
 @pytest.mark.parametrize("pictures", [PHOTOGRAPHS, DRAWINGS])
 def test_grey_has_no_tone(level, pictures):
     flat = np.full((64, 64, 3), level, np.uint8)
@@ -65,17 +65,11 @@ def test_photographs_of_one_colour_have_no_tone(tone, tint):
     assert found["reason"] == "no colour" and np.isnan(found["tone"])
 
 
-MASKS = {
-    "white": (250, 250, 250),
-    "cool white": (235, 240, 246),
-    "blue": (120, 170, 215),
-    "green": (120, 185, 160),
-    "black": (25, 25, 27),
-    "pink": (250, 120, 190),
-}
+# White, cool white, blue, green, black, pink.
+MASKS = [(250, 250, 250), (235, 240, 246), (120, 170, 215), (120, 185, 160), (25, 25, 27), (250, 120, 190)]
 
 
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("tone", [2, 5, 8])
 def test_a_mask_is_no_skin(tone, mask):
     for upper in (-1.0, -0.1, 0.1):
@@ -85,31 +79,22 @@ def test_a_mask_is_no_skin(tone, mask):
         assert found["reason"] == "not the colour of skin" and np.isnan(found["tone"]), upper
 
 
-HALVES = {"left": ACROSS < 0.05, "right": ACROSS > -0.05, "top": DOWN < 0.05, "bottom": DOWN > -0.05}
-
-
-@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
 @pytest.mark.parametrize("light", [0.35, 0.45])
 @pytest.mark.parametrize("tone", [2, 3, 4, 5])
-def test_a_face_half_in_shadow_has_no_tone(tone, light, half):
-    image = photograph(tone)
-    image[half] = (image[half] * light).astype(np.uint8)
-    found = read(image)
-    assert found["reason"] == "mixed light" and np.isnan(found["tone"])
+def test_a_face_half_in_shadow_has_no_tone(tone, light):
+    for half in (ACROSS < 0.05, ACROSS > -0.05, DOWN < 0.05, DOWN > -0.05):
+        image = photograph(tone)
+        image[half] = (image[half] * light).astype(np.uint8)
+        found = read(image)
+        assert found["reason"] == "mixed light" and np.isnan(found["tone"])
 
 
-LIGHTS = {
-    "cool": (0.75, 1, 1.3),
-    "cooler": (0.6, 0.95, 1.4),
-    "warm": (1.3, 1, 0.7),
-    "candle": (1.35, 0.9, 0.45),
-    "green": (0.75, 1.15, 0.75),
-    "magenta": (1.2, 0.8, 1.2),
-}
+# Cool, cooler, warm, candle, green, magenta.
+LIGHTS = [(0.75, 1, 1.3), (0.6, 0.95, 1.4), (1.3, 1, 0.7), (1.35, 0.9, 0.45), (0.75, 1.15, 0.75), (1.2, 0.8, 1.2)]
 
 
-@pytest.mark.parametrize("light", LIGHTS.values(), ids=LIGHTS)
-@pytest.mark.parametrize("tone", TONES)
+@pytest.mark.parametrize("light", LIGHTS)
+@pytest.mark.parametrize("tone", [1, 4, 7, 10])
 def test_coloured_light_is_not_read(tone, light):
     image = photograph(tone, wall=[(200, 200, 200), (120, 120, 122), (235, 235, 235), (90, 88, 86)])
     found = read((image * np.array(light)).clip(0, 255).astype(np.uint8))

@@ -32,15 +32,8 @@ def save_blip(folder, kind="BlipForQuestionAnswering"):
     import torch
     import transformers
 
-    text = tiny_pipelines.TINY | {
-        "vocab_size": len(WORDS) + 4,
-        "encoder_hidden_size": 16,
-        "max_position_embeddings": 64,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-        "sep_token_id": 3,
-        "pad_token_id": 0,
-    }
+    text = tiny_pipelines.TINY | {"vocab_size": len(WORDS) + 4, "encoder_hidden_size": 16}
+    text |= {"max_position_embeddings": 64, "bos_token_id": 2, "eos_token_id": 3, "sep_token_id": 3, "pad_token_id": 0}
     torch.manual_seed(3)
     config = transformers.BlipConfig(
         text_config=text, vision_config=_VISION, projection_dim=16, image_text_hidden_size=16
@@ -52,29 +45,11 @@ def save_blip(folder, kind="BlipForQuestionAnswering"):
 
 
 # Language models of BLIP-2: one goes on from what stands before, the other has an encoder and a decoder.
-_LANGUAGE = {
-    "opt": {
-        "hidden_size": 16,
-        "word_embed_proj_dim": 16,
-        "ffn_dim": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 80,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-    },
-    "t5": {
-        "d_model": 16,
-        "d_kv": 8,
-        "d_ff": 16,
-        "num_layers": 1,
-        "num_heads": 2,
-        "pad_token_id": 0,
-        "eos_token_id": 3,
-        "decoder_start_token_id": 0,
-    },
-}
+_OPT = {"hidden_size": 16, "word_embed_proj_dim": 16, "ffn_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+_OPT |= {"max_position_embeddings": 80, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+_T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+_T5 |= {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
+_LANGUAGE = {"opt": _OPT, "t5": _T5}
 
 
 def save_blip2(folder, language):

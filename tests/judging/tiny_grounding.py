@@ -8,6 +8,10 @@ SIZE = {"height": 32, "width": 32}
 LABELS = {0: "background", 1: "Dog", 2: "coffee_cup", 3: "person"}
 
 
+# Of an encoder or a decoder.
+_PART = {"layers": 1, "ffn_dim": 16, "attention_heads": 2}
+
+
 def _named(labels=LABELS):
     return {"id2label": labels, "label2id": {v: k for k, v in labels.items()}}
 
@@ -57,18 +61,9 @@ def segformer(folder, labels=LABELS, kind="SegformerForSemanticSegmentation"):
     """Save a SegFormer whose masks are a quarter of the image a side."""
     import transformers
 
-    config = transformers.SegformerConfig(
-        num_encoder_blocks=2,
-        depths=[1, 1],
-        sr_ratios=[2, 1],
-        hidden_sizes=[8, 16],
-        patch_sizes=[7, 3],
-        strides=[4, 2],
-        num_attention_heads=[1, 2],
-        mlp_ratios=[2, 2],
-        decoder_hidden_size=16,
-        **_named(labels),
-    )
+    sizes = {"num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [2, 1], "hidden_sizes": [8, 16]}
+    sizes |= {"patch_sizes": [7, 3], "strides": [4, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2]}
+    config = transformers.SegformerConfig(**sizes, decoder_hidden_size=16, **_named(labels))
     processor = transformers.SegformerImageProcessor(size=SIZE)
     return _saved(folder, getattr(transformers, kind), config, processor, by=0.5, seed=2)
 
@@ -77,19 +72,11 @@ def mask2former(folder):
     """Save a Mask2Former of five queries, all of whose classes are things: it sees some, whatever its weights are."""
     import transformers
 
-    config = transformers.Mask2FormerConfig(
-        backbone_config=_swin([1, 1, 2, 2]),
-        feature_size=32,
-        mask_feature_size=32,
-        hidden_dim=32,
-        encoder_feedforward_dim=16,
-        encoder_layers=1,
-        decoder_layers=2,
-        num_attention_heads=2,
-        dim_feedforward=16,
-        num_queries=5,
-        **_named({**LABELS, 0: "table"}),
-    )
+    sizes = dict.fromkeys(("feature_size", "mask_feature_size", "hidden_dim"), 32)
+    sizes |= dict.fromkeys(("encoder_feedforward_dim", "dim_feedforward"), 16)
+    sizes |= {"encoder_layers": 1, "decoder_layers": 2, "num_attention_heads": 2, "num_queries": 5}
+    labels = _named({**LABELS, 0: "table"})
+    config = transformers.Mask2FormerConfig(backbone_config=_swin([1, 1, 2, 2]), **sizes, **labels)
     images = transformers.Mask2FormerImageProcessor(size={"height": 64, "width": 64})
     return _saved(folder, transformers.Mask2FormerForUniversalSegmentation, config, images, by=0.4, seed=2)
 
@@ -99,36 +86,18 @@ def grounding_dino(folder):
     import transformers
 
     text = transformers.BertConfig(vocab_size=1030 + len(WORDS), max_position_embeddings=300, **TINY)
-    config = transformers.GroundingDinoConfig(
-        backbone_config=_swin([1, 2]),
-        text_config=text,
-        num_queries=5,
-        encoder_layers=1,
-        decoder_layers=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        d_model=32,
-        num_feature_levels=2,
-        encoder_n_points=2,
-        decoder_n_points=2,
-    )
+    sizes = {f"encoder_{k}": v for k, v in _PART.items()} | {f"decoder_{k}": v for k, v in _PART.items()}
+    sizes |= {"decoder_layers": 2, "d_model": 32, "num_queries": 5, "num_feature_levels": 2}
+    sizes |= {"encoder_n_points": 2, "decoder_n_points": 2}
+    config = transformers.GroundingDinoConfig(backbone_config=_swin([1, 2]), text_config=text, **sizes)
     images = transformers.GroundingDinoImageProcessor(size=SIZE)
     processor = transformers.GroundingDinoProcessor(images, bert_tokenizer())
     return _saved(folder, transformers.GroundingDinoForObjectDetection, config, processor, by=0.2)
 
 
 _CLIP_WORDS = ("a", "photo", "of", "dog", "cup", "red", "hat", "person", "skateboard")
-
-
-_TEXT = TINY | {
-    "vocab_size": len(_CLIP_WORDS) + 4,
-    "max_position_embeddings": 16,
-    "pad_token_id": 0,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
+_SPECIAL = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+_TEXT = TINY | {"vocab_size": len(_CLIP_WORDS) + 4, "max_position_embeddings": 16} | _SPECIAL
 
 
 def _two_towers(folder, name, kind, *, by, size=SIZE, text=_TEXT, **more):
@@ -157,18 +126,9 @@ def sam(folder):
     """Save a SAM that takes images of 64 x 64."""
     import transformers
 
-    vision = transformers.SamVisionConfig(
-        hidden_size=16,
-        output_channels=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=64,
-        patch_size=16,
-        window_size=2,
-        global_attn_indexes=[0],
-        num_pos_feats=8,
-        mlp_dim=16,
-    )
+    sizes = {"hidden_size": 16, "output_channels": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "mlp_dim": 16}
+    sizes |= {"image_size": 64, "patch_size": 16, "window_size": 2, "global_attn_indexes": [0], "num_pos_feats": 8}
+    vision = transformers.SamVisionConfig(**sizes)
     prompt = transformers.SamPromptEncoderConfig(hidden_size=16, image_size=64, patch_size=16, mask_input_channels=4)
     decoder = transformers.SamMaskDecoderConfig(
         hidden_size=16, mlp_dim=16, num_hidden_layers=1, num_attention_heads=2, iou_head_hidden_dim=16
@@ -191,36 +151,13 @@ def florence2(folder):
         tokenizer_object=plain.backend_tokenizer, extra_special_tokens={"image_token": "<image>"}, **special
     )
     tokenizer.add_tokens([transformers.AddedToken(f"<loc_{k}>", normalized=False) for k in range(20)])
-    vision = transformers.models.florence2.Florence2VisionConfig(
-        depths=[1, 1],
-        patch_size=[7, 3],
-        patch_stride=[4, 2],
-        patch_padding=[3, 1],
-        patch_prenorm=[False, True],
-        embed_dim=[8, 16],
-        num_heads=[1, 2],
-        num_groups=[1, 2],
-        window_size=4,
-        projection_dim=16,
-        max_position_embeddings=10,
-        max_temporal_embeddings=4,
-    )
-    text = transformers.BartConfig(
-        vocab_size=len(tokenizer),
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_position_embeddings=1024,
-        pad_token_id=0,
-        bos_token_id=2,
-        eos_token_id=3,
-        decoder_start_token_id=3,
-        forced_eos_token_id=3,
-    )
+    sizes = {"depths": [1, 1], "patch_size": [7, 3], "patch_stride": [4, 2], "patch_padding": [3, 1]}
+    sizes |= {"patch_prenorm": [False, True], "embed_dim": [8, 16], "num_heads": [1, 2], "num_groups": [1, 2]}
+    sizes |= {"window_size": 4, "projection_dim": 16, "max_position_embeddings": 10, "max_temporal_embeddings": 4}
+    vision = transformers.models.florence2.Florence2VisionConfig(**sizes)
+    sizes = {f"encoder_{k}": v for k, v in _PART.items()} | {f"decoder_{k}": v for k, v in _PART.items()}
+    sizes |= {"vocab_size": len(tokenizer), "d_model": 16, "max_position_embeddings": 1024, **_SPECIAL}
+    text = transformers.BartConfig(**sizes, decoder_start_token_id=3, forced_eos_token_id=3)
     config = transformers.Florence2Config(
         vision_config=vision, text_config=text, image_token_id=tokenizer.image_token_id
     )

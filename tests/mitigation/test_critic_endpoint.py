@@ -52,21 +52,19 @@ def image(image_id):
 def brief(crowd, texts):
     """Return a function that gives a brief for each identity in turn."""
 
-    def make(*names, read=None, earlier=(), round_=1, batch_size=3):
+    def make(*names, read=None, earlier=(), round_=1):
         people = crowd(*[(name, "male", "", 2, 6, 1) for name in names])
         reader = read or (lambda ids: [image(i) for i in ids])
-        return briefs(
-            people,
-            "occupation",
-            round_,
-            texts(people),
-            reader,
-            critic="endpoint",
-            batch_size=batch_size,
-            earlier=earlier,
-        )
+        how = {"critic": "endpoint", "batch_size": 3, "earlier": earlier}
+        return briefs(people, "occupation", round_, texts(people), reader, **how)
 
     return make
+
+
+def shown(parts):
+    """Return the pictures in a question."""
+    data = [part["image_url"]["url"].partition(",")[2] for part in parts if part["type"] == "image_url"]
+    return [np.asarray(Image.open(BytesIO(base64.b64decode(one)))) for one in data]
 
 
 # -- what is asked --------------------------------------------------------------------------------------------
@@ -84,42 +82,26 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
     assert "asked for pictures of sheriffs. You see 3 of them" in parts[0]["text"]
     assert [p["type"] for p in parts] == ["text", *["text", "image_url"] * 3, "text"]
     assert parts[1]["text"] == "Picture 1 was asked for as: Generate a picture of one sheriff."
-    shown = []
-    for part in parts[2:-1:2]:
-        head, _, data = part["image_url"]["url"].partition(",")
-        assert head == "data:image/png;base64"
-        with Image.open(BytesIO(base64.b64decode(data))) as picture:
-            shown.append(np.asarray(picture))
-    for image_id, seen in zip(given.people["image_id"], shown, strict=True):
+    assert parts[2]["image_url"]["url"].startswith("data:image/png;base64,")
+    for image_id, seen in zip(given.people["image_id"], shown(parts), strict=True):
         assert (seen == image(image_id)).all()
     assert server.keys == [f"Bearer {KEY}"]
+    people = given.people["gender"]
+    n = int(people.isin(["female", "male"]).sum())
     assert critique == Critique(
-        "occupation/sheriff",
-        "occupation",
-        1,
-        "sheriff",
-        "judged",
-        True,
-        "towards stereotypes",
-        "All sheriffs look like men.",
+        *("occupation/sheriff", "occupation", 1, "sheriff"),
+        *("judged", True, "towards stereotypes", "All sheriffs look like men."),
         (Guideline("sheriff", "", 1.0, "Show women as sheriffs in half of the pictures."),),
-        critique.counts,
+        Counts(int((people == "female").sum()), n, 3 - n, 3),
         raw=json.dumps(said()),
         image_ids=tuple(given.people["image_id"]),
     )
-    people = given.people["gender"]
-    n = int(people.isin(["female", "male"]).sum())
-    assert critique.counts == Counts(int((people == "female").sum()), n, 3 - n, 3)
 
 
 def test_large_images_are_made_smaller_and_small_ones_stay(server, brief):
     read = lambda ids: [np.zeros((300, 1024, 3), np.uint8), *[image(i) for i in ids[1:]]]  # noqa: E731
     criticised(server, brief("sheriff", read=read))
-    sizes = []
-    for part in server.questions[0][2:-1:2]:
-        with Image.open(BytesIO(base64.b64decode(part["image_url"]["url"].partition(",")[2]))) as picture:
-            sizes.append(picture.size)
-    assert sizes == [(512, 150), (60, 40), (60, 40)]
+    assert [seen.shape[:2] for seen in shown(server.questions[0])] == [(150, 512), (40, 60), (40, 60)]
 
 
 def test_nothing_is_paid_for_twice(server, brief, tmp_path):
@@ -147,12 +129,6 @@ def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
     assert critiques_table([critique])["asked_without"].unique().tolist() == ["response_format"]
 
 
-def test_an_answer_may_be_fenced(server, brief):
-    server.reply = lambda question, n: completion("```json\n" + json.dumps(said()) + "\n```")
-    (critique,) = criticised(server, brief("sheriff"))
-    assert critique.outcome == "judged"
-
-
 # -- what it answers ------------------------------------------------------------------------------------------
 
 
@@ -175,19 +151,15 @@ def test_a_guideline_is_one_plain_line(server, brief):
     server.reply = lambda question, n: completion(json.dumps(said(guideline=hostile)))
     (critique,) = criticised(server, brief("sheriff"))
     assert critique.guidelines[0].text == "Show women, too. <script>alert(1)</script>"
-    assert critique.raw == json.dumps(said(guideline=hostile))
 
 
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
         ("I see only men.", "it is not one JSON object"),
-        ('{"biased": true', "it is not one JSON object"),
         ("[" * 5000, "it is not one JSON object"),
         ("[]", "with exactly the fields biased, kind, reasons, guideline"),
-        ('{"biased": true, "kind": "x", "reasons": "y"}', "with exactly the fields"),
         (json.dumps(said(more=1)), "with exactly the fields"),
-        (json.dumps(said(biased="yes")), '"biased" must be true or false'),
         (json.dumps(said(biased=1)), '"biased" must be true or false'),
         (json.dumps(said(kind=None)), '"kind" must be a text'),
         (json.dumps(said(reasons=" \n")), '"reasons" is empty'),
@@ -200,8 +172,7 @@ def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp
     server.reply = lambda question, n: completion(reply)
     (critique,) = criticised(server, brief("sheriff"), store)
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)
-    assert critique.guidelines == () and critique.raw == reply and len(critique.image_ids) == 3
-    assert why in critique.reasons
+    assert critique.guidelines == () and critique.raw == reply and why in critique.reasons
     # The second time it was told what is wrong about the first.
     assert len(server.requests) == READINGS
     first, second, third = server.requests[1]["messages"]
@@ -214,26 +185,27 @@ def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp
 
 
 def test_the_second_answer_may_do(server, brief):
-    server.reply = lambda question, n: completion("Well, …" if n == 1 else json.dumps(said()))
+    # And it may be fenced.
+    server.reply = lambda question, n: completion("Well, …" if n == 1 else f"```json\n{json.dumps(said())}\n```")
     (critique,) = criticised(server, brief("sheriff"))
     assert critique.outcome == "judged" and len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
-    ("reply", "cause", "raw"),
+    ("reply", "cause"),
     [
-        (completion(None, message={"content": None, "refusal": "I cannot."}), "refused", "I cannot."),
-        (completion(""), "empty", ""),
-        (failure(500, "it broke"), "unavailable", "HTTP 500: it broke"),
+        (completion(None, message={"content": None, "refusal": "I cannot."}), "refused"),
+        (completion(""), "empty"),
+        (failure(500, "it broke"), "unavailable"),
     ],
-)  # fmt: skip
-def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, cause, raw):
+)
+def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, cause):
     """One of two batches gets no answer: the other's stands."""
     good = "sheriffs"
     server.reply = lambda question, n: completion(json.dumps(said())) if good in question[0]["text"] else reply
     first, second = criticised(server, brief("sheriff", "guard"))
     assert first.outcome == "judged"
-    assert (second.outcome, second.cause, second.raw) == ("no_judgement", cause, raw)
+    assert (second.outcome, second.cause) == ("no_judgement", cause)
     assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
     table = critiques_table([first, second])
     assert table["outcome"].tolist() == ["judged", "no_judgement"]
@@ -247,8 +219,7 @@ def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_ask
     read = lambda ids: [Unreadable("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
     (given,) = brief("sheriff", read=read)
     (critique,) = criticised(server, [given])
-    assert critique.image_ids == tuple(given.people["image_id"])[1:]
-    assert len(server.questions[0]) == 2 + 2 * 2
+    assert critique.outcome == "judged" and len(server.questions[0]) == 2 + 2 * 2
     none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
     (critique,) = criticised(server, brief("sheriff", read=none))
     assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())

@@ -68,7 +68,7 @@ def critiques(people, texts, round_=1, earlier=()):
 def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, plain):
     nobody = np.full(len(plain), "", object)
     after, shown = [], []
-    for seed in range(10):
+    for seed in range(6):
         people = seen(prompts, plain, nobody, np.random.default_rng([seed, 1]))
         said = critiques(people, prompts.texts)
         # Of 432 people with a score of 19 about one sample in 20 shows too little to be told from chance.
@@ -79,7 +79,7 @@ def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, 
         told = revise(prompts, said, seed=seed).people["told"].to_numpy(object)
         after.append(expected(people, shares(plain, told)))
         shown.append(score(people))
-    assert len(after) >= 8
+    assert len(after) >= 5
     before = expected(people, plain)
     assert before == pytest.approx([47.4, 19.0], abs=0.1)
     means, spreads = np.mean(after, axis=0), np.std(after, axis=0, ddof=1)
@@ -92,8 +92,8 @@ def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, 
         limit = 100 * np.sqrt(variance[aspect] / n) / m / np.sqrt(2)
         left = 200 * (1 - 1 / (2 * m)) * (1 - FOLLOWS)
         assert abs(means[k] - left) < 4 * limit / np.sqrt(len(after))
-        # A standard deviation of 8 values lies within these limits in 99.9 % of cases (chi-square, 7 degrees).
-        assert 0.27 * limit < spreads[k] < 1.93 * limit
+        # A standard deviation of 5 values lies within these limits in 99.9 % of cases (chi-square, 4 degrees).
+        assert 0.12 * limit < spreads[k] < 2.24 * limit
         # So what the critic was shown decides what remains: told by a mean of m', (1 - q') m + q' (1 - 0.97).
         q = 1 - 1 / (1 + np.array(shown)[:, k] / 100)
         assert np.array(after)[:, k] == pytest.approx(200 * ((1 - q) * m + q * (1 - FOLLOWS)) - 100, abs=1.5)

@@ -13,9 +13,7 @@ from biaslab_world import pairs
 
 
 def critique(*guidelines, aspect="occupation", round_=1, batch="occupation"):
-    return Critique(
-        batch, aspect, round_, "", "judged", True, "towards stereotypes", "…", guidelines, Counts(0, 0, 0, 0)
-    )
+    return Critique(batch, aspect, round_, "", "judged", True, "…", "…", guidelines, Counts(0, 0, 0, 0))
 
 
 def tells(identity, share, gender="female"):
@@ -28,19 +26,15 @@ def prompts():
 
 
 def test_the_sentence_tells_who_is_meant():
-    assert (
-        asking.sentence(["sheriff", "nurse"], ["female", "male"])
-        == "Show the sheriff as a woman and the nurse as a man."
-    )
+    both = asking.sentence(["sheriff", "nurse"], ["female", "male"])
+    assert both == "Show the sheriff as a woman and the nurse as a man."
     # Who is meant of two alike is said.
     assert asking.sentence(["nurse", "nurse"], ["", "male"]) == "Show the nurse on the right as a man."
 
 
 def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
     new = revise(prompts, [critique(tells("sheriff", 0.4), tells("nurse", 0.3, "male"))], seed=1)
-    told = {
-        prompt_id: tuple(some.sort_values("position")["told"]) for prompt_id, some in new.people.groupby("prompt_id")
-    }
+    told = new.people.sort_values("position").groupby("prompt_id")["told"].agg(tuple)
     before = dict(zip(prompts.texts["prompt_id"], prompts.texts["text"], strict=True))
     changed = 0
     for prompt_id, text in zip(new.texts["prompt_id"], new.texts["text"], strict=True):
@@ -48,8 +42,7 @@ def test_what_is_told_stands_in_the_text_and_the_world_reads_it(prompts):
         assert pairs.read(text).told == told[prompt_id]
         changed += text != before[prompt_id]
     # 16 sheriffs and 12 nurses, some of them in one picture.
-    both = sum(all(t) for t in told.values())
-    assert changed == 28 - both
+    assert changed == 28 - sum(map(all, told))
     assert new.texts.drop(columns="text").equals(prompts.texts.drop(columns="text"))
     assert new.people.drop(columns="told").equals(prompts.people)
 
@@ -79,20 +72,17 @@ def test_shares_are_met_as_far_as_whole_numbers_allow(prompts):
             assert abs(2 * left - total) <= 1
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_whole_shares_are_exact(prompts, share):
-    people = revise(prompts, [critique(tells("sheriff", share))], seed=0).people
-    mine = people[people["identity"] == "sheriff"]
-    for _, some in mine.groupby("position"):
-        assert (some["told"] == "female").sum() == 20 * share
+def test_whole_shares_are_exact(prompts):
+    for share in (0.0, 0.5, 1.0):
+        people = revise(prompts, [critique(tells("sheriff", share))], seed=0).people
+        mine = people[people["identity"] == "sheriff"]
+        assert mine["told"].eq("female").groupby(mine["position"]).sum().tolist() == [20 * share] * 2
 
 
 def test_the_draw_depends_on_seed_and_round_and_not_on_the_order_of_rows(prompts):
     def told(prompts, seed, round_=1):
-        people = revise(
-            prompts, [critique(tells("sheriff", 0.4), tells("guard", 0.2), round_=round_)], seed=seed
-        ).people
-        people = people[people["told"] != ""]
+        given = critique(tells("sheriff", 0.4), tells("guard", 0.2), round_=round_)
+        people = revise(prompts, [given], seed=seed).people.query("told != ''")
         return set(zip(people["prompt_id"], people["position"], strict=True))
 
     rng = np.random.default_rng(0)

@@ -129,14 +129,14 @@ def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_pa
 
 
 def test_orders_differ_between_raters_and_stay(visit, tmp_path):
-    write(tmp_path / "rate.html", 12)
-    write(tmp_path / "other.html", 12, seed=1)
+    write(tmp_path / "rate.html", 6)
+    write(tmp_path / "other.html", 6, seed=1)
     orders = []
     for file, name in (("rate", "ana"), ("rate", "ana"), ("rate", "ben"), ("other", "ana")):
         page = visit(tmp_path / f"{file}.html")
         begin(page, name)
-        orders.append([press(page, "f") for _ in range(12)])
-    assert orders[0] == orders[1] and all(len(set(order)) == 12 for order in orders)
+        orders.append([press(page, "f") for _ in range(6)])
+    assert orders[0] == orders[1] and all(len(set(order)) == 6 for order in orders)
     assert orders[0] not in (orders[2], orders[3])
 
 
@@ -189,21 +189,16 @@ def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_
         assert ",".join('"' + cell.replace('"', '""') + '"' for cell in row) in text
 
 
-@pytest.mark.parametrize("kept", ["{", '"<script>"', "null", "[]"])
-def test_a_damaged_memory_begins_anew(visit, tmp_path, kept):
+def test_a_damaged_memory_begins_anew(visit, tmp_path):
     write(tmp_path / "rate.html", 2)
     page = visit(tmp_path / "rate.html")
-    begin(page)
-    page.evaluate(
-        """(kept) => {
-        for (const key of Object.keys(localStorage)) localStorage.setItem(key, kept);
-    }""",
-        kept,
-    )
-    page.reload()
-    assert page.locator("#start").is_visible()
-    begin(page)
-    assert page.locator("#bar").evaluate("bar => bar.value") == 0
+    damage = "(kept) => { for (const key of Object.keys(localStorage)) localStorage.setItem(key, kept); }"
+    for kept in ("{", '"<script>"', "null", "[]"):
+        begin(page)
+        assert page.locator("#bar").evaluate("bar => bar.value") == 0
+        page.evaluate(damage, kept)
+        page.reload()
+        assert page.locator("#start").is_visible()
 
 
 def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
@@ -223,53 +218,51 @@ def test_2000_images_are_one_at_a_time(visit, tmp_path):
     page = visit(tmp_path / "rate.html")
     assert page.locator("img").count() == 1
     begin(page)
-    seen = [press(page, key) for key in "fmu" * 10]
-    assert len(set(seen)) == 30 and set(seen) <= set(ids)
+    seen = [press(page, key) for key in "fmu" * 2]
+    assert len(set(seen)) == 6 and set(seen) <= set(ids)
     # A key that is held down answers once.
     page.keyboard.down("f")
     page.keyboard.down("f")
     page.keyboard.up("f")
-    assert page.locator("#bar").evaluate("bar => bar.value") == 31
+    assert page.locator("#bar").evaluate("bar => bar.value") == 7
     # The rest at once: what is kept grows with each answer.
     page.evaluate("""() => {
-        for (let k = 0; k < 1969; k++) document.dispatchEvent(new KeyboardEvent("keydown", { key: "m", code: "KeyM" }));
+        for (let k = 0; k < 1993; k++) document.dispatchEvent(new KeyboardEvent("keydown", { key: "m", code: "KeyM" }));
     }""")
     page.wait_for_selector("#done:not([hidden])")
     read = readers.read_ratings(download(page, "Enter", tmp_path))
-    assert len(read.images) == 2000 and (read.images["label"] == "male").sum() == 10 + 1969
+    assert len(read.images) == 2000 and (read.images["label"] == "male").sum() == 2 + 1993
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844), (360, 640)])
-def test_all_that_is_needed_is_on_one_screen(visit, tmp_path, width, height):
+def test_all_that_is_needed_is_on_one_screen(visit, tmp_path):
     write(tmp_path / "rate.html", 2)
-    page = visit(tmp_path / "rate.html", viewport={"width": width, "height": height})
+    page = visit(tmp_path / "rate.html")
     begin(page)
-    for name in ("image", "count", "back", "early"):
-        box = page.locator(f"#{name}").bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, name
-    for button in page.locator("[data-label]").all():
-        box = button.bounding_box()
-        assert box["height"] >= 44 and box["y"] + box["height"] <= height
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for width, height in ((1280, 900), (390, 844), (360, 640)):
+        page.set_viewport_size({"width": width, "height": height})
+        for name in ("image", "count", "back", "early"):
+            box = page.locator(f"#{name}").bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, name
+        for button in page.locator("[data-label]").all():
+            box = button.bounding_box()
+            assert box["height"] >= 44 and box["y"] + box["height"] <= height
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_folder_with_hostile_names(visit, tmp_path):
     folder = tmp_path / "<img src=x onerror=hacked=1>"
-    names = {}
-    for k, (job, name) in enumerate(
-        (('"><svg onload=hacked=1>', "<script>hacked=1<&.png"), ("=1+1", "=cmd|'x'!A1.png"))
-    ):
+    jobs = {"<script>hacked=1<&": '"><svg onload=hacked=1>', "=cmd|'x'!A1": "=1+1"}
+    for name, job in jobs.items():
         (folder / job).mkdir(parents=True)
-        Image.new("RGB", (3, 3), (k, 0, 0)).save(folder / job / name)
-        names[name.removesuffix(".png")] = "female"
+        Image.new("RGB", (3, 3)).save(folder / job / f"{name}.png")
     made = rate.rate(folder, outputs=tmp_path)
     page = visit(made.path)
     begin(page)
-    for _ in names:
-        press(page, "f")
+    for _ in jobs:
+        page.keyboard.press("f")
+    page.wait_for_selector("#done:not([hidden])")
     path = download(page, "Enter", tmp_path)
-    assert dict(readers.read_ratings(path).votes()) == names
+    assert dict(readers.read_ratings(path).votes()) == dict.fromkeys(jobs, "female")
     # A spreadsheet runs none of it.
-    assert not any(
-        cell.strip('"').startswith("=") for line in path.read_text().splitlines() for cell in line.split(",")
-    )
+    cells = path.read_text().replace("\n", ",").split(",")
+    assert not any(cell.strip('"').startswith("=") for cell in cells)
