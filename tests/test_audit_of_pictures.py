@@ -40,6 +40,7 @@ def folders(tmp_path_factory):
     return root
 
 
+@pytest.mark.main
 @pytest.mark.slow
 def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys, inline):
     names = [f"images:{folders / model}" for model in ("first", "second")]

@@ -100,6 +100,7 @@ def finished(once, tmp_path):
     return once[1]
 
 
+@pytest.mark.main
 @pytest.mark.slow
 def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
     record, folder = finished, tmp_path / "outputs" / "mine"

@@ -317,9 +317,11 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     assert all(len(found[name]) == 1 for name in allowed), found
 
 
-def test_what_is_left_to_the_long_tests_is_there(root, pytestconfig):
-    long = pytestconfig.pluginmanager.get_plugin(str(root / "conftest.py"))._LONG
-    for file, names in long.items():
-        (path,) = (p for folder in ("tests", "world") for p in (root / folder).rglob(f"{file}.py"))
-        defined = re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        assert all(any(one.startswith(name.partition("[")[0]) for one in defined) for name in names), file
+def test_what_is_listed_with_its_cost_is_there(root):
+    listed = {}
+    for line in (root / "tests/costs.csv").read_text(encoding="utf-8").splitlines()[1:]:
+        file, _, test = line.strip('"').partition("::")
+        listed.setdefault(file, set()).add(re.match(r"\w+", test)[0])
+    for file, names in listed.items():
+        defined = re.findall(r"^def (test_\w+)", (root / file).read_text(encoding="utf-8"), re.MULTILINE)
+        assert names <= set(defined), (file, names - set(defined))

@@ -122,6 +122,7 @@ def bought(root, server, tmp_path):
     return made
 
 
+@pytest.mark.main
 def test_never_more_is_bought_than_the_limit_and_nothing_twice(bought, server):
     # 2.05 buys 20 images: 6 of each of 3 prompts, which is less than a first batch.
     changed, said = bought(2.05)

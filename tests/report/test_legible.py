@@ -66,6 +66,7 @@ def smallest(svg: Path) -> tuple[float, float]:
     return min(sizes, default=LEAST), float(re.search(r'width="([\d.]+)pt"', text)[1])
 
 
+@pytest.mark.main
 @pytest.mark.parametrize("screen", SCREENS)
 def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
     page = visit(folder / "index.html", viewport=SCREENS[screen])
@@ -92,6 +93,7 @@ def test_pages_are_neither_long_nor_heavy(folder, visit):
         page.context.close()
 
 
+@pytest.mark.main
 def test_no_words_of_a_figure_cover_others(folder, browser):
     page, found = browser.new_page(), {}
     for svg in sorted(folder.glob("figures/*.svg")):

@@ -29,6 +29,7 @@ def _open(page, table):
     return found
 
 
+@pytest.mark.main
 def test_pages_load_without_network_errors_or_injection(visit, run_dir):
     for path in ("index.html", *NOTEBOOKS):
         page = visit(run_dir / path)
