@@ -190,7 +190,7 @@ def test_a_dry_run_says_which_lora_of_which_commit(
     stocked = stocked_for_all
     shutil.rmtree(constants.HF_HUB_CACHE, ignore_errors=True)
     # Whether it is here is asked, and not what it does.
-    monkeypatch.setattr(loading, "find_spec", lambda module: module)
+    monkeypatch.setattr(loading.metadata, "version", lambda package: "0")
     lora = tmp_path / "lora" / "pytorch_lora_weights.safetensors"
     tiny_checkpoints.lora(repositories(tiny.SD14), lora)
     commit = stocked.serve("owner/lora", lora.parent).commit
