@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
 from biaslab.judging.faces import Face
-from biaslab.judging.judge import Judge, judge
+from biaslab.judging.judge import Judge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world import calibration, world
 from biaslab_world.calibration import analysis, knobs
@@ -420,10 +420,8 @@ class _AllWomen:
 
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
-    def all_women(*args, **kwargs):
-        return judge(*args, **{**kwargs, "models": lambda *_: Judge(_OneFace(), _AllWomen())})
-
-    monkeypatch.setattr("biaslab.judging.judge.judge", all_women)
+    judge = Judge(_OneFace(), _AllWomen())
+    monkeypatch.setattr("biaslab.judging.judge.load", lambda *_, **__: judge)
     asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
     more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
     given = {
