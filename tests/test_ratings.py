@@ -419,7 +419,7 @@ def test_other_is_a_class_beside_the_two_way_shares(write):
     sets = set(rating.rater_agreement(rated, replicates=10)["labels"])
     assert sets == {"female/male/other/unsure", "female/male/unsure", "female/male"}
     votes = np.array([[2, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
-    women, _ = analysis.undecided(votes, rated.images, female=("generated",))
+    women, _ = analysis.RULES["undecided_training_male"][2](votes, rated.images)
     assert women.tolist() == [1, 0, 0, 0, 1, 1]
 
 

@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -209,7 +210,7 @@ def test_labels_use_the_words_of_the_glossary():
 # -- commands that the site is made with -----------------------------------------------------------------
 
 
-def test_settings_are_listed_as_they_are_declared(capsys):
+def test_settings_are_listed_as_they_are_declared(root, capsys):
     known = {name: meaning for name, _, meaning in Settings().describe()}
     found = declared.declared()
     assert {one.name: one.meaning for one in found} == known
@@ -235,7 +236,7 @@ def test_settings_are_listed_as_they_are_declared(capsys):
         declared.declared("confidence")
     with pytest.raises(UnknownNameError, match="No setting has 'xyzzy' in its name or its sentence"):
         declared.declared("xyzzy")
-    page = declared.markdown(found)
+    page = runpy.run_path(str(root / "docs/hooks.py"))["_settings"]()
     assert all(f"`{name}`{{ #{name} }}\n" in page for name in known)
 
 

@@ -21,6 +21,9 @@ def notebook(root, tmp_path, monkeypatch):
     monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
 
+    # Of tests that ran before in this process.
+    plt.close("all")
+
     def run(name, **parameters):
         out, names = tmp_path / name, {"display": print}
         for cell in json.loads((root / f"notebooks/{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
