@@ -31,8 +31,9 @@ def loopback(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def model(server, *, price=0.0, limit=0.0, shown="position", **more):
+def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
     at = {"url": server.url, "key_variable": "", "first_wait": 0.01, "longest_wait": 0.02, "timeout": 5.0}
+    at["concurrency"] = concurrency
     how = VisionSettings(shown=shown, **more)
     return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
 
@@ -192,7 +193,8 @@ def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(tmp_path, rep
     pictures = ArrayImages([np.full((40, 60, 3), (k, 0, 0), np.uint8) for k in range(25, 275, 25)])
     see = lambda picture, *_: reply if broken["is"] and fails(round(picture[20, 30, 0] / 25) * 25) else "male"  # noqa: E731
     with FakeVision(see).running() as server:
-        judging, how = model(server), {"store": Store(tmp_path), "progress": False}
+        # One after the other: where nothing has been answered yet, what fails is told otherwise.
+        judging, how = model(server, concurrency=1), {"store": Store(tmp_path), "progress": False}
         with pytest.raises(RunError, match=said):
             judge_people(pictures, asked_of(10), judging, JudgeSettings(), **how)
         broken["is"] = False
