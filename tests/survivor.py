@@ -14,6 +14,7 @@ import sys
 import time
 from functools import cached_property, partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -99,14 +100,12 @@ def looked(settings, device, *, gender=True):
     return judge.Judge(Looks(), Looks())
 
 
-judge.load = looked
-
-
 class Light(Pipeline):
     def run(self, work, *given, **more):
         if isinstance(getattr(work, "__self__", None), DiffusersModel):
             more["load"] = drawn
-        return super().run(work, *given, **more)
+        with mock.patch.object(judge, "load", looked):
+            return super().run(work, *given, **more)
 
 
 def watched(log, seconds, nodes, stage, work, rows):
