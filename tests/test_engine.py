@@ -334,6 +334,7 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
         list(one.map(fails, [9]))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_item_that_kills_every_ray_worker_ends_the_work(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "RETRIES", 1)
@@ -354,6 +355,7 @@ def test_ray_workers_share_a_gpu_that_the_work_uses(cluster, tmp_path):
     assert len({pid for pid, _ in RayEngine().map(one, range(3), gpu=True)}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_cluster_that_cannot_give_the_workers_says_so(cluster, monkeypatch):
     with pytest.raises(RunError, match=r"2 processors and 1 GPUs, and each of 5 workers .* to 4 or less"):
@@ -392,6 +394,7 @@ print(json.dumps([first, opened, stranger.stdout.strip(), stranger.stderr, sorte
 """
 
 
+@pytest.mark.long
 @needs_ray
 @pytest.mark.slow
 def test_a_cluster_of_its_own_listens_on_this_machine_alone_and_asks_for_its_token(tmp_path):

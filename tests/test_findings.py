@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from biaslab.ground.wording import count, interval, moved, none_could, spoken
+from biaslab.ground.wording import count, durations, interval, moved, none_could, spoken
 from biaslab.papers.findings import Finding, held_together
 
 
@@ -15,6 +15,12 @@ def test_what_is_said_where_no_outcome_could():
         "with 6 people each no outcome could be significant: corrected, p is 1 at least, not below 0.05; "
         "it takes 12 people each"
     )
+
+
+def test_times_are_told_in_units_of_their_size():
+    assert durations(2.9, 4.02) == "2.9 to 4 seconds"
+    assert durations(90, 150) == "1.5 to 2.5 minutes"
+    assert durations(3600, 9000) == "1 to 2.5 hours"
 
 
 def test_an_answer_is_short_and_a_question_is_one():

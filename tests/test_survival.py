@@ -201,6 +201,7 @@ cluster.shutdown()
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
 def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, drawings, tmp_path):

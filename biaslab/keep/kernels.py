@@ -129,7 +129,7 @@ class Processes:
 def environment(workers: int = 1) -> dict[str, str]:
     """Return the variables of processes that compute for a run, ``workers`` of them side by side."""
     return {
-        # Memory in large pages, where glibc has them: in small ones images take a quarter longer to encode and decode.
+        # Memory in large pages, where glibc has them: in small ones images take 30 % longer to encode and decode.
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
         # The cores are shared out, unless the user says how many threads, for all libraries or for one.
         **threads(threads_given() or (os.cpu_count() or 1) // workers),

@@ -103,7 +103,7 @@ class PictureFolder(FolderImages):
         if self._table is not None:
             return _of_table(self._table, self._files)
         groups = {image_id: image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files}
-        prompts = [prompt_in(path, path.stat().st_mtime_ns, path.stat().st_size) for path in self._files.values()]
+        prompts = [prompt_in(path) for path in self._files.values()]
         rows = pd.DataFrame({"image_id": list(self._files), "prompt": prompts})
         rows["group"] = rows["image_id"].map(groups)
         rows = rows.assign(position=1, model="")
@@ -163,15 +163,19 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
 # -- texts in pictures -----------------------------------------------------------------------------------
 
 
-# A command opens a folder several times.
-@lru_cache(maxsize=200_000)
-def prompt_in(path: Path, *state: int) -> str:
+def prompt_in(path: Path) -> str:
     """Return the prompt that a tool wrote into a picture, in one line; empty where none is found.
 
     Known are the Stable Diffusion web UI (``parameters``, in JPEG and WebP the comment of EXIF), ComfyUI (``prompt``,
-    a graph) and InvokeAI (``invokeai_metadata``). Pixels are not decoded. ``state`` is what changes with the file: its
-    time and size.
+    a graph) and InvokeAI (``invokeai_metadata``). Pixels are not decoded.
     """
+    state = path.stat()
+    return _prompt_in(path, state.st_mtime_ns, state.st_size)
+
+
+# A command opens a folder several times. Beside the path, what changes with the file.
+@lru_cache(maxsize=200_000)
+def _prompt_in(path: Path, *_: int) -> str:
     from PIL import Image
 
     # A text that is too long, or no text, is none: the picture itself may still be read.

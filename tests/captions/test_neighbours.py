@@ -42,6 +42,8 @@ def test_equal_texts_are_embedded_once_and_kept(tmp_path):
     np.testing.assert_array_equal(embed(texts[::-1], encoder, stage, progress=False), vectors[::-1])
     assert len(encoder.asked) == 4
     assert embed([], encoder, stage).shape[0] == 0
+    with pytest.raises(InputError, match="text to embed is missing"):
+        embed(["a", None], encoder, stage)
 
 
 @pytest.mark.parametrize("k", [1, 5, 30, 99])

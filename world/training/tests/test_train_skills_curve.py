@@ -89,6 +89,7 @@ def test_models_of_all_shares_are_judged_on_the_same_scenes(curve):
         assert of["n_correct"].to_dict() == dict(zip(again["skill"], again["n_correct"], strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_each_share_goes_on_from_the_model_of_people_with_more_of_the_same_scenes(curve):
     _, work, _ = curve
@@ -130,6 +131,7 @@ def test_what_is_there_is_not_trained_again(curve, tmp_path):
     assert (parts / weights).read_bytes() == (work / weights).read_bytes()
 
 
+@pytest.mark.long
 def test_without_an_autoencoder_to_start_from_nothing_is_begun(monkeypatch, tmp_path):
     lost = replace(brought.mini_sd_skills, folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr(brought, "mini_sd_skills", lost)
