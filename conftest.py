@@ -130,20 +130,26 @@ def root() -> Path:
 def report(root, tmp_path_factory):
     """Return a function of a name: parameters and record of that run of `make report`, made where it is not there yet.
 
-    One process of the tests makes it while the others wait.
+    One process of the tests makes it, or sees that nothing of it has changed, while the others wait.
     """
     from filelock import FileLock
 
     from biaslab.runs import params, runner
 
     # What the processes of one session have in common.
-    shared = tmp_path_factory.getbasetemp().parent
+    shared = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        shared = shared.parent
 
     def made(name: str) -> tuple:
         (file,) = (*root.glob(f"params/{name}.yaml"), *root.glob(f"world/params/{name}.yaml"))
         loaded = params.load(file)
+        record = shared / f"{name}.json"
         with FileLock(shared / f"{name}.lock"), contextlib.chdir(root):
-            return loaded, runner.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+            if not record.exists():
+                made = runner.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+                record.write_text(json.dumps(made), encoding="utf-8")
+        return loaded, json.loads(record.read_text(encoding="utf-8"))
 
     return made
 

@@ -226,7 +226,7 @@ class Requests:
     def _connections(self) -> httpcore.ConnectionPool:
         """Return connections to the endpoint, through the proxy that the environment names for it."""
         how = {
-            "ssl_context": httpx.create_ssl_context(),
+            "ssl_context": connection.tls(),
             "max_connections": self.settings.concurrency,
             "keepalive_expiry": _IDLE,
             "network_backend": connection.Backend(self._addresses, self._left),

@@ -62,7 +62,7 @@ class Fetcher:
 
     def __init__(self, limits: Limits, allow: Collection[str] = ()) -> None:
         self._limits, self._allow = limits, frozenset(allow)
-        self._tls = httpx.create_ssl_context(trust_env=False)
+        self._tls = connection.tls(trust_env=False)
 
     def get(self, url: str) -> bytes:
         """Return the body at a URL, wherever it redirects to; raise :class:`Failed` where there is none to be had."""

@@ -7,6 +7,7 @@ all judges. All of it happens in a process of its own, which gives all memory ba
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from biaslab.ground import wording
 from biaslab.ground.errors import ParameterError
 from biaslab.keep import kernels
+from biaslab.keep.engine import THREADS
 from biaslab.models import hub
 from biaslab.pipeline import asked as asked_for
 from biaslab.pipeline import checks, trials, uses
@@ -77,12 +79,14 @@ def rehearsed(
     always: bool = False,
     time: bool = False,
     say: Callable[[str], object] | None = None,
+    processes: kernels.Processes | None = None,
 ) -> Rehearsal:
     """Try what pipelines use for measured tables, before the images ``asked`` for are made.
 
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
     finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights that are not here are fetched,
     and the first image of each model at an endpoint is bought. ``say`` is told what is done, where that takes long.
+    It is done in one of ``processes``, where these are given, else in one that is started for it.
 
     Raises:
         ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
@@ -121,7 +125,7 @@ def rehearsed(
         _check_disk(todo.values())
         if say:
             say(_under_way(todo.values(), bought))
-        found = _perform(list(todo.values()), bought, progress=say is not None)
+        found = _perform(list(todo.values()), bought, processes, progress=say is not None)
         results = dict(zip(todo, found, strict=True))
         if problems := [tried.problem for tried in found if tried.problem]:
             raise uses.together(problems)
@@ -166,20 +170,26 @@ def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
     return list(found.values())
 
 
-def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[Tried]:
+def _perform(
+    todo: list[Trial], purchases: list[Trial], processes: kernels.Processes | None, *, progress: bool
+) -> list[Tried]:
     """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
     environment = kernels.environment() | {hub.COMMITS: json.dumps(hub.commits())}
     environment[kernels.REHEARSED] = "1"
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        kernels.Processes(environment, kernels.read_modules, (trials.__name__, *kernels.MODEL_MODULES)) as processes,
-        ThreadPoolExecutor(1) as pool,
-        tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr) as bar,
-    ):
+    # It has the processors for itself, whatever is left to a process of the run.
+    threads = int(environment[THREADS[0]])
+    with contextlib.ExitStack() as stack:
+        if processes is None:
+            modules = trials.__name__, *kernels.MODEL_MODULES
+            processes = stack.enter_context(kernels.Processes(environment, kernels.read_modules, modules))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        bar = tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr)
+        stack.enter_context(bar)
         log, under_way = Path(folder, "log"), Path(folder, "under_way")
-        coming = pool.submit(processes.call, log, trials.perform, todo, purchases, under_way)
+        coming = pool.submit(processes.call, log, trials.perform, todo, purchases, under_way, threads)
         told = None
         try:
             while not coming.done():

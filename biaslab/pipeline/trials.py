@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -105,13 +106,18 @@ def picture(side: int = 256) -> np.ndarray:
     return image.astype(np.uint8)
 
 
-def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path) -> list[Tried]:
+def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[Tried]:
     """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
 
     ``purchases`` are models at endpoints, of each of which the first image is bought. Only one model is held at a time,
     unless an image is to be bought: then all that look at it are, so that none is loaded once more. ``under_way`` is a
-    file for the number of the trial that is made, for whoever finds this process killed.
+    file for the number of the trial that is made, for whoever finds this process killed. ``threads`` are torch's.
     """
+    # Judges at endpoints do without.
+    with contextlib.suppress(ImportError):
+        import torch
+
+        torch.set_num_threads(threads)
     found, looks, held = [], {}, None
     for number, trial in enumerate(trials):
         under_way.write_text(str(number), encoding="ascii")

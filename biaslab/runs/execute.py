@@ -61,15 +61,31 @@ def at_a_time(params: RunParams) -> int:
     return params.jobs or int(alone)
 
 
+def processes_of(jobs: list[Job], side_by_side: int) -> kernels.Processes:
+    """Return processes for some jobs; what their notebooks need is read from now on, beside whatever comes first."""
+    workers = _workers(jobs, side_by_side)
+    given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
+    given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
+    modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
+    if sum(job.makes_images for job in jobs) > workers:
+        modules += kernels.MODEL_MODULES
+    return kernels.Processes(given, read_libraries, modules)
+
+
+def _workers(jobs: list[Job], side_by_side: int) -> int:
+    return min(side_by_side or os.cpu_count() or 1, len(jobs))
+
+
 def execute_all(
-    jobs: list[Job], side_by_side: int, progress: bool, note: Callable[[list[dict]], None]
+    jobs: list[Job],
+    side_by_side: int,
+    processes: kernels.Processes,
+    progress: bool,
+    note: Callable[[list[dict]], None],
 ) -> tuple[list[dict], bool]:
     """Return the record of each job, and whether the user stopped the run; ``note`` hears of each that ends."""
     from tqdm import tqdm
 
-    if not jobs:
-        return [], False
-    workers = min(side_by_side or os.cpu_count() or 1, len(jobs))
     done: dict[str, dict] = {}
     began = time.monotonic()
 
@@ -92,8 +108,8 @@ def execute_all(
     with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
         try:
             # A process may be killed for want of memory: what was lost with it is tried once more, alone.
-            for job in _side_by_side(jobs, workers, ended, waiting):
-                for again in _side_by_side([job], 1, ended, waiting):
+            for job in _side_by_side(jobs, _workers(jobs, side_by_side), processes, ended, waiting):
+                for again in _side_by_side([job], 1, processes_of([job], 1), ended, waiting):
                     ended(again, _record(again, "failed", "The process that executed it was killed."))
         except KeyboardInterrupt:
             stopped = True
@@ -105,19 +121,18 @@ def execute_all(
 
 
 def _side_by_side(
-    jobs: list[Job], workers: int, ended: Callable[[Job, dict], None], waiting: Callable[[Iterable[Job]], None]
+    jobs: list[Job],
+    workers: int,
+    processes: kernels.Processes,
+    ended: Callable[[Job, dict], None],
+    waiting: Callable[[Iterable[Job]], None],
 ) -> list[Job]:
     """Execute jobs and return those lost because a process was killed.
 
     ``waiting`` is called every other second, with those that are executed just then.
     """
     lost = []
-    given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
-    given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
-    modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
-    if sum(job.makes_images for job in jobs) > workers:
-        modules += kernels.MODEL_MODULES
-    with kernels.Processes(given, read_libraries, modules) as processes, ThreadPoolExecutor(workers) as pool:
+    with processes, ThreadPoolExecutor(workers) as pool:
         pending, left = list(jobs), dict[Future, Job]()
         # Ctrl-C may come as soon as the first call is made.
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -78,7 +79,7 @@ def sized(checked: RunParams, points: float) -> list[str]:
     return sets
 
 
-def rehearse(planned: list[jobs.Job], progress: bool = False, **how: bool) -> Rehearsal:
+def rehearse(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Rehearsal:
     """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does; say so beside it with ``progress``."""
     without, say = jobs.left_out(planned), execute.print_aside if progress else None
     for text in without if say else ():

@@ -17,7 +17,6 @@ import time
 import zlib
 from http.server import BaseHTTPRequestHandler
 
-import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +27,7 @@ from biaslab.captions.downloads import COLUMNS, Decoder, DownloadedImages, downl
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.models.images import Unreadable
+from biaslab.net import connection
 
 QUICK = {"per_host": 16, "host_interval": 0, "back_off": 0.01, "silence": 5.0, "seconds": 10.0}
 
@@ -402,7 +402,7 @@ def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, name
 
     assert outcome("pictures.test", "a") == "tls_failed"
     trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
-    monkeypatch.setattr(httpx, "create_ssl_context", lambda **_: trusting)
+    monkeypatch.setattr(connection, "tls", lambda **_: trusting)
     assert outcome("pictures.test", "b") == "ok" and seen[-1] == "pictures.test"
     assert server.hits[-1][2]["Host"] == f"pictures.test:{server.server_port}"
     assert outcome("other.test", "c") == "tls_failed"
