@@ -15,8 +15,10 @@ WORLD := $(if $(findstring models,$(EXTRAS)),--editable world)
 # The runs of a report, one after the other.
 PARAMS ?= params/published.yaml world/params/mini.yaml
 BIN := $(VENV)/bin
-# One thread each: there is a process for each processor, and threads of several that wait for one another cost more.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# One thread each: threads of several processes that wait for one another cost more. One process more than there are
+# processors, since tests wait, too: for servers, browsers and processes of their own.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1 )) \
+  --dist loadfile --no-loadscope-reorder
 runs = failed=0; $(foreach file,$(1),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 comma := ,
 NOTEBOOKS = $(wildcard notebooks/*/*.ipynb world/biaslab_world/*/notebooks/*/*.ipynb)
@@ -69,7 +71,7 @@ costs: $(STAMP)  ## Measure what each test costs, by which test, long and quick 
 	TEST_COSTS=$(CURDIR)/.costs $(PYTEST)
 	$(BIN)/python tests/costs.py .costs && rm .costs
 
-quick: $(STAMP)  ## Run the tests that take no whole run, browser or half a second: for while one works
+quick: $(STAMP)  ## Run the tests that take no whole run, no browser and less than a third of a second: for while one works
 	$(PYTEST) -m "not slow and not browser"
 
 docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html

@@ -1,6 +1,6 @@
 """What each test costs in seconds of processor, and by that which of `make quick`, `test` and `long` runs it.
 
-``costs.csv`` lists the tests that took half a second and more, as ``make costs`` measured them one after the other on
+``costs.csv`` lists the tests that took :data:`SLOW` and more, as ``make costs`` measured them one after the other on
 two processors: their own time, their set-up's and that of the processes they start. A test that is not there is cheap,
 but for those that say themselves that they are long: what a cluster's own processes take cannot be measured so.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_suffix(".csv")
-SLOW, LONG = 0.5, 1.0
+SLOW, LONG = 0.3, 0.7
 """Seconds from which a test is left out of `make quick`, and from which `make long` runs it in place of `make test`."""
 _VARIABLE = "TEST_COSTS"
 

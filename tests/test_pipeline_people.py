@@ -115,6 +115,7 @@ def test_the_judge_finds_who_is_who_on_renders(worlds):
     assert truth["order"] >= 97
 
 
+@pytest.mark.long
 def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
@@ -136,6 +137,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     assert told["guideline"].str.match(r"Show the .+ as a (woman|man)\.").all()
 
 
+@pytest.mark.long
 def test_revised_prompts_are_those_of_the_pairs_with_sentences(worlds):
     stages = worlds("default").pipeline.people
     first, after = stages.prompts("paired"), stages.prompts("faircritic_1")
@@ -147,6 +149,7 @@ def test_revised_prompts_are_those_of_the_pairs_with_sentences(worlds):
     assert not set(first.texts["prompt_id"]) & set(after.texts["prompt_id"])
 
 
+@pytest.mark.long
 def test_the_intervention_is_tried_on_the_most_biased(worlds):
     study = worlds("default")
     top = study.pipeline.people.top_occupations()
@@ -161,6 +164,7 @@ def test_the_intervention_is_tried_on_the_most_biased(worlds):
     assert set(shares["setting"]) == {"single", "paired", "paired_top5", "intervention_top5", "faircritic"}
 
 
+@pytest.mark.long
 def test_everyone_asked_for_has_a_row(worlds):
     people = worlds("default").load(measure.people)
     # Pairs: 8 x 8 x 2 and 36 x 2 x 2; one person: 16 x 2 and 36 x 2 x 2; alike and same: 16 each; three: 4 x 3.
@@ -232,6 +236,7 @@ def test_names_of_judges_are_looked_up_before_a_run(given, message):
     assert message in said
 
 
+@pytest.mark.long
 def test_as_many_images_are_expected_as_there_are(worlds):
     stages = worlds("default").pipeline.people
     assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
@@ -316,6 +321,7 @@ def test_two_files_of_ratings_are_told_apart(rated):
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
+@pytest.mark.long
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     from biaslab.judging import kinds, vqa
     from biaslab.models import registry

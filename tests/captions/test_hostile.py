@@ -426,7 +426,6 @@ def test_the_report_holds_no_markup_of_theirs(run_dir):
     assert [t for t in page(True) if any(name.startswith("on") for name in t.attrs)] == []
 
 
-@pytest.mark.main
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("path", ["index.html", "notebooks/paradox/1.html"])

@@ -122,7 +122,7 @@ def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(d
     assert (work / "curve.csv").exists() and (work / "curve-autoencoder.csv").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 # diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_the_pipeline_knows_every_word_that_it_is_asked(drawing_model):
