@@ -169,7 +169,7 @@ def _draw(ax: Axes, image: object, people: list[pd.Series], lines: list[str], bl
     below = "\n".join(lines).replace("$", r"\$")
     ax.annotate(
         below, (0, 0), (0, -4), "axes fraction", "offset points",
-        va="top", fontsize=8, color=style.BLACK, linespacing=1.15,
+        va="top", fontsize=8, color=style.BLACK, linespacing=1.2,
     )  # fmt: skip
 
 

@@ -59,7 +59,9 @@ ROLES = {
     },
     "clip": Role(SIMILARITY + "clip", "triplets/4_disparities", *OF_CLIP),
 }  # fmt: skip
-FAULTS = ("misspelt", "absent", "gated", "only .bin", "another kind")
+# Without a whole model behind it, every role says the same of a hub that refuses.
+FAULTS = ("misspelt", *(pytest.param(one, marks=pytest.mark.long) for one in ("absent", "gated")), "only .bin")
+FAULTS += ("another kind",)
 
 
 def filled(more: dict, sets: dict) -> dict:
