@@ -147,8 +147,8 @@ def report(root, tmp_path_factory):
         record = shared / f"{name}.json"
         with FileLock(shared / f"{name}.lock"), contextlib.chdir(root):
             if not record.exists():
-                made = runner.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
-                record.write_text(json.dumps(made), encoding="utf-8")
+                found = runner.run(loaded, outputs=root / "outputs", overwrite=True, progress=False)
+                record.write_text(json.dumps(found), encoding="utf-8")
         return loaded, json.loads(record.read_text(encoding="utf-8"))
 
     return made
