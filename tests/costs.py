@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_suffix(".csv")
-SLOW, LONG = 0.3, 0.7
+SLOW, LONG = 0.3, 0.5
 """Seconds from which a test is left out of `make quick`, and from which `make long` runs it in place of `make test`."""
 _VARIABLE = "TEST_COSTS"
 
