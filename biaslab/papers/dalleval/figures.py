@@ -127,6 +127,7 @@ def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
             ax.axvspan(mean["ci_low"], mean["ci_high"], color=style.BLACK, alpha=0.3, lw=0)
             ax.axvline(mean["average"], color=style.BLACK, lw=1.2)
         ax.set(xlim=(0.9, 10.1), xticks=range(1, 11), xlabel="", ylabel="")
+        ax.locator_params(axis="y", integer=True)
     forms.name_axes(figure, "Average tone of a profession (Monk scale: 1 light, 10 dark)", "Professions")
     forms.legend(figure, [forms.key(style.BLACK, "", "mean over professions, with interval", line="-")])
     return figure

@@ -105,8 +105,9 @@ def power_score(scores: pd.DataFrame) -> Figure:
             ax.bar((edges[:-1] + edges[1:]) / 2 + aside, counts, 17, color=STEREOTYPES.colors[stereotype])
         n = rows["n"]
         each = f"{n.min():g}" if n.min() == n.max() else f"{n.min():g} to {n.max():g}"
-        ax.set_title(f"{rows[panel].iloc[0]} (n = {each} people a role)", fontsize=10)
+        ax.set_title(f"{rows[panel].iloc[0]} (people a role: {each})", fontsize=10)
         ax.set(xlabel="Stereotype score (points)", ylabel="Roles", xticks=edges)
+        ax.locator_params(axis="y", integer=True)
     roles = {"female": "low power", "male": "high power"}
     handles = [forms.key(STEREOTYPES.colors[s], "s", name) for s, name in roles.items()]
     forms.legend(figure, [*handles, forms.key(style.GREY, "", "each, of a fair model", line="--")])
