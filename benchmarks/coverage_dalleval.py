@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
-from scipy.stats import bootstrap
 
 from biaslab import published, stats
 from biaslab_world.social import presence
@@ -29,8 +28,8 @@ def _judged(low: float, high: float, p: float, truth: float, value: float = np.n
 
 def _resampled(rng, values: np.ndarray) -> tuple[float, float]:
     """Return percentiles of the means of resampled values."""
-    how = {"n_resamples": REPLICATES, "method": "percentile", "rng": rng}
-    return bootstrap((values,), np.mean, **how).confidence_interval
+    low, high = np.quantile(rng.choice(values, (REPLICATES, len(values))).mean(axis=1), [0.025, 0.975])
+    return low, high
 
 
 # -- gender ----------------------------------------------------------------------------------------------------------

@@ -253,7 +253,8 @@ def _has_plain_modules(model) -> bool:
     return (
         names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
         and getattr(model.tokenizer, "is_fast", False)
-        and list(getattr(first, "modalities", ())) == ["text"]
+        # Releases that do not say so have models of pictures under other names.
+        and list(getattr(first, "modalities", ["text"])) == ["text"]
         and not any(getattr(first, name, None) for name in ("query_expansion", "document_length", "processing_kwargs"))
         and model.default_prompt_name is None
         and model.truncate_dim is None
@@ -264,7 +265,8 @@ def _encoded(model, texts: list[str]) -> np.ndarray:
     """Return a unit vector per text; texts of one length go together, so that there is no padding."""
     import torch
 
-    found = np.zeros((len(texts), model.get_embedding_dimension()), dtype=np.float32)
+    width = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
+    found = np.zeros((len(texts), width()), dtype=np.float32)
     if not texts:
         return found
     tokens = model.tokenizer(texts, truncation="longest_first", padding=False, return_attention_mask=False)
