@@ -71,7 +71,7 @@ costs: $(STAMP)  ## Measure what each test costs, by which test, long and quick 
 	TEST_COSTS=$(CURDIR)/.costs $(PYTEST)
 	$(BIN)/python tests/costs.py .costs && rm .costs
 
-quick: $(STAMP)  ## Run the tests that take no whole run, no browser and less than a third of a second: for while one works
+quick: $(STAMP)  ## Run the tests that take no whole run, no browser and less than 0.3 seconds: for while one works
 	$(PYTEST) -m "not slow and not browser"
 
 docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html

@@ -35,6 +35,9 @@ MIN_SCORE = 0.6
 ``benchmarks/faces_of_photographs.py`` measures it on."""
 # Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
 _YUNET_COVERS = 0.3
+# Pixels of both sides that YuNet is given at least, the rest in black, as OpenCV itself fills up to multiples of 32: of
+# an image of one such multiple OpenCV 4.10 answers with whatever the memory holds.
+_LEAST = 64
 
 
 class Face(NamedTuple):
@@ -162,7 +165,9 @@ class YuNetFaces:
         size = max(1, round(width * scale)), max(1, round(height * scale))
         how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
         small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=how)
-        self._detector.setInputSize(size)
+        right, below = (max(0, _LEAST - side) for side in size)
+        small = cv2.copyMakeBorder(small, 0, below, 0, right, cv2.BORDER_CONSTANT)
+        self._detector.setInputSize((size[0] + right, size[1] + below))
         rows = self._detector.detect(small)[1]
         if rows is None:
             return []

@@ -227,6 +227,27 @@ def test_yunet_itself_finds_nothing_where_nobody_is(root):
         faces.load("yunett")
 
 
+def test_yunet_is_given_no_thin_image(monkeypatch):
+    needs("yunet")
+    detector, asked = faces.load("yunet"), []
+
+    class Network:
+        setInputSize = asked.append
+
+        def detect(self, image):
+            asked.append(image)
+            # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
+            return 1, np.array([[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]], np.float32)
+
+    monkeypatch.setattr(detector, "_detector", Network())
+    # 832 x 20 becomes 416 x 10, which OpenCV would fill up to 32: 4.10 answers of that with what the memory holds.
+    (found,) = detector.faces([np.full((20, 832, 3), 128, np.uint8)])
+    size, image = asked
+    assert size == (416, 64) and image.shape == (64, 416, 3)
+    assert (image[:10] == 128).all() and not image[10:].any()
+    assert [tuple(face)[:4] for face in found] == [(80, 2, 160, 10)]
+
+
 def test_without_a_gate_every_image_passes():
     images = [np.zeros((30, 40, 3), np.uint8)]
     found = faces.load(faces.WHOLE).faces(images)
