@@ -344,7 +344,8 @@ def _decode(vae, latents):
     if norm := getattr(vae, "bn", None):
         # Patches of 2 x 2 have a scale each.
         mean, std = norm.running_mean, (norm.running_var + config.batch_norm_eps).sqrt()
-        mean, std = (v.float().view(1, -1, 1, 1) for v in (mean, std))
+        # They may wait in another memory until the network is asked.
+        mean, std = (v.to(latents).view(1, -1, 1, 1) for v in (mean, std))
         n, c, h, w = latents.shape
         patches = (latents * std + mean).view(n, c // 4, 2, 2, h, w).permute(0, 1, 4, 2, 5, 3)
         latents = patches.reshape(n, c // 4, 2 * h, 2 * w)
