@@ -53,18 +53,6 @@ def test_the_gate_counts_people(found):
     assert (none["n_faces"] == 0).mean() >= 0.95
 
 
-def test_boxes_lie_on_the_faces(found):
-    one = found[(found["people"] == 1) & (found["n_faces"] == 1)]
-    low = np.maximum(one[["x0", "y0"]].to_numpy(), one[["tx0", "ty0"]].to_numpy())
-    high = np.minimum(one[["x1", "y1"]].to_numpy(), one[["tx1", "ty1"]].to_numpy())
-    shared = np.prod(np.clip(high - low, 0, None), axis=1)
-    area, true_area = (
-        np.prod(one[[f"{of}x1", f"{of}y1"]].to_numpy() - one[[f"{of}x0", f"{of}y0"]].to_numpy(), axis=1)
-        for of in ("", "t")
-    )
-    assert np.mean(shared / (area + true_area - shared) > 0.5) >= 0.95
-
-
 def test_clear_people_are_judged_right(drawn, tmp_path):
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
     judged = judge(drawn, settings, store=Store(tmp_path), progress=False)

@@ -125,30 +125,6 @@ def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
             assert instance.box == (x.min() / width, y.min() / height, (x.max() + 1) / width, (y.max() + 1) / height)
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_stuff_of_the_configuration_and_of_the_settings_is_one(tiny, photos, tmp_path):
-    import shutil
-
-    folder = tmp_path / "stuff"
-    shutil.copytree(tiny("segformer"), folder)
-    config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(config.replace("{", '{"stuff": ["Dog"],', 1))
-    told = Thresholds(area=0, stuff=("coffee_cup",))
-    plain = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").look(photos)
-    fused = segmenters.Segmenter(str(folder), told, device="cpu").look(photos)
-    count = [pd.Series([i.object for i in s]).value_counts() for s in (chain(*plain), chain(*fused))]
-    assert count[0]["dog"] > len(photos) and count[0]["coffee cup"] > len(photos)
-    assert count[1]["dog"] <= len(photos) and count[1]["coffee cup"] <= len(photos)
-    assert count[1]["person"] == count[0]["person"]
-
-
-def test_a_model_that_was_trained_for_something_else_is_refused(tmp_path):
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    tiny_grounding.segformer(tmp_path, kind="SegformerForImageClassification")
-    with pytest.raises(ParameterError, match=r"lacks \d+ weights"):
-        segmenters.Segmenter(str(tmp_path), LOW, device="cpu")
-
-
 # -- tags, boxes and masks ---------------------------------------------------------------------------------
 
 WORDS = ("dog", "cup", "skateboard")

@@ -6,7 +6,6 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
-from biaslab.ground.errors import ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.questions import question, read_answer, read_yes_no
@@ -136,9 +135,6 @@ def test_answers_are_kept(run, images, folder, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(run(images, ASKED, folder, tmp_path, Told()), first)
 
 
-# -- questions of any kind ---------------------------------------------------------------------------------
-
-
 class Echo:
     """Answers with the image's first pixel and the question; keeps which images it was shown at once."""
 
@@ -182,24 +178,6 @@ def test_nothing_to_ask_needs_no_model(ask, images):
     assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("vqa:", "The vqa model is ''"),
-        ("vqa:no/such/folder", "no folder 'no/such/folder'"),
-        ("vqa:blip-vqa-base", "Did you mean 'Salesforce/blip-vqa-base'"),
-        ("vqa:minivqa", "Did you mean 'mini-vqa'"),
-        ("vqa:mini-clip", "'mini-clip' is a clip model"),
-    ],
-)
-def test_unknown_names_are_errors(images, tmp_path, name, message):
-    with pytest.raises(ParameterError, match=message):
-        judge_people_vqa(images, ASKED, name, store=Store(tmp_path), progress=False)
-
-
-# -- the models: tiny random ones in the formats of the real ones (tiny_blip) ------------------------------
-
-
 OF = [0, 0, 1, 2, 3, 4, 4]
 WHOM = [("nurse", 1, 2), ("carpenter manager", 2, 2), ("pilot", 1, 1), ("nurse", 1, 1)]
 WHOM += [("carpenter manager", 1, 1), ("nurse", 1, 2), ("pilot", 2, 2)]
@@ -232,15 +210,3 @@ def test_answers_are_transformers_own_in_any_batch(which, kind, prompt, photos, 
     model = blips.load(f"vqa:{made}", device="cpu")
     assert model.ask(photos, OF, QUESTIONS) == expected
     assert model.ask(photos[:1], [0], QUESTIONS[:1]) == expected[:1]
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
-    for image in photos:
-        image.flags.writeable = False  # as decoded files are
-    images = ArrayImages(photos, list("abcde"))
-    asked = people(("a", 1, "nurse"), ("a", 2, "carpenter manager"), ("b", 1, "pilot"))
-    found = judge_people_vqa(images, asked, f"vqa:{blip}", store=Store(tmp_path), device="cpu", progress=False)
-    direct = blips.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
-    assert list(found["answer"]) == direct
-    assert list(found["gender"]) == [read_answer(text)[0] for text in direct]
