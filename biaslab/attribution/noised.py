@@ -1,5 +1,6 @@
-"""Where a model attends to the words of a text in images that are given, with noise on them, as it sees them at work:
-so maps of words can be held against images whose truth is known.
+"""Where a model attends to the words of a text in images that are given, with noise on them, as it sees them at work.
+
+So maps of words can be held against images whose truth is known.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ OVERALL = "all"
 MEASURES = ("sensitivity", "specificity", "judged_female", "judged_male", "judged_neither")
 """``sensitivity``: of judged images that show a woman by the reference, those judged female; ``specificity``: of judged
 images that show a man, those judged male; ``judged_*``: of all images that show one, or neither by the reference (no
-person, several, raters unsure), those that were judged at all.
-"""
+person, several, raters unsure), those that were judged at all."""
 REFERENCES = ("female", "male", "neither")
 _CORRECTED = (
     *("percent_corrected", "corrected_low", "corrected_high", "reference"),

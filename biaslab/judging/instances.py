@@ -1,5 +1,6 @@
-"""Instances of objects in images: what there is, how sure, where, and which pixels (triplets paper, section 5.1), found
-by models or read from a file. Tables have the columns of :mod:`biaslab.measures.instances`.
+"""Instances of objects in images: what there is, how sure, where, and which pixels (triplets paper, section 5.1).
+
+They are found by models or read from a file; tables have the columns of :mod:`biaslab.measures.instances`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Judge images: the gate (one face that is large enough), then perceived gender; what does not pass, or is not sure,
-keeps its row with a labelled outcome.
+"""Judge images: the gate (one face that is large enough), then perceived gender.
+
+Every image keeps a row; what does not pass, or is not sure, has a labelled outcome in place of a gender.
 """
 
 from __future__ import annotations

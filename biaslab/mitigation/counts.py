@@ -2,15 +2,13 @@
 
 1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
    (people who look like their stereotype) and each group (people of one stereotype), another for identities. They take
-       people as independent: where the model leans nowhere and they are, the aspect or a group is called biased in 3 %
-       of samples; where every image shows one woman and one man, in 8 to 9 %. An identity may need a guideline if the
-       aspect, its group or its own count differs, and is called biased only where that guideline must change.
-2. **How large is an identity's share?** :func:`shrunk` draws it to its group's mean, among people who were told
-nothing. 3. **How often is the other gender told?** :func:`share_to_tell`; ``follows`` counts ten more people who look
-as told.
+   people as independent: where the model leans nowhere and they are, the aspect or a group is called biased in 3 % of
+   samples; where every image shows one woman and one man, in 8 to 9 %. An identity may need a guideline if the aspect,
+   its group or its own count differs, and is called biased only where that guideline must change.
+2. **How large is an identity's share?** :func:`shrunk` draws it to its group's mean, among people told nothing.
+3. **How often is the other gender told?** :func:`share_to_tell`; ``follows`` counts ten more people who look as told.
    What would tell less than one prompt and less than 1 % of them is not told, and never more than 90 % are told, so
-       that people who are told nothing are still seen. Of a group of whom all were told, the share is the one for p =
-       1.
+   that people who are told nothing are still seen. Of a group of whom all were told, the share is the one for p = 1.
 
 Source: paired paper, section 5; the rule is this project's.
 """

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
 """Kinds of bias that the embedded critic finds (``both ways``: some identities fit their stereotype too often, others
-too rarely); a critic behind an endpoint may use words of its own.
-"""
+too rarely); a critic behind an endpoint may use words of its own."""
 # Outcomes of images that nobody can look at.
 _NOT_THERE = ("blocked", "unreadable")
 
@@ -108,8 +107,7 @@ class Critique(Batch):
     findings: tuple[Finding, ...] = ()
     cause: str = ""
     """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (no usable reply), or an endpoint's outcome
-    (:data:`biaslab.net.chat.OUTCOMES`).
-    """
+    (:data:`biaslab.net.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came: text of strangers."""
     asked_without: str = ""

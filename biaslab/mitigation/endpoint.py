@@ -1,5 +1,6 @@
-"""A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview). What is not
-the JSON asked for is sent back with what is wrong about it.
+"""A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
+
+What is not the JSON that it was asked for is sent back with what is wrong about it.
 """
 
 from __future__ import annotations

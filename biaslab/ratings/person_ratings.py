@@ -56,12 +56,10 @@ class PersonRatings:
     people: pd.DataFrame
     """One row per person asked for, in that order: image_id, position, label (the most frequent rating: ``female``,
     ``male``, ``unsure``, ``tie`` or ``unrated``; missing where the file lacks them), and aspect and setting where
-    given.
-    """
+    given."""
     ratings: pd.DataFrame
     """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
-    person's first, second, … rating.
-    """
+    person's first, second, … rating."""
     n_raters: int  # Raters with at least one rating of these people.
 
 

@@ -3,9 +3,9 @@
 Three formats, told apart by their columns, of a table (:mod:`biaslab.ground.cells`), or of a folder of such files, as
 those that raters send back (``biaslab rate``):
 
-- ratings, wide: ``image, source, occupation`` and one column per rater; - ratings, long: ``image, source, occupation,
-rater, label``, one row per image and rater; - shares: ``occupation, source, percent_female, n``, and ``prompt`` where
-there are several.
+- ratings, wide: ``image, source, occupation`` and one column per rater;
+- ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;
+- shares: ``occupation, source, percent_female, n``, and ``prompt`` where there are several.
 
 ``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model is empty are
 compared with every model's. A rating is ``female``, ``male``, ``other`` (neither word fits), ``unsure`` or empty (not
@@ -77,20 +77,17 @@ class Rated:
     kind: str  # ``wide``, ``long`` or ``shares``.
     images: pd.DataFrame
     """One row per image: image, source, occupation, model (empty: shared by all models), label (one of
-    :data:`OUTCOMES`). No rows for shares.
-    """
+    :data:`OUTCOMES`). No rows for shares."""
     ratings: pd.DataFrame | None
     """The same rows, one column per rater (of more than 30: an image's first, second, … rating): a label, missing where
-    not rated. ``None`` for shares.
-    """
+    not rated. ``None`` for shares."""
     raters: tuple[str, ...]  # The columns of ``ratings`` if each is one rater, else empty.
     n_raters: int  # Raters with at least one rating; 0 for shares.
     percent_female: pd.DataFrame
     """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
     outcomes: pd.DataFrame
     """The same rows: model, occupation, source, prompt, n_images, how many ended as each of :data:`OUTCOMES` (NaN for
-    shares), n, percent_female, and the reason why the row cannot count for amplification, if so.
-    """
+    shares), n, percent_female, and the reason why the row cannot count for amplification, if so."""
     notes: pd.DataFrame  # What was read, how it was understood and what was left aside: item, n, detail.
     part: bool = False  # Whether other models' images or shares in the file are left out.
 

@@ -60,16 +60,6 @@ def folders(tmp_path_factory):
     return {kind: save(tmp_path_factory.mktemp(kind), kind) for kind in ("Detr", "RTDetr")}
 
 
-@pytest.fixture(scope="module")
-def photos():
-    from PIL import Image
-
-    rng = np.random.default_rng(0)
-    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
-    sizes = [(48, 40), (32, 32), (48, 40), (30, 70), (32, 32)]
-    return [np.array(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
-
-
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["Detr", "RTDetr"])
 def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, photos):
@@ -131,14 +121,6 @@ def picture(queries, width=8):
 
 
 TWO = {"dog": [], "bicycle": ["bike"]}
-
-
-@pytest.fixture(scope="module")
-def named(tmp_path_factory):
-    """A folder that is a model by name only: what it loads is told."""
-    folder = tmp_path_factory.mktemp("named")
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return folder
 
 
 @pytest.fixture

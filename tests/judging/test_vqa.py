@@ -82,14 +82,6 @@ ASKED = people(
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder that is a model by name only: what it loads is told."""
-    made = tmp_path_factory.mktemp("named")
-    (made / "model.safetensors").write_bytes(b"weights")
-    return made
-
-
 @pytest.fixture
 def run(monkeypatch):
     def _run(images, asked, name, store, told):
@@ -99,9 +91,9 @@ def run(monkeypatch):
     return _run
 
 
-def test_every_person_has_a_row_in_the_order_asked(run, images, folder, tmp_path):
+def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path):
     told = Told()
-    found = run(images, ASKED, folder, tmp_path, told)
+    found = run(images, ASKED, named, tmp_path, told)
     assert list(found) == list(vqa.COLUMNS)
     assert list(zip(found["image_id"], found["position"], strict=True)) == list(
         zip(ASKED["image_id"], ASKED["position"], strict=True)
@@ -119,20 +111,20 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, folder, tmp_path
     assert asked[0] == (0, "What gender is the pilot in the picture?")
 
 
-def test_answers_are_kept(run, images, folder, tmp_path, monkeypatch):
-    first = run(images, ASKED, folder, tmp_path, Told())
-    again = run(images, ASKED, folder, tmp_path, None)  # None cannot answer
+def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
+    first = run(images, ASKED, named, tmp_path, Told())
+    again = run(images, ASKED, named, tmp_path, None)  # None cannot answer
     pd.testing.assert_frame_equal(first, again)
     # Other images, other questions or other weights are asked anew.
-    other, told = folder.parent / "other", Told()
+    other, told = named.parent / "other", Told()
     other.mkdir(exist_ok=True)
     (other / "model.safetensors").write_bytes(b"other weights")
     run(images, ASKED, other, tmp_path, told)
-    run(images, ASKED.assign(phrase="pilot"), folder, tmp_path, told)
-    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], folder, tmp_path, told)
+    run(images, ASKED.assign(phrase="pilot"), named, tmp_path, told)
+    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], named, tmp_path, told)
     assert len(told.asked) == 3
     monkeypatch.setattr(vqa, "_SHARD_ROWS", 2)
-    pd.testing.assert_frame_equal(run(images, ASKED, folder, tmp_path, Told()), first)
+    pd.testing.assert_frame_equal(run(images, ASKED, named, tmp_path, Told()), first)
 
 
 class Echo:
@@ -148,11 +140,11 @@ class Echo:
 
 
 @pytest.fixture
-def ask(monkeypatch, folder, tmp_path):
+def ask(monkeypatch, named, tmp_path):
     def _ask(images, told, *rows):
         monkeypatch.setattr(blips, "load", lambda *_, **__: told)
         units = pd.DataFrame(rows, columns=["image_id", "question"])
-        return ask_about(images, units, f"vqa:{folder}", store=Store(tmp_path), progress=False)
+        return ask_about(images, units, f"vqa:{named}", store=Store(tmp_path), progress=False)
 
     return _ask
 

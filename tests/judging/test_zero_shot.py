@@ -20,22 +20,11 @@ TEXTS = ("A photo of a man", "A photo of a woman")
 
 
 @pytest.fixture(scope="module")
-def images():
-    rng = np.random.default_rng(0)
-    # Smooth pictures: on noise, resizing is all rounding.
-    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
-    sizes = [(48, 40), (32, 32), (48, 40), (100, 30), (32, 32)]
-    from PIL import Image
-
-    return [np.asarray(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
-
-
-@pytest.fixture(scope="module")
 def model(clip_folder):
     return ZeroShot(str(clip_folder), batch_size=2)
 
 
-def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, images):
+def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, photos):
     import open_clip
     from PIL import Image
 
@@ -43,10 +32,10 @@ def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, ima
     tokens = open_clip.get_tokenizer(f"local-dir:{clip_folder}")(list(TEXTS))
     own.eval()
     with torch.no_grad():
-        pixels = torch.stack([transform(Image.fromarray(i)) for i in images])
+        pixels = torch.stack([transform(Image.fromarray(i)) for i in photos])
         seen, said = own.encode_image(pixels, normalize=True), own.encode_text(tokens, normalize=True)
         expected = (own.logit_scale.exp() * seen @ said.T).softmax(dim=-1).numpy()
-    found = model.probabilities(images, TEXTS)
+    found = model.probabilities(photos, TEXTS)
     assert found.shape == (5, 2) and found.dtype == np.float32
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
     # Resizing differs by at most one level of 255, which this random model hardly feels.
@@ -54,18 +43,18 @@ def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, ima
     np.testing.assert_allclose(found[1], expected[1], atol=1e-6)  # 32 x 32 is not resized
 
 
-def test_results_do_not_depend_on_the_batch(model, images):
-    alone = np.concatenate([model.image_embeddings([image]) for image in images])
-    np.testing.assert_allclose(model.image_embeddings(images), alone, atol=1e-6)
+def test_results_do_not_depend_on_the_batch(model, photos):
+    alone = np.concatenate([model.image_embeddings([image]) for image in photos])
+    np.testing.assert_allclose(model.image_embeddings(photos), alone, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=1e-6)
     assert model.image_embeddings([]).shape == (0, 16)
 
 
-def test_each_text_is_encoded_once_and_the_second_is_female(model, images, monkeypatch):
-    both = model.probabilities(images, TEXTS)
-    np.testing.assert_array_equal(ZeroShotGender(model, TEXTS).p_female(images), both[:, 1])
+def test_each_text_is_encoded_once_and_the_second_is_female(model, photos, monkeypatch):
+    both = model.probabilities(photos, TEXTS)
+    np.testing.assert_array_equal(ZeroShotGender(model, TEXTS).p_female(photos), both[:, 1])
     monkeypatch.setattr(model._model, "encode_text", lambda *_: pytest.fail("encoded again"))
-    np.testing.assert_allclose(ZeroShotGender(model, TEXTS[::-1]).p_female(images), both[:, 0], atol=1e-6)
+    np.testing.assert_allclose(ZeroShotGender(model, TEXTS[::-1]).p_female(photos), both[:, 0], atol=1e-6)
 
 
 def test_words_that_the_tokenizer_lacks_are_named(model):
@@ -78,7 +67,7 @@ def test_words_that_the_tokenizer_lacks_are_named(model):
 @pytest.mark.parametrize(
     ("mode", "kind", "size"), [("shortest", "bicubic", 24), ("squash", "bilinear", 24), ("shortest", "bilinear", 56)]
 )
-def test_batched_pixels_are_open_clips_within_a_level(mode, kind, size, images):
+def test_batched_pixels_are_open_clips_within_a_level(mode, kind, size, photos):
     from open_clip.transform import PreprocessCfg, image_transform_v2
     from PIL import Image
 
@@ -86,7 +75,7 @@ def test_batched_pixels_are_open_clips_within_a_level(mode, kind, size, images):
     transform = image_transform_v2(settings, is_train=False)
     pixels = Pixels.of_open_clip(vars(settings), transform)
     assert pixels.one_by_one is None
-    for image in images:
+    for image in photos:
         expected = transform(Image.fromarray(image)).numpy()
         found = pixels([image, image], torch.device("cpu"), torch.float32).numpy()
         assert found.shape == (2, 3, size, size)
@@ -95,18 +84,18 @@ def test_batched_pixels_are_open_clips_within_a_level(mode, kind, size, images):
         assert np.abs(found - expected).mean() < 0.25 * level
 
 
-def test_other_preprocessing_is_left_to_open_clip(images):
+def test_other_preprocessing_is_left_to_open_clip(photos):
     from open_clip.transform import PreprocessCfg, image_transform_v2
     from PIL import Image
 
     settings = PreprocessCfg(size=24, resize_mode="longest")
     transform = image_transform_v2(settings, is_train=False)
-    found = Pixels.of_open_clip(vars(settings), transform)(images[:1], torch.device("cpu"), torch.float32)
-    torch.testing.assert_close(found[0], transform(Image.fromarray(images[0])))
+    found = Pixels.of_open_clip(vars(settings), transform)(photos[:1], torch.device("cpu"), torch.float32)
+    torch.testing.assert_close(found[0], transform(Image.fromarray(photos[0])))
 
 
-def test_out_of_memory_halves_the_batch(images, monkeypatch, model):
-    same = [images[1]] * 8
+def test_out_of_memory_halves_the_batch(photos, monkeypatch, model):
+    same = [photos[1]] * 8
     whole, sizes = model._model.encode_image, []
 
     def at_most_three(pixels):
