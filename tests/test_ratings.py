@@ -80,24 +80,6 @@ def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     assert note(rated, "images with a rating missing") == 3
 
 
-def test_long_ratings_are_the_same_as_wide_ones(write):
-    wide = pd.read_csv(write(WIDE))
-    long = wide.melt(["image", "source", "occupation"], var_name="rater", value_name="label")
-    long = long.sample(frac=1, random_state=3)  # no order is assumed
-    path = write(long.to_csv(index=False), "long.csv")
-    a, b = readers.read(write(WIDE)), readers.read(path)
-    assert b.kind == "long" and sorted(b.raters) == ["r1", "r2", "r3"]
-    pd.testing.assert_frame_equal(a.outcomes, b.outcomes)
-    by_image = b.images.set_index("image")["label"]
-    assert by_image[a.images["image"]].tolist() == a.images["label"].tolist()
-    columns = b.ratings[list(a.raters)].set_index(b.images["image"]).loc[a.images["image"]]
-
-    def cells(ratings: pd.DataFrame) -> list:
-        return ratings.astype(object).fillna("").to_numpy().tolist()
-
-    assert cells(columns) == cells(a.ratings)
-
-
 def test_an_image_that_nobody_rated_needs_no_rater(write):
     rated = readers.read(write(LONG + "c,generated,nurse,,\n"))
     assert rated.images["label"].tolist() == ["female", "female", "unrated"] and rated.raters == ("x", "y", "z")

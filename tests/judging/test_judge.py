@@ -90,25 +90,6 @@ def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
         run(cases, None, tmp_path, JudgeSettings(faces="other"))
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_other_limits_decide_on_the_same_answers(cases, told, tmp_path):
-    run(cases, told, tmp_path)
-
-    def look(**limits):
-        found = run(cases, None, tmp_path, JudgeSettings(**limits))
-        return list(found["outcome"]), list(found["gender"])
-
-    # Probabilities 0.97, 0.90, 0.10, 0.89, 0.50; two faces; 0.97 on 1 x 1; 0.03 on 2 x 2 of 20 x 20.
-    outcome, gender = look(threshold=0.8)
-    assert gender == ["female"] * 2 + ["male", "female", "unsure", "", "", "", "male", "", ""]
-    outcome, _ = look(threshold=0.95)
-    assert outcome[:5] == ["judged"] + ["uncertain"] * 4
-    outcome, gender = look(min_face=0.05)
-    assert outcome[7] == "judged" and gender[7] == "female"
-    outcome, gender = look(min_face=0.2)
-    assert outcome[8] == "face_too_small" and gender[8] == ""
-
-
 def test_the_threshold_holds_on_both_sides():
     assert decide([0.9, 0.1, 0.8999, 0.1001, np.nan], 0.9).tolist() == ["female", "male", *["unsure"] * 3]
 

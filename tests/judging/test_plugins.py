@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import BiaslabError, InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.judging import people, plugins
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, JudgeSettings, judge
@@ -211,18 +211,3 @@ def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(broken, module
     for ask in (plugins.knows, plugins.digest, lambda name: plugins.load(name, device="cpu", batch_size=0)):
         with pytest.raises(ParameterError, match=rf"plugin:odd cannot be loaded as a judge: {told}$"):
             ask("plugin:odd")
-
-
-@pytest.mark.parametrize(
-    ("point", "told"),
-    [
-        ("sys:exit", "names the module sys, which is not there"),
-        ("broken_exits.no:judge", "names the module broken_exits.no, which is not there"),
-    ],
-)
-def test_a_judge_that_no_package_holds_is_named(broken, point, told):
-    broken({"odd": point}, broken_exits=BROKEN["broken_exits"])
-    with pytest.raises(ParameterError, match=rf"odd {told}\. Install its package again"):
-        plugins.digest("plugin:odd")
-    with pytest.raises(BiaslabError, match="plugin:odd"):
-        plugins.load("plugin:odd", device="cpu", batch_size=0).answers([whole(grey(0))])

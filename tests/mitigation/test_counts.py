@@ -205,17 +205,6 @@ def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brie
     assert told in second.findings[0].reasons
 
 
-def test_people_who_do_not_follow_are_told_more_often(crowd, brief_of):
-    """p = 0.8 and six of ten follow. Round 2 sees 0.625 * 0.8 + 0.375 * 0.4 = 0.65 and learns both."""
-    first = criticised(brief_of(crowd(("sheriff", "male", "", 800, 3200, 0))))
-    people = crowd(("sheriff", "male", "female", 900, 600, 0), ("sheriff", "male", "", 500, 2000, 0))
-    second = criticised(brief_of(people, 2, [first]))
-    follows = 910 / 1510  # with the ten that were assumed
-    share = second.guidelines[0].share
-    assert share == pytest.approx(0.3 / (0.8 + follows - 1))
-    assert (1 - share) * 0.8 + share * 0.4 == pytest.approx(0.5, abs=0.005)
-
-
 def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
     first = criticised(brief_of(crowd(("sheriff", "male", "", 100, 300, 0))))
     assert first.guidelines[0].share == pytest.approx(1 / 3)
@@ -272,24 +261,6 @@ def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
 
 
 # -- whose bias it is -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gender", ["female", "male"])
-def test_an_identity_is_not_biased_because_its_group_is(crowd, brief_of, gender):
-    """Of nurses one half are women, of maids nearly all: what would be told of nurses is less than a prompt."""
-    people = crowd(("nurse", gender, "", 30, 30, 0), ("maid", gender, "", 59, 1, 0))
-    critique = criticised(brief_of(people))
-    # m = 89/120; 2 * 60 * (29/120)^2 / (89 * 31 / 120^2) = 36.58; rho = 35.58 / 59; the weight of own counts 0.989.
-    m, off = 89 / 120, 29 / 120
-    rho = (120 * off**2 / (m * (1 - m)) - 1) / 59
-    nurse = m - off * 60 * rho / (1 + 59 * rho)
-    assert 0 < 60 * (1 - 1 / (2 * nurse)) < 1
-    assert [g.identity for g in critique.guidelines] == ["maid"]
-    leans = "towards stereotypes" if gender == "female" else "against stereotypes"
-    assert (critique.biased, critique.kind) == (True, leans)
-    found = {f.identity: (f.biased, f.kind) for f in critique.findings}
-    assert found == {"nurse": (False, "none"), "maid": (True, leans)}
-    assert critique.findings[0].reasons.endswith("Allowing for chance, 50 % do. There is nothing to tell.")
 
 
 def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
