@@ -1,13 +1,13 @@
 """How much each place of an image attends to each word, taken while a diffusers pipeline generates.
 
 Attention is ``softmax(QK^T / sqrt(d))`` of the denoising network's cross-attention (triplets, equation 6), added up
-over its heads and the steps, all with the same weight, in the half of a batch that has the prompt. Queries and keys are
-taken by forward hooks behind the layers that make them, so images stay byte-identical. Of a U-Net all cross-attention
-counts but the middle block's. Transformers (Stable Diffusion 3, Flux) attend to text and image together; they are
-experimental here: attention is that among the words, padding left out, and the threshold of masks is not calibrated.
+over its heads and the steps, in the half of a batch that has the prompt; of a U-Net all but the middle block's. Forward
+hooks take queries and keys behind the layers that make them, so images stay byte-identical. Transformers (Stable
+Diffusion 3, Flux) attend to text and image together and are experimental: attention is that among the words, padding
+left out, and the threshold of masks is not calibrated.
 
-Heads are kept apart because each head's map is clamped where interpolation undershoots, as DAAM (Tang et al. 2023,
-arXiv:2210.04885) does it: one clamp of a sum gives other masks.
+Heads are kept apart because each one's map is clamped where interpolation undershoots, as DAAM does it (Tang et al.
+2023, arXiv:2210.04885).
 """
 
 from __future__ import annotations
@@ -59,20 +59,17 @@ class Attention:
     def maps(self, step: int = -1) -> torch.Tensor:
         """Return mean attention on the latents' grid, ``float32 (images, words, height, width)``, 0 or more.
 
-        Each head's sum is interpolated (bicubic) and clamped at 0; heads of all layers and steps have the same weight.
-        Of one ``step`` alone, where steps were kept apart.
+        Of one ``step`` alone, where steps were kept apart. Each head's sum is interpolated (bicubic) and clamped at 0.
         """
-        chosen = [part for part in self.sums if step < 0 or part.step == step]
-        count = sum(self.n[part] * self.sums[part].shape[1] for part in chosen)
-        return sum(map(self._summed, chosen)) / count
-
-    def _summed(self, part: Part) -> torch.Tensor:
-        """Return the sum of the heads' sums on the latents' grid."""
         import torch
 
-        of_heads = self.sums[part]
-        on_grid = torch.nn.functional.interpolate(of_heads.flatten(0, 1), self.latent, mode="bicubic")
-        return on_grid.clamp_(min=0).unflatten(0, of_heads.shape[:2]).sum(1)
+        total, n = 0, 0
+        for part, sums in self.sums.items():
+            if step in (-1, part.step):
+                on_grid = torch.nn.functional.interpolate(sums.flatten(0, 1), self.latent, mode="bicubic")
+                total = total + on_grid.clamp_(min=0).unflatten(0, sums.shape[:2]).sum(1)
+                n += self.n[part] * sums.shape[1]
+        return total / n
 
     def _begin(self, denoiser, args, kwargs) -> None:
         """Note the step and the latents' shape, before the network runs."""
@@ -157,10 +154,8 @@ class Attention:
 
 
 def check(pipe) -> None:
-    """Check that attention to words can be taken from a pipeline.
-
-    Raises ParameterError where it is of another kind, its projections are fused, its network is compiled, or a
-    tokenizer does not tell where tokens stand.
+    """Raise ParameterError where attention to words cannot be taken from a pipeline: of another kind, with fused
+    projections or a compiled network, or a tokenizer that does not tell where tokens stand.
     """
     check_tokenizers(pipe)
     _layers(pipe)
@@ -168,12 +163,11 @@ def check(pipe) -> None:
 
 @contextmanager
 def capture(pipe, columns: Columns, *, by_step: bool = False) -> Iterator[Attention]:
-    """Take attention to words from one call of a pipeline that :func:`check` lets pass; its hooks go when the block
-    ends.
+    """Take attention to words from one call of a pipeline that :func:`check` lets pass; hooks go when the block ends.
 
     ``columns`` are the words of its prompts, one text for each image of the call. ``by_step`` keeps the sums of steps
-    apart; their memory then grows with the steps. Raises ParameterError where the pipeline cannot be used, RunError
-    where it generates other images than the columns are of.
+    apart. Raises ParameterError where the pipeline cannot be used, RunError where it generates other images than the
+    columns are of.
     """
     found = Attention(columns, by_step=by_step, padded=hasattr(pipe, "unet"))
     with ExitStack() as hooks:

@@ -35,7 +35,7 @@ _NEEDED = ("rle", "height", "width", *BOX)
 def covered(
     images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, store: Store, progress: bool = True
 ) -> pd.DataFrame:
-    """Return how far the words of prompts cover the objects of images; what is in ``store`` is not computed again.
+    """Return how far the words of prompts cover the objects of images, kept in ``store``.
 
     ``images`` has the maps of words, ``instances`` are rows of ``triplets_objects``. Returns a row an instance, in
     order: image_id, instance and the columns of :func:`coverages`. Raises InputError where an image has no maps, or
@@ -68,19 +68,14 @@ def coverages(
 ) -> pd.DataFrame:
     """Return how far words cover the objects of one image (eq. 7): the largest coverage is what guidance asks for.
 
-    Args:
-        instances: Rows of ``triplets_objects`` of one image. What has a box alone is compared by that.
-        words: The words that have a map.
-        maps: Of these, ``uint8 (words, rows, columns)``; they are brought to the size of the masks, or where none says
-            it to 512 pixels a side.
-        threshold: Share of a map's range above which a place belongs to its word, 0–1; the paper's is 0.35 (section
-            6.1).
+    ``instances`` are rows of ``triplets_objects`` of one image; ``maps`` are of ``words``, ``uint8 (words, rows,
+    columns)``, and brought to the size of the masks, or where none says it to 512 pixels a side. ``threshold`` is the
+    share of a map's range, 0–1, above which a place belongs to its word (section 6.1).
 
-    Returns:
-        A row an object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words, and
-        the word that has it; human_coverage, the largest of words of
-        :data:`biaslab.measures.similarity.HUMANS`; both 0 where there is no such word, NaN where the object has no
-        pixel; and region, ``mask`` or ``box``: by what the object was compared.
+    Returns a row an object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words,
+    and the word that has it; human_coverage, of words of :data:`biaslab.measures.similarity.HUMANS`; both 0 where there
+    is no such word, NaN where the object has no pixel; and region, ``mask`` or ``box``: by what the object was
+    compared.
 
     Raises InputError where masks are of several sizes.
     """

@@ -28,11 +28,11 @@ def generate_with_attention(
     *,
     watch: Watch = unwatched,
 ) -> tuple[list[np.ndarray | Unreadable], list[WordMaps]]:
-    """Generate images, and maps of where they attend to words.
+    """Generate images, byte for byte those of :meth:`biaslab.generation.Generator.images`, and maps of where they
+    attend to words.
 
-    Images are those of :meth:`biaslab.generation.Generator.images`, byte for byte, and so are arguments and errors;
-    ``words`` are those of each image's prompt to map. Maps do not depend on the size of batches beyond rounding. Raises
-    ParameterError also where attention cannot be taken from this model.
+    ``words`` are those of each image's prompt to map; other arguments and errors are the same. Raises ParameterError
+    also where attention cannot be taken from this model.
     """
     check(generator.pipe)
     # All of them before the first image: a list that does not fit is known at once.
@@ -52,9 +52,7 @@ def generate_with_attention(
 
 class AttendedImages(GeneratedImages):
     """Images of a table of prompts, as :class:`~biaslab.generation.GeneratedImages`, with maps of words in the same
-    shards.
-
-    Prompts have a column more, ``words``: a list of the words of the text to map.
+    shards. Prompts have a column more, ``words``: a list of the words of the text to map.
     """
 
     _also = MappingProxyType({"softmax": "text"})

@@ -24,7 +24,6 @@ class WordMaps:
     """Where an image attends to the words of its prompt."""
 
     words: tuple[str, ...]
-    """Words that have a map."""
     maps: np.ndarray
     """``uint8 (words, rows, columns)``, each from 0, the least attention in it, to 255, the most; all 0 where attention
     is the same everywhere."""
@@ -36,8 +35,8 @@ def word_maps(attention, columns: Columns, most: int = LATENTS) -> list[WordMaps
     """Return the maps of some images as they are kept: on the latents' grid, in 256 levels.
 
     ``attention`` is the mean, ``float32 (images, words, height, width)`` in torch
-    (:meth:`biaslab.attribution.attention.Attention.maps`), ``columns`` of the words that the first maps are of. A grid
-    larger than ``most`` is averaged down to as many of its longer side.
+    (:meth:`biaslab.attribution.attention.Attention.maps`). A grid larger than ``most`` is averaged down to as many of
+    its longer side.
     """
     import torch
 

@@ -1,7 +1,6 @@
 """Where a model attends to the words of a text in images that are given, with noise on them, as it sees them at work.
 
-So maps of words can be held against images whose truth is known. One step of denoising is taken at each of several
-points of the noise schedule; attention is added up over them as over the steps of generation.
+So maps of words can be held against images whose truth is known.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def attend(
     keys: Sequence[str],
     seed: int = 0,
 ) -> tuple[list[WordMaps], list[list[WordMaps]]]:
-    """Return where a model attends to words in given images.
+    """Return where a model attends to words in given images: over all of :data:`LEVELS` of each image, and for each
+    level those of each image.
 
     Args:
         generator: A loaded model with a U-Net and one text encoder (Stable Diffusion 1 and 2).
@@ -43,9 +43,8 @@ def attend(
         texts, words: What is said of each, and the words of it to map.
         keys, seed: What tells each image's noise from that of others, the same at all levels and in every batch.
 
-    Returns the maps of each image over all of :data:`LEVELS`, and for each level those of each image. Raises
-    ParameterError where the model is of another kind or size, or attention cannot be taken from it, RunError where the
-    numbers overflow.
+    Raises ParameterError where the model is of another kind or size, or attention cannot be taken from it, RunError
+    where the numbers overflow.
     """
     import torch
 

@@ -60,7 +60,7 @@ def columns(pipe, texts: Sequence[str], words: Sequence[Sequence[str]]) -> Colum
     """Find words in texts as a pipeline that :func:`check_tokenizers` lets pass reads them.
 
     A word is found wherever it stands as a whole, in capitals or not; it may be several words long, and has all its
-    tokens; a place where one of them is cut off at the tokenizer's limit is no place.
+    tokens: where one of them is cut off at the tokenizer's limit it is not found.
     """
     asked = [list(dict.fromkeys(given)) for given in words]
     places = [[_places(word, text) for word in given] for text, given in zip(texts, asked, strict=True)]

@@ -25,8 +25,8 @@ def located(name: str, kind: str = "vqa") -> str:
 def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     """Return the model ``name``, a hub name or folder, with or without ``vqa:`` before it.
 
-    ``kind`` is ``vqa``, or ``captioner``: then the question does not matter to BLIP, and begins the sentence of BLIP-2.
-    Raises ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or its weights are not safetensors.
+    ``kind`` is ``vqa``, or ``captioner``: then BLIP takes no question, and that of BLIP-2 begins the sentence. Raises
+    ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
     """
     where, type_ = loaded.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
     check_config(repositories.of_folder(where, name, kind))
@@ -41,9 +41,8 @@ def check_config(repository: Repository) -> None:
 
 
 class Model(loaded.Ready):
-    """What all share: images are seen once, then asked about in batches of questions of one length.
-
-    Questions are never padded: BLIP's decoder looks at padding, so that an answer would depend on its neighbours.
+    """What all share: images are seen once, then asked about in batches of questions of one length, as BLIP's decoder
+    would look at padding.
     """
 
     of_class: str
@@ -66,9 +65,8 @@ class Model(loaded.Ready):
         self._batches = loaded.Batches(self.device, 8 if on_cpu and not small else 64)
 
     def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
-        """Return the answer to each question; ``of`` is the index of the image that it is about.
-
-        Raises InputError where a number is not finite.
+        """Return the answer to each question; ``of`` is the index of its image. InputError where a number is not
+        finite.
         """
         seen = self._batches.run(images, self._look)
         tokens = [self.processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]

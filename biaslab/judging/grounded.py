@@ -28,14 +28,10 @@ _LONGEST = 1024
 class Grounded:
     """A tagger, a detector and a segmenter.
 
-    Args:
-        tagger: Florence-2, which lists what it sees; or a zero-shot model of transformers (SigLIP, CLIP) that is asked
-            about the ``vocabulary``.
-        detector: Grounding DINO, which is asked about each image's tags; of overlapping boxes the best stays, whatever
-            they are called.
-        segmenter: SAM, or its kind, which is given the boxes; or ``none``.
-
-    Raises ParameterError where a model is unknown, of another kind or cannot be used, or the tagger needs a vocabulary.
+    The tagger is Florence-2, or a zero-shot model of transformers (SigLIP, CLIP) that is asked about the
+    ``vocabulary``; the detector, Grounding DINO, is asked about each image's tags, and of overlapping boxes the best
+    stays; the segmenter is SAM, or its kind, which is given the boxes, or ``none``. Raises ParameterError where a model
+    is unknown, of another kind or cannot be used, or the tagger needs a vocabulary.
     """
 
     def __init__(
@@ -53,10 +49,7 @@ class Grounded:
         self._masks = None if segmenter == NONE else _Masks(segmenter, device)
 
     def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
-        """Return the instances of each image; those without a tag have none.
-
-        Raises InputError where a model gives a number that is not finite.
-        """
+        """Return the instances of each image, none where it has no tag; InputError where a number is not finite."""
         import torch
 
         instances = []
@@ -68,9 +61,6 @@ class Grounded:
                 sides = boxes / [width, height, width, height]
                 instances.append(list(map(Instance, names, scores, map(tuple, sides.tolist()), masks)))
         return instances
-
-
-# -- tags --------------------------------------------------------------------------------------------------
 
 
 def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
@@ -121,9 +111,6 @@ class _Florence(Ready):
             size = image.shape[1::-1]
             told = self.processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
             yield [tag for tag in dict.fromkeys(map(folded, told["labels"])) if tag]
-
-
-# -- boxes -------------------------------------------------------------------------------------------------
 
 
 class _Boxes(Ready):
@@ -185,9 +172,8 @@ class _Boxes(Ready):
 
 
 def _named(text: str, tags: Sequence[str]) -> str:
-    """Return the tag that a box is of, given the words that name it; empty where none of them is of a tag.
-
-    The detector points at words, not at tags: at some of a tag, at parts of a word, or at words of several tags.
+    """Return the tag that a box is of, given words that name it (some of a tag, parts of words, or of several tags);
+    empty for none.
     """
     text = folded(text)
     if text in tags:
@@ -196,9 +182,6 @@ def _named(text: str, tags: Sequence[str]) -> str:
     shared = [sum(word in tag for word in words) for tag in tags]
     best = int(np.argmax(shared))
     return tags[best] if shared[best] else ""
-
-
-# -- masks -------------------------------------------------------------------------------------------------
 
 
 class _Masks(Ready):

@@ -1,9 +1,7 @@
-"""Features of Inception-v3, on which FID and KID are usually computed, with weights from a file.
+"""Features of Inception-v3 for FID and KID (dalleval paper, section 4.3; Heusel et al. 2017), with weights from a file.
 
 The weights are those of FID's authors as ``torch-fidelity`` has converted them, a file that ends in
 ``inception-2015-12-05-6726825d.pth``; the network and its resizing are ``torchmetrics``'.
-
-Source: dalleval paper, section 4.3 (FID; Heusel et al. 2017).
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ _DIGEST = re.compile(r"-([0-9a-f]{8,64})\.[^.]+$")
 def check_weights(path: str | Path, data: bytes | None = None) -> str:
     """Return the SHA-256 digest of a file of weights, or of its content where that is read already.
 
-    Raises ParameterError where there is no such file, or its name says another digest (``…-6726825d.pth``), as that of
-    a file that was not copied to its end.
+    Raises ParameterError where there is no such file, or its name says another digest, as of one not copied to its end.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -45,8 +42,7 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
         )
     digest = file_digest(path) if data is None else hashlib.sha256(data).hexdigest()
     if not digest.startswith(_KNOWN):
-        other = "%s is not the file that FID is computed with (SHA-256 %s…): no number compares."
-        _log.warning(other, path, _KNOWN)
+        _log.warning("%s is not the file that FID is computed with (SHA-256 %s…): no number compares.", path, _KNOWN)
     named = _DIGEST.search(path.name)
     if named and not digest.startswith(named[1]):
         raise ParameterError(
@@ -59,8 +55,8 @@ def check_weights(path: str | Path, data: bytes | None = None) -> str:
 class Inception:
     """The pooled features of Inception-v3, 2,048 an image, with weights from a file.
 
-    Raises ParameterError as :func:`check_weights`, or where the file holds more than tensors, which could be run, or
-    not those of this network.
+    Raises ParameterError as :func:`check_weights`, or where the file is not of this network or holds more than tensors,
+    which could be run.
     """
 
     def __init__(self, path: str | Path, *, device: str = "auto") -> None:
@@ -94,9 +90,8 @@ class Inception:
         self._batches = loaded.Batches(self._device, 0 if self._device.type != "cpu" else 16)
 
     def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``.
-
-        Raises InputError where there is no image, or a number is not finite.
+        """Return the features of images, ``uint8 (height, width, 3)``: ``float32 (images, 2048)``; InputError where
+        there is none, or a number is not finite.
         """
         if not len(images):
             raise InputError("There is no image to take features of.")

@@ -1,7 +1,6 @@
 """Instances of objects in images: what there is, how sure, where, and which pixels (triplets paper, section 5.1).
 
-Found by a segmenter, by a tagger, a detector and a segmenter one after the other, or elsewhere: then they are read from
-a file. Tables have the columns of :mod:`biaslab.measures.instances`.
+They are found by models or read from a file; tables have the columns of :mod:`biaslab.measures.instances`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from biaslab.ground import cells, delimited
 from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.names import GROUNDED, files_digest, is_file, parts
-from biaslab.judging.segmenters import Instance, folded
+from biaslab.judging.segmenters import folded
 from biaslab.judging.settings import Thresholds
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
@@ -53,8 +52,7 @@ def find(
     device: str = "auto",
     progress: bool = True,
 ) -> Found:
-    """Find the instances of objects in every image of a source's table, as :func:`biaslab.judging.judge.judge` looks at
-    them.
+    """Find the instances of objects in every image of a source's table.
 
     ``name`` is a semantic segmenter of transformers (folder, hub name, or one that a package brings),
     ``grounded:TAGGER+DETECTOR+SEGMENTER`` (:class:`biaslab.judging.grounded.Grounded`), or a file (:func:`read`).
@@ -76,8 +74,12 @@ def find(
             opened, seen = judge.look(*some, lambda readable: ready().look(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
-                size = {"height": row["image_height"], "width": row["image_width"]}
-                rows += [told | size for told in _rows(row["image_id"], seen.get(k, []))]
+                size = {"height": row["image_height"], "width": row["image_width"], "outcome": "", "reason": ""}
+                best_first = sorted(seen.get(k, []), key=lambda instance: -instance.score)
+                for number, one in enumerate(best_first):
+                    rle = "" if one.mask is None else encode(one.mask)
+                    rows.append({"image_id": row["image_id"], "instance": number, "object": one.object, "rle": rle})
+                    rows[-1] |= {"score": one.score, **dict(zip(BOX, one.box, strict=True)), **size}
         return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "reason"])
 
     inputs = {
@@ -106,9 +108,8 @@ def load(
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the objects in a file, one a line, each once; empty lines do not count.
-
-    Raises MissingInputError where there is no such file, InputError where it is no text, or holds nothing.
+    """Return the objects in a file, one a line, each once; MissingInputError where there is no such file, InputError
+    where it is no text or holds nothing.
     """
     file = Path(os.path.expanduser(path))
     if not file.is_file():
@@ -118,15 +119,6 @@ def words(path: str) -> tuple[str, ...]:
     if not found:
         raise InputError(f"The vocabulary {path!r} holds no word; write the name of an object on each line.")
     return found
-
-
-def _rows(image_id: str, seen: Iterable[Instance]) -> Iterable[dict]:
-    """Return rows of the instances of one image, best first."""
-    best_first = sorted(seen, key=lambda instance: -instance.score)
-    for k, one in enumerate(best_first):
-        rle = "" if one.mask is None else encode(one.mask)
-        told = {"image_id": image_id, "instance": k, "object": one.object, "score": one.score, "rle": rle}
-        yield told | dict(zip(BOX, one.box, strict=True)) | {"outcome": "", "reason": ""}
 
 
 def _typed(rows: pd.DataFrame) -> pd.DataFrame:
@@ -143,11 +135,11 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
 
     A table (:mod:`biaslab.ground.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
     bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width. A
-    row with image_id alone stands for an image in which nothing was found; an image of ``image_ids`` that the file
-    lacks is ``missing``. Equal rows count once.
+    row with image_id alone is an image in which nothing was found; one of ``image_ids`` that the file lacks is
+    ``missing``. Equal rows count once.
 
-    Raises MissingInputError where there is no such file, InputError where it cannot be read, lacks a column, names an
-    image that there is not, or a value does not fit; the message names it.
+    Raises MissingInputError where there is no such file, InputError where it lacks a column, names an image that there
+    is not, or a value does not fit.
     """
     files_digest(str(path), "segmenter")
     path, known = cells.located(path), set(COLUMNS)

@@ -1,7 +1,6 @@
-"""Judge images: the gate (one face that is large enough), then perceived gender; every image keeps a row and an
-outcome.
+"""Judge images: the gate (one face that is large enough), then perceived gender.
 
-What does not pass, or of which the gender model is not sure, has a labelled reason instead of a gender.
+Every image keeps a row; what does not pass, or is not sure, has a labelled outcome in place of a gender.
 """
 
 from __future__ import annotations
@@ -81,15 +80,13 @@ def judge(
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Judge every image of a source's table; what was judged before is read again from ``store``.
+    """Judge every image of a source's table; what was judged before is read again from ``store``; errors as of
+    :func:`load`.
 
-    Models are loaded when an image must be looked at; errors as of :func:`load`.
-
-    Returns:
-        One row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
-        ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where the gate let nothing pass), n_faces
-        (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels),
-        reason (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
+    Returns one row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
+    ``male``, ``unsure`` where uncertain, else empty), p_female (0–1, NaN where the gate let nothing pass), n_faces (NaN
+    where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels), reason
+    (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
     inputs = inputs_of(images, settings)
     return decided(_seen(images, settings, "judgements", inputs, store, device, progress), settings)
@@ -100,8 +97,7 @@ def find_faces(
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
-    Returns a row an image, in the table's order: image_id, outcome (why there is nothing to look at; else of the gate
-    for one person), reason, n_faces, x0, y0, x1, y1 (the one face, else NaN), image_width, image_height and boxes.
+    Returns its columns without gender and p_female; outcome is that of the gate for one person.
     """
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
@@ -126,11 +122,7 @@ def _seen(
 
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
-    """Return what the models' answers depend on.
-
-    Limits of face and probability are not among it: they decide upon answers that are kept. Nor is the speed, nor who
-    else is asked.
-    """
+    """Return what the models' answers depend on: not the limits, which decide upon kept answers, nor the speed."""
     inputs = settings.model_dump(mode="json", include={"faces", "gender", "texts", "min_score", "dtype"})
     gender = files_digest(settings.gender, "clip")
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": gender}
@@ -199,8 +191,7 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
 
 
 def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series = 1) -> pd.DataFrame:
-    """Return judgements: what the models saw (outcome empty where nothing is in the way), with the limits of settings.
-
+    """Return judgements: what the models saw (outcome empty where nothing is in the way) with the limits of settings;
     ``people`` is how many share the width of each row's image.
     """
     standing = seen["outcome"] == ""
@@ -216,9 +207,8 @@ def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series
 
 
 def decide(p_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
-    """Return genders for probabilities of perceived as female, an object array of the same shape.
-
-    At least ``threshold`` is female, ``1 - p_female`` of at least ``threshold`` male, the rest, NaN among it, unsure.
+    """Return genders for probabilities of perceived as female, an object array of the same shape: at least
+    ``threshold`` is female, at most ``1 - threshold`` male, the rest, NaN among it, unsure.
     """
     p_female = np.asarray(p_female, float)
     sure = [p_female >= threshold, 1 - p_female >= threshold]
@@ -226,7 +216,7 @@ def decide(p_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
 
 
 def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float = 0.95) -> pd.DataFrame:
-    """Count the outcomes of judgements (:func:`judge`, with the columns ``by``), those that never occur among them.
+    """Count the outcomes of judgements (:func:`judge`, with the columns ``by``).
 
     A row for each combination of ``by`` and each outcome (of :data:`SELDOM` those that occur): ``by``, outcome, n,
     n_images (of the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).

@@ -1,8 +1,7 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
-A source of images says ``drawings`` or ``photographs``, a judge which of them it knows, or ``any``. A model in a folder
-says it in a file (:func:`biaslab.models.registry.pictures`), a judge of another package by ``knows``; raters, files and
-what looks at pixels alone know any, all others photographs.
+A model in a folder says it in a file (:func:`biaslab.models.registry.pictures`), a judge of another package by
+``knows``; raters, files and what looks at pixels alone know any, all others photographs.
 """
 
 from __future__ import annotations
@@ -78,15 +77,15 @@ def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> No
     ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
     """
     role = ROLES[setting]
-    if not name:
-        raise ParameterError(
-            f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one, "
-            + (f"such as {role.example!r}." if pictures == registry.PHOTOGRAPHS else "that knows drawings.")
-        )
-    known = knows(name, "vqa" if name.startswith(VQA) else kind or role.kind)
+    known = knows(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
     if known in (pictures, registry.ANY):
         return
     example = f", such as {role.example!r}" if pictures == registry.PHOTOGRAPHS else ""
+    if not name:
+        raise ParameterError(
+            f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one that "
+            f"knows these{example}."
+        )
     raise ParameterError(
         f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
         f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "

@@ -106,7 +106,7 @@ def check_sizes(name: str, what: str, sizes: Iterable[Any], most: int = MOST_SID
 
 
 def check_processor(name: str, processor) -> None:
-    """Check what a processor of transformers brings images to, and the least that its tokenizer reads."""
+    """Check what a processor of transformers brings images to, and the most tokens that it reads."""
     images = getattr(processor, "image_processor", processor)
     for given in (getattr(images, of, None) for of in ("size", "crop_size")):
         # A longest edge is a limit, and may be as large as it is.
@@ -126,9 +126,8 @@ def pretrained(kind, folder):
 
 
 def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
-    """Return the folder of a model of transformers, fetched where it is on the hub, and its ``model_type``.
-
-    Raises ParameterError where the name is unknown as one of the ``kind``, or cannot be loaded as ``what``.
+    """Return the folder of a model of transformers, fetched where it is on the hub, and its ``model_type``;
+    ParameterError where it cannot be had as ``what``.
     """
     with loading(name, what):
         folder = hub.local(registry.resolve(name, kind))
@@ -142,10 +141,10 @@ def writable(images: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 class Ready:
-    """The model of transformers in a folder, loaded by the class ``auto`` from safetensors, with its processor.
+    """A model of transformers in a folder, loaded by the class ``auto`` from safetensors, with its processor.
 
     Raises ParameterError, which ends with ``fix``, where it cannot be loaded as ``what``, lacks weights (transformers
-    draws them at random), or, where the ``whole`` of it must be used, has a part that transformers leaves out.
+    draws them at random), or, where the ``whole`` of it must be used, has parts that transformers leaves out.
     """
 
     def __init__(
@@ -174,8 +173,8 @@ class Ready:
         return finite.checked(numbers, self.name, self.model.dtype)
 
     def greedy(self, longest: int) -> dict[str, Any]:
-        """Return how a model writes an answer of at most so many tokens, which depends on nothing but what it is given,
-        whatever the checkpoint suggests; it stops with an InputError where a token's score is not finite.
+        """Return options for answers of at most so many tokens that depend on the input alone, whatever the checkpoint
+        suggests; InputError where a token's score is not finite.
         """
         from transformers import LogitsProcessor, LogitsProcessorList
 
@@ -265,7 +264,6 @@ def _stacked(images: Sequence[np.ndarray], device):
         return torch.from_numpy(np.stack(images))
     # Page-locked memory reaches a GPU several times faster; one thread alone could not fill it as fast.
     out = torch.empty((len(images), *images[0].shape), dtype=torch.uint8, pin_memory=device.type == "cuda")
-    rows = out.numpy()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(np.copyto, rows, images))
+        list(pool.map(np.copyto, out.numpy(), images))
     return out

@@ -18,8 +18,7 @@ from biaslab.net.settings import ENDPOINT
 
 
 def look_up(name: str, kind: str) -> list[Located]:
-    """Return the models behind the name of a judge, as the settings have it; none where it is a file, or needs no
-    weights.
+    """Return the models behind the name of a judge, as the settings have it; none where it needs no weights.
 
     ``kind`` is a key of :data:`biaslab.models.registry.HUB`; of what has a prefix, that decides. Raises ParameterError,
     InputError or UnknownNameError where it is not to be had or of another kind, MissingInputError where a package or a

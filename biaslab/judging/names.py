@@ -35,10 +35,8 @@ _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
 
 
 def files_digest(name: str, kind: str) -> str:
-    """Return a digest of the files behind the name of a model; of the name where there are none here.
-
-    Raises ParameterError where the name is unknown, MissingInputError where a file is not there, or a package has lost
-    its weights.
+    """Return a digest of the files behind the name of a model; of the name where there are none here. ParameterError
+    where the name is unknown, MissingInputError where a file is not there.
     """
     if name.startswith(PLUGIN):
         return plugins.digest(name)
@@ -72,11 +70,10 @@ def parts(name: str) -> tuple[str, str, str]:
     """Return tagger, detector and segmenter of ``grounded:TAGGER+DETECTOR+SEGMENTER``; ParameterError without them."""
     names = name.removeprefix(GROUNDED).split("+")
     if len(names) != 3 or not all(names):
+        example = GROUNDED + "+".join(registry.HUB[kind][0] for kind in PARTS)
         raise ParameterError(
-            f"triplets.objects is {name!r}; give a tagger, a detector and a segmenter as "
-            f"{GROUNDED}TAGGER+DETECTOR+SEGMENTER, such as "
-            f"{GROUNDED}{'+'.join(registry.HUB[kind][0] for kind in PARTS)}, the last of them "
-            f"{NONE!r} for boxes alone."
+            f"triplets.objects is {name!r}; give {GROUNDED}TAGGER+DETECTOR+SEGMENTER, such as {example}, the last of "
+            f"them {NONE!r} for boxes alone."
         )
     return names[0], names[1], names[2]
 

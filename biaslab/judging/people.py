@@ -1,10 +1,9 @@
 """Judge the people of an image one by one, by position: who is where, and which gender each is perceived as.
 
-An image must show as many faces as people were asked for, side by side. From left to right each person is cut out so
-that no other's face is seen, and judged as :mod:`biaslab.judging.judge` judges a picture of one. Where an image does
-not show that, all its people have a labelled reason. Whether they stand in the order asked for is looked at apart: an
-open_clip model compares every person with the texts of all phrases, and the best way to put phrases to people counts.
-That is not independent of gender: a CLIP model is surer of a nurse's place where the nurse looks like a woman.
+An image must show as many faces as people were asked for, side by side; each is cut out so that no other's face is
+seen. Whether they stand in the order asked for is looked at apart: an open_clip model compares every person with the
+texts of all phrases, and the best order counts. That is not independent of gender: a CLIP model is surer of a nurse's
+place where the nurse looks like a woman.
 
 Source: paired paper, section 3.2 (people told apart by position) and C.2 (what goes wrong).
 """
@@ -52,23 +51,18 @@ def judge_people(
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Judge everyone whom images were to show, as :func:`biaslab.judging.judge.judge` does for one person.
+    """Judge everyone whom images were to show; arguments and errors as of :func:`biaslab.judging.judge.judge`.
 
-    Where one person is asked for, several faces are ``too_many_faces``. ``min_face`` is a share of the image's height
-    and, of n people asked for, of an n-th of its width. ``asked`` has a row a person: image_id, position (1 is the
-    leftmost), phrase (as the prompt says it, such as ``carpenter manager``).
+    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it). ``min_face``
+    is a share of the image's height and, of n people asked for, of an n-th of its width.
 
-    Returns:
-        One row per row of ``asked``, in its order: image_id, position, outcome (one of
-        :data:`biaslab.judging.words.OUTCOMES_OF_PEOPLE`), gender, p_female, n_faces (in the whole image), x0, y0, x1,
-        y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why
-        roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where
-        not looked for, as of one person or phrase, or without an open_clip model), role_p (0–1: of the order asked for
-        among all orders, NaN where not looked for).
+    Returns one row per row of ``asked``, in its order: image_id, position, outcome (of
+    :data:`biaslab.judging.words.OUTCOMES_OF_PEOPLE`), gender, p_female, n_faces (in the whole image), x0, y0, x1, y1
+    (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why roles
+    could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where not looked
+    for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
 
-    Raises:
-        InputError: ``asked`` names an image that the source does not have.
-        ParameterError, MissingInputError: As for one person.
+    Raises InputError where an image is not in the source.
     """
     by_image = phrases_of(asked)
     phrases = [json.dumps(told) for told in by_image.values()]
@@ -159,9 +153,7 @@ def gate(faces: Sequence[Face], people: int) -> str:
 
 def parts(faces: Sequence[Face], width: int) -> list[tuple[int, int]]:
     """Return each person's columns of an image, the first and the one after the last; faces as :func:`gate` lets them
-    pass.
-
-    They end half-way between two faces, or where the other's face begins if boxes share columns.
+    pass. They end half-way between two faces, or where the other's face begins if boxes share columns.
     """
     ends, starts = [], [0]
     for left, right in pairwise(faces):
@@ -193,21 +185,21 @@ def _orders(
 
 
 def _unknown(texts: dict[str, str], classifier: ZeroShot) -> dict[str, str]:
-    """Return the phrases whose texts the classifier does not know, with why; all are asked for at once first."""
-    try:
-        classifier.text_embeddings(list(texts.values()))
-    except ParameterError as error:
-        if len(texts) == 1:
-            return dict.fromkeys(texts, f"roles: {error}")
-        return {p: why for one in texts.items() for p, why in _unknown(dict([one]), classifier).items()}
-    return {}
+    """Return the phrases whose texts the classifier does not know, with why."""
+    unknown = {}
+    for phrase, text in texts.items():
+        try:
+            classifier.text_embeddings([text])
+        except ParameterError as error:
+            unknown[phrase] = f"roles: {error}"
+    return unknown
 
 
 def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     """Return the probability that people stand as asked, and of the likeliest other order, each 0–1.
 
-    An order's logit is the sum of those of each person with the phrase at that place; what all share decides nothing.
-    Logits are of people from left to right by phrases in the order asked for, ``(n, n)``.
+    Logits are of people from left to right by phrases in the order asked for, ``(n, n)``; an order's is the sum over
+    its people.
     """
     n = len(phrases)
     sums = {
@@ -217,9 +209,6 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
     p = np.exp(values - values.max())
     p /= p.sum()
     return float(p[0]), float(p[1:].max())
-
-
-# -- what is decided upon that -----------------------------------------------------------------------------
 
 
 def _decided(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:

@@ -16,9 +16,9 @@ class Person(NamedTuple):
     """Somebody in an image, ``uint8 (height, width, 3)`` RGB, whom a judge is asked about.
 
     The face's box is left, top, right and bottom in pixels, and all of the image where no face was looked for; its
-    points, x and y, are in the detector's own order. The position counts from the left, beginning with 1, among the
-    people that the prompt asks for; the phrase says who stands there, such as ``carpenter``, where it asks for several.
-    The part is the columns of the image that are theirs, the first and the one after the last; None is all.
+    points, x and y, are in the detector's own order. The position counts the people asked for from the left, beginning
+    with 1; the phrase says who stands there, such as ``carpenter``, where several are asked for. The part is the
+    columns of the image that are theirs, the first and the one after the last; None is all.
     """
 
     image: np.ndarray
@@ -41,9 +41,8 @@ def whole(image: np.ndarray) -> Person:
 
 
 def face_of(person: Person) -> np.ndarray:
-    """Return the square around a face, widened by a quarter of its longer side all around.
-
-    It is black beyond the image and the person's part of it.
+    """Return the square around a face, widened by a quarter of its longer side all around; black beyond the person's
+    part of the image.
     """
     x0, y0, x1, y1 = person.box
     half = max(1, round(max(x1 - x0, y1 - y0) * 0.75))
@@ -69,9 +68,8 @@ def head_and_shoulders(person: Person, *, side: int = 0) -> np.ndarray:
 
 
 def wider(person: Person, *, side: int = 0) -> np.ndarray:
-    """Return the square as wide as a person's part of the image, at most as high as that: what is worn and held, too.
-
-    Result as for :func:`head_and_shoulders`; nothing is repeated.
+    """Return the square as wide as a person's part of the image, at most as high as that: what is worn and held, too;
+    as :func:`head_and_shoulders`, but nothing is repeated.
     """
     x0, y0, x1, y1 = person.box
     height, (first, last) = person.image.shape[0], person.columns

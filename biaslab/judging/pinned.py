@@ -1,6 +1,6 @@
 """Small networks in ONNX under names of their own, each known by its SHA-256: of an installed package, or of the hub.
 
-ONNX is no pickle and runs no code; another file of that name is refused. A package is not imported for its file.
+ONNX is no pickle and runs no code. A package is not imported for its file.
 """
 
 from __future__ import annotations
@@ -57,15 +57,17 @@ def known(name: str, kind: str) -> Pinned | None:
 def look_up(name: str) -> Located:
     """Return where the file of a name in :data:`PINNED` is: in its package where that is installed, else on the hub.
 
-    Raises ParameterError where what is there is another file, MissingInputError where OpenCV, which runs it, or the
-    file is not to be had.
+    Raises ParameterError where that is another file, MissingInputError where it, or OpenCV, which runs it, is not to be
+    had.
     """
     if find_spec("cv2") is None:
         raise MissingInputError(
             f"{name!r} needs the package opencv-python-headless: pip install opencv-python-headless."
         )
     pin = PINNED[name]
-    if (folder := _installed(pin)) is not None:
+    spec = find_spec(pin.module)
+    folders = map(Path, (spec.submodule_search_locations or ()) if spec else ())
+    if folder := next((folder for folder in folders if (folder / pin.path).exists()), None):
         _content(name, folder / pin.path)
         return Located(Repository(name, pin.kind, {pin.path: pin.size}, folder), (pin.path,), (pin.path,))
     if not pin.on_hub:
@@ -78,8 +80,8 @@ def look_up(name: str) -> Located:
         ) from error
     if (size := located.repository.files[pin.path]) != pin.size:
         raise ParameterError(
-            f"{pin.path} of {pin.on_hub} has {size:,} bytes, and the file that {name!r} stands for has {pin.size:,}. "
-            f"Install the package that has it: {pin.install}."
+            f"{pin.path} of {pin.on_hub} has {size:,} bytes in place of {pin.size:,}: it is not the file that {name!r} "
+            f"stands for. {pin.install} brings the right one."
         )
     return replace(located, files=located.weights)
 
@@ -88,13 +90,6 @@ def content(name: str) -> bytes:
     """Return the bytes of the file of a name, fetched where it is on the hub; errors as of :func:`look_up`."""
     located = look_up(name)
     return _content(name, located.repository.file(PINNED[name].path))
-
-
-def _installed(pin: Pinned) -> Path | None:
-    """Return the folder of an installed package that has the file; None where there is none."""
-    spec = find_spec(pin.module)
-    folders = map(Path, (spec.submodule_search_locations or ()) if spec else ())
-    return next((folder for folder in folders if (folder / pin.path).exists()), None)
 
 
 def _content(name: str, file: Path) -> bytes:

@@ -1,14 +1,12 @@
 """Judges that other packages bring, found by the entry points ``biaslab.judges``.
 
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
-``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)``. What it
-returns is asked about people whom the gate has let pass, by ``judge(people)``, which returns an :class:`Answer` to each
-:class:`biaslab.judging.person.Person`. ``judging.tone: plugin:name`` asks ``tones(people)`` instead, which returns a
-:class:`Tone` of each.
+``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)`` and asks
+``judge(people)`` of what that returns, which gives an :class:`Answer` to each :class:`biaslab.judging.person.Person`;
+``judging.tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
 
-The factory may have ``knows``, which says which pictures its judge knows (``drawings``, ``photographs`` where there is
-none, or ``any``), and ``files(ARGUMENT)``, which returns the files and folders, such as weights, whose content is part
-of the keys of results.
+The factory may have ``knows`` (``drawings``, ``photographs``, which is the default, or ``any``), and
+``files(ARGUMENT)``, the files and folders, such as weights, whose content is part of the keys of results.
 """
 
 from __future__ import annotations
@@ -57,8 +55,8 @@ def _named(name: str) -> tuple[metadata.EntryPoint, str]:
 
 
 def digest(name: str) -> str:
-    """Return a digest of what stands behind a name: package, version, the factory's module, the files that it declares,
-    and one that the argument names.
+    """Return a digest of what stands behind a name: package, version, the factory's module, its argument, and their
+    files.
 
     Raises ParameterError where the module or a file is not there, UnknownNameError where no package brings such a
     judge.
@@ -67,25 +65,18 @@ def digest(name: str) -> str:
     whole = hashlib.sha256(f"{closure.brought(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(reading.content(path))
-    for file in _files(name, point, argument):
-        whole.update(file.name.encode() + b"\0")
-        with file.open("rb") as opened:
-            whole.update(hashlib.file_digest(opened, "sha256").digest())
-    return whole.hexdigest()
-
-
-def _files(name: str, point: metadata.EntryPoint, argument: str) -> Iterator[Path]:
-    """Yield the files that a factory declares, those of its folders in order."""
     with loading(name, "a judge"):
-        declared = getattr(point.load(), "files", None)
-    if declared is None:
-        return
+        declared = getattr(point.load(), "files", lambda _: ())
     with _told(name):
         paths = [Path(path).expanduser() for path in declared(argument)]
     for path in paths:
         if not path.exists():
             raise ParameterError(f"{name} declares the file {path}, which is not there.")
-        yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
+            whole.update(file.name.encode() + b"\0")
+            with file.open("rb") as opened:
+                whole.update(hashlib.file_digest(opened, "sha256").digest())
+    return whole.hexdigest()
 
 
 @contextmanager
@@ -95,7 +86,6 @@ def _told(name: str) -> Iterator[None]:
         yield
     except BiaslabError:
         raise
-    # It may raise anything.
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
         raise InputError(f"{name} fails: {type(error).__name__}: {said:.400}") from error
@@ -110,8 +100,9 @@ def knows(name: str) -> str:
     with loading(name, "a judge"):
         told = getattr(point.load(), "knows", registry.PHOTOGRAPHS)
     if told not in (*registry.PICTURES, registry.ANY):
-        allowed = ", ".join((*registry.PICTURES, registry.ANY))
-        raise ParameterError(f"{name} says that it knows {told!r}; {point.value}.knows must be one of {allowed}.")
+        raise ParameterError(
+            f"{name} says that it knows {told!r}; {point.value}.knows must be drawings, photographs or any."
+        )
     return told
 
 
@@ -128,8 +119,7 @@ def load(name: str, *, tones: bool = False, device: str, batch_size: int) -> Ask
         model = factory(argument, device=device, batch_size=batch_size)
     method = "tones" if tones else "judge"
     if not callable(getattr(model, method, None)):
-        what = "a judge of skin tone" if tones else "a judge"
-        raise ParameterError(f"{name} is not {what}: what {point.value} returns needs `{method}(people)`.")
+        raise ParameterError(f"{name} is not such a judge: what {point.value} returns needs `{method}(people)`.")
     return Asked(name, getattr(model, method), _tone if tones else _gender)
 
 
@@ -140,10 +130,10 @@ class Asked:
         self._name, self._ask, self._read = name, ask, read
 
     def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
-        """Return a number for each (NaN where nothing is said), and a reason.
+        """Return for each the probability of perceived as female, or the tone (Monk scale), NaN where nothing is said,
+        and a reason.
 
-        Of gender it is the probability of perceived as female, where a word alone counts as sure and ``unclear`` as
-        even; of skin tone the tone on the Monk scale, 1 to 10.
+        A word without a probability counts as sure, ``unclear`` as even.
         """
         with _told(self._name):
             answers = list(map(tuple, self._ask(people)))

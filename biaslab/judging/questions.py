@@ -18,7 +18,7 @@ from biaslab.judging.words import UNCLEAR
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 FORM = "Which gender do you perceive in the {phrase}{where}?"
-"""What the rating page asks: the form of Table 6 in words of our own, where being unsure is an answer, too."""
+"""What the rating page asks: Table 6 in words of our own, where being unsure is an answer, too."""
 WHERE = {1: ("",), 2: (" on the left", " on the right"), 3: (" on the left", " in the middle", " on the right")}
 """Number of people asked for -> how each is told apart, left to right."""
 # Words that say a gender, beside those of the lexicons: the paper's annotators choose between the first.
@@ -39,8 +39,8 @@ def place(position: int, people: int) -> str:
 def read_answer(text: str) -> tuple[str, str]:
     """Return ``female``, ``male`` or ``unsure`` for an answer, and why it is unsure.
 
-    Words decide, whole and in any case: of the lexicons ``gender_words`` and ``gender_pronouns``, and a few more. With
-    words of both genders, of neither, or with one that denies ("not a man") it is ``unsure``.
+    Words decide, whole and in any case, of the lexicons ``gender_words`` and ``gender_pronouns``, and a few more: both
+    genders, neither, or a word that denies ("not a man") are ``unsure``.
     """
     words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)?", plain(text).casefold().replace("’", "'"))
     # "the woman's", "he's": what stands before the apostrophe; "isn't" stays whole.
@@ -84,9 +84,8 @@ _EXAMPLE = '- {name: hair, question: "Which colour is the hair?", answers: [dark
 
 
 class Question(NamedTuple):
-    """A closed question of one's own: what it is called, its words, its answers, and whom it is of.
-
-    ``unclear`` is always one of the answers, and the last; ``of`` is ``person`` or ``image``.
+    """A closed question of one's own: its name, its words, its answers (``unclear`` is always the last), and whether it
+    is ``of`` a ``person`` or an ``image``.
     """
 
     name: str
@@ -96,9 +95,8 @@ class Question(NamedTuple):
 
 
 def read_questions(path: str | Path) -> list[Question]:
-    """Return the questions of a YAML file, a list of mappings with ``name``, ``question``, ``answers`` and ``of``.
-
-    Raises InputError: It cannot be read, is no such list, or has a name or an answer twice.
+    """Return the questions of a YAML file, a list of mappings with ``name``, ``question``, ``answers`` and ``of``;
+    InputError where it is none, or has a name or an answer twice.
     """
     file = Path(path).expanduser()
     given = plainyaml.read(file, most=_MOST_BYTES)
@@ -118,16 +116,13 @@ def _question(path: str | Path, row: object) -> Question:
     if not isinstance(row, Mapping) or set(row) - set(_FIELDS) or not {"name", "question", "answers"} <= set(row):
         raise InputError(f"{told}give {', '.join(_FIELDS)}, as in {_EXAMPLE}.")
     answers = row["answers"] if isinstance(row["answers"], list) else []
-    texts = {"name": row["name"], "question": row["question"]}
-    for name, text in texts.items():
-        if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST or not is_printable(text):
-            raise InputError(f"{told}{name} must be a text of at most {_LONGEST} printable characters.")
     # YAML reads yes and no as truth values.
-    answers = [("no", "yes")[a] if isinstance(a, bool) else a for a in answers]
-    words = [str(a) if isinstance(a, int) else a for a in answers]
-    if not all(isinstance(a, str) and 0 < len(a.strip()) <= _LONGEST_ANSWER and is_printable(a) for a in words):
-        raise InputError(f"{told}each answer must be a text of at most {_LONGEST_ANSWER} printable characters.")
-    words = [a.strip() for a in words if a.strip().casefold() != UNCLEAR]
+    answers = [("no", "yes")[a] if isinstance(a, bool) else str(a) if isinstance(a, int) else a for a in answers]
+    texts = [("name", row["name"], _LONGEST), ("question", row["question"], _LONGEST)]
+    for name, text, most in texts + [("each answer", a, _LONGEST_ANSWER) for a in answers]:
+        if not isinstance(text, str) or not text.strip() or len(text) > most or not is_printable(text):
+            raise InputError(f"{told}{name} must be a text of at most {most} printable characters.")
+    words = [a.strip() for a in answers if a.strip().casefold() != UNCLEAR]
     known = {a.casefold() for a in words}
     if not 2 <= len(words) <= _MOST_ANSWERS or len(known) < len(words):
         raise InputError(
@@ -138,4 +133,4 @@ def _question(path: str | Path, row: object) -> Question:
         raise InputError(f"{told}{taken[0]!r} has a meaning of its own; name that answer otherwise.")
     if (of := row.get("of", PERSON)) not in (PERSON, IMAGE):
         raise InputError(f"{told}of is {of!r}; it must be {PERSON!r} or {IMAGE!r}.")
-    return Question(texts["name"].strip(), texts["question"].strip(), (*words, UNCLEAR), of)
+    return Question(row["name"].strip(), row["question"].strip(), (*words, UNCLEAR), of)

@@ -1,7 +1,7 @@
 """Instances by any segmenter of transformers that says of each pixel what it shows.
 
 Each connected region of a class is an instance: one that another object cuts in two is two of them, and two that touch
-are one. Stuff, such as a wall, is one instance however many regions it has.
+are one. Stuff, such as a wall, is one however many regions it has.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ class Instance(NamedTuple):
 
 
 def folded(name: str) -> str:
-    """Return the name of an object as tables have it: in lower case, with single spaces, and without full stops.
-
-    These would end the name where several are listed.
+    """Return the name of an object as tables have it: in lower case, with single spaces, without the full stops that
+    end names in lists.
     """
     return " ".join(plain(name).casefold().replace("_", " ").replace(".", " ").split())
 
@@ -42,8 +41,8 @@ def folded(name: str) -> str:
 class Segmenter(loaded.Ready):
     """A semantic segmenter of transformers (SegFormer, …), or one of Mask2Former's kind; ``background`` is no object.
 
-    Of ``thresholds`` ``area`` and ``stuff`` count, and of the model's configuration an entry ``stuff`` that lists
-    labels. Raises ParameterError where the model is unknown, no segmenter, or lacks weights of one.
+    Of ``thresholds`` ``area`` and ``stuff`` count, and labels that the configuration lists as ``stuff``. Raises
+    ParameterError where the model is unknown, no segmenter, or lacks weights of one.
     """
 
     def __init__(self, name: str, thresholds: Thresholds, *, device: str = "auto") -> None:
@@ -88,9 +87,8 @@ def regions(
     """Return each connected region of a class as an instance, but for ``background`` (pixels touch at corners, too).
 
     ``classes`` is the class of each pixel, ``int (height, width)``, ``probabilities`` its probability there (0–1; an
-    instance has their mean), ``labels`` the name of each class, ``area`` the least share of the image of a region that
-    counts, ``stuff`` the classes of which all regions are one instance. Raises ParameterError where a class has no
-    name.
+    instance has their mean), ``labels`` the name of each class, ``area`` the least share of the image that counts,
+    ``stuff`` the classes that are one instance. Raises ParameterError where a class has no name.
     """
     from scipy import ndimage
 

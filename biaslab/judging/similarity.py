@@ -34,18 +34,13 @@ def compare(
 ) -> pd.DataFrame:
     """Return how alike pairs of images are; pairs that were compared before are read from ``store``.
 
-    An image of several pairs is read and seen once where they stand close to one another. ``pairs`` has ids of images
-    as first and second; ``by`` is a key of :data:`METRICS`; ``name`` the network: of ``clip`` as for
-    :class:`biaslab.judging.zero_shot.ZeroShot`, of others as for :func:`biaslab.judging.features.find`, empty for the
-    paper's.
+    ``pairs`` has ids of images as first and second, best with pairs of one image together; ``by`` is a key of
+    :data:`METRICS`; ``name`` the network: of ``clip`` as for :class:`biaslab.judging.zero_shot.ZeroShot`, of others as
+    for :func:`biaslab.judging.features.find`, empty for the paper's.
 
-    Returns:
-        Columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there is
-        none: what is wrong with an image, or that two are of different sizes).
-
-    Raises:
-        UnknownNameError: Images are not compared by that.
-        ParameterError: The network is unknown, or its weights are not to be had.
+    Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there
+    is none: what is wrong with an image, or that two are of different sizes). Raises UnknownNameError where images are
+    not compared by that, ParameterError where the network cannot be had.
     """
     if by not in METRICS:
         raise unknown_name("comparison of images", by, METRICS)

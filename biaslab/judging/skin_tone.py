@@ -1,20 +1,9 @@
 """Skin tone of faces on the Monk scale, from the pixels inside a face's box, or by a judge of another package.
 
-How a colour is read off a face:
+Points are laid evenly over an ellipse in the middle of the box. Of a drawing, whose skin is one even colour, the colour
+is the median in CIELAB of the points near it; of a photograph, the median of the points that have the colour of skin.
 
-1. Points are laid evenly over an ellipse that takes the middle ``MIDDLE`` of the box in each direction: hair, ears and
-   background stay out, and large and small faces weigh the same.
-2. Of a drawing, whose skin is one even colour, it is the points' median in CIELAB; three times, points farther than
-   ``NEAR`` from it (eyes, brows, lips, beard, glasses) are put aside. It counts where at least ``LEAST_SHARE`` of the
-   points are near it and it can be skin: yellow to red in hue, or nearly grey as very light and very dark skin is.
-3. Of a photograph it is the median of the points that have the colour of skin: red to yellow in hue, and not grey.
-
-What cannot be read has a reason instead. Of any image: it has no colour (grey, or one hue, as sepia). Of photographs
-besides: coloured light, where nothing about the face is grey and all leans towards one colour; less than half of a side
-has the colour of skin, as under a mask, or the colour is stronger than skin's, as of much that is drawn; and mixed
-light, where two halves of the face read more than ``MOST_APART`` tones apart.
-
-The rule knows no lightness on purpose: rules in RGB or YCrCb that DALL-Eval's appendix compares (such as R > 95) refuse
+No rule knows lightness, on purpose: rules in RGB or YCrCb that DALL-Eval's appendix compares (such as R > 95) refuse
 the lightest and the darkest Monk tones. What is seen is skin under the light of the picture; DALL-Eval takes the light
 out with TRUST's albedo (section 4.2.3, Table 18), a model of its own.
 """
@@ -40,12 +29,15 @@ if TYPE_CHECKING:
     from biaslab.judging.vision import Vision
 
 MIDDLE = 0.6
+"""Part of the box's sides that the ellipse takes: hair, ears and background stay out."""
 NEAR = 12.0
+"""Of a drawing, how far in CIELAB a point may lie from the skin's colour: eyes, brows, lips and beard do not count."""
 LEAST_SHARE = 0.2
+"""Of a drawing, the least share of points that must be near one colour."""
 LEAST_SKIN = 0.5
-"""Of a photograph, the least share of each half's points that must have the colour of skin."""
+"""Of a photograph, the least share of each half's points that must have the colour of skin, as under no mask."""
 MOST_APART = 2
-"""Of a photograph, by how many tones two halves of a face may differ."""
+"""Of a photograph, by how many tones two halves of a face may differ: more is mixed light."""
 LEAST_SIDE = {registry.DRAWINGS: 4.0, registry.PHOTOGRAPHS: 12.0}
 """The least width and height of a face in pixels. Of 55 faces of photographs of 40 to 72 px, made smaller, none changes
 between read and unread at 12 px, 9 do at 4 px; 87 and 61 % of their tones stay the same, all within one."""
@@ -80,12 +72,10 @@ def face_tones(
         of: For each face the index of its image.
         pictures: What the images are: ``photographs`` or ``drawings``.
 
-    Returns:
-        One row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue (the
-            skin's colour, 0–255), share (0–1 of the points that it rests on), reason (empty, or why numbers are
-            missing: ``no face``, ``unreadable``, ``face too small``, ``no colour``, ``not the colour of skin``; of
-            drawings ``no even colour``; of photographs ``coloured light``, ``mixed light``. Where points were looked
-            at, colour and share are there).
+    Returns one row per face: tone (Monk scale, 1 light to 10 dark), angle (ITA in degrees, CIELAB), red, green, blue
+    (the skin's colour, 0–255), share (0–1 of the points that it rests on), reason (empty, or ``no face``,
+    ``unreadable``, ``face too small``, ``no colour``, ``not the colour of skin``; of drawings ``no even colour``; of
+    photographs ``coloured light``, ``mixed light``; where points were looked at, colour and share are there).
     """
     boxes, of = np.asarray(boxes, float), np.asarray(of, int)
     reason = np.where(np.isnan(boxes).any(axis=1), "no face", "").astype(object)
@@ -119,20 +109,16 @@ def face_tones(
     return pd.DataFrame({"tone": tone, "angle": angle, **colour, "share": share, "reason": reason})
 
 
-def _ellipse() -> np.ndarray:
-    """Return even places in the circle of radius 1, x and y, shape (points, 2)."""
-    steps = (np.arange(_ACROSS) + 0.5) / _ACROSS * 2 - 1
-    grid = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
-    return grid[(grid**2).sum(axis=1) <= 1]
-
-
-_PLACES = _ellipse()
+# Even places in the circle of radius 1, x and y, (points, 2).
+_STEPS = (np.arange(_ACROSS) + 0.5) / _ACROSS * 2 - 1
+_PLACES = np.stack(np.meshgrid(_STEPS, _STEPS), axis=-1).reshape(-1, 2)
+_PLACES = _PLACES[(_PLACES**2).sum(axis=1) <= 1]
 
 
 def _of_picture(
     image: np.ndarray, middle: np.ndarray, half: np.ndarray, points: np.ndarray, pictures: str
 ) -> np.ndarray:
-    """Return what of a whole image is in the way of faces' tones; of faces middles and half sides (n, 2), points."""
+    """Return what of a whole image is in the way of faces' tones; middles and half sides of faces are (n, 2)."""
     height, width = image.shape[:2]
     y, x = (np.floor((np.arange(_GRID) + 0.5) / _GRID * side).astype(int) for side in (height, width))
     lab = srgb_to_lab(image[y[:, None], x].reshape(-1, 3).astype(float))
@@ -214,12 +200,9 @@ def _chroma_and_hue(lab: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _masked_median(values: np.ndarray, use: np.ndarray) -> np.ndarray:
-    """Return the median over the points in ``use``; all points where none is."""
+    """Return the median of values (faces, points, 3) over the points in ``use``; all points where none is."""
     use = use | ~use.any(axis=1, keepdims=True)
-    ordered = np.sort(np.where(use[..., None], values, np.inf), axis=1)
-    n = use.sum(axis=1)
-    faces = np.arange(len(values))
-    return (ordered[faces, (n - 1) // 2] + ordered[faces, n // 2]) / 2
+    return np.nanmedian(np.where(use[..., None], values, np.nan), axis=1)
 
 
 def judge_skin_tones(
@@ -235,18 +218,15 @@ def judge_skin_tones(
     """Return the skin tone of people whose faces are known; what was looked at before is read again.
 
     ``people`` has a row a person: image_id, x0, y0, x1, y1 (the face in pixels, NaN where there is none), position and
-    phrase where known. ``name`` is what reads it: ``pixels``, ``none``, ``plugin:NAME``, ``endpoint:NAME`` (then
-    ``vision`` is that), or empty: pixels of drawings, and nothing of photographs
-    (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
+    phrase where known. ``name`` is ``pixels``, ``none``, ``plugin:NAME``, ``endpoint:NAME`` (then ``vision`` is that),
+    or empty: pixels of drawings, nothing of photographs (:data:`biaslab.judging.words.TONE_ON_PHOTOGRAPHS` says why).
 
-    Returns:
-        image_id, position (where ``people`` has it), the columns of :func:`face_tones` and judge (``tone by pixels``,
-        its name, or ``none``), one row per row of ``people`` in its order. What is not read has the reason ``not
-        read``; a judge of another package gives tones and reasons alone.
+    Returns one row per row of ``people`` in its order: image_id, position (where given), the columns of
+    :func:`face_tones` and judge (``tone by pixels``, its name, or ``none``). What is not read has the reason ``not
+    read``; judges of other packages give tones and reasons alone.
 
-    Raises:
-        InputError: An image is not in the source's table, or the judge fails.
-        ParameterError, UnknownNameError: The judge cannot be had.
+    Raises InputError where an image is not in the source's table or the judge fails, ParameterError or UnknownNameError
+    where the judge cannot be had.
     """
     judge = name or (PIXELS if pictures_of(images) == registry.DRAWINGS else NOT_READ)
     whom = people.reset_index(drop=True)
@@ -273,17 +253,10 @@ def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: Store
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])
-        found = []
-        # Few images at a time: large ones would fill the memory.
-        for start in range(0, len(ids), 64):
-            here = (of >= start) & (of < start + 64)
-            read, some = images.read(list(ids[start : start + 64])), shard[here]
-            if judge == PIXELS:
-                tones = face_tones(read, some[list(_BOX)].to_numpy(), of[here] - start, pictures)
-            else:
-                tones = _asked(read, some, of[here] - start, ready)
-            found.append(tones.set_index(np.flatnonzero(here)))
-        return pd.concat(found).sort_index()
+        read = images.read(list(ids))
+        if judge == PIXELS:
+            return face_tones(read, shard[list(_BOX)].to_numpy(), of, pictures)
+        return _asked(read, shard, of, ready)
 
     bar = {"label": f"skin tones of {images.name}", "unit": "faces", "progress": progress}
     if judge == PIXELS:
@@ -291,7 +264,8 @@ def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: Store
     else:
         of = {"images": images.digest, "judge": judge, "weights": plugins.digest(judge)}
         stage = store.stage("judged_skin_tones", of, look)
-    return stage.compute(units, shard_rows=1024, **bar)
+    # Few images at a time: large ones would fill the memory.
+    return stage.compute(units, shard_rows=64, **bar)
 
 
 def _unread(n: int, reason: str) -> pd.DataFrame:

@@ -1,11 +1,10 @@
 """Judging by a vision model behind an OpenAI-compatible endpoint: each person, or picture, is one question of its own.
 
-A closed question is answered with one of its answers, ``unclear`` always among them, as JSON of a schema; what is
-something else is asked again. The words that the picture was asked for are not told, so that they cannot lean the
-answer. Answers are kept (:mod:`biaslab.net.chat`), and a model that refuses gives the outcome ``unanswered``.
+A closed question is answered with one of its answers, ``unclear`` always among them; anything else is asked again. What
+the picture was asked for is not told, so that it cannot lean the answer.
 
-Source: paired paper, appendix D, and dalleval paper, section 4.2, ask VQA models such questions; that answers come from
-a closed list, and the answer ``nobody``, are ours.
+Source: the questions follow paired paper, appendix D, and dalleval paper, section 4.2; closed lists of answers, and the
+answer ``nobody``, are ours.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Vision:
     how: VisionSettings
 
     def check(self) -> None:
-        """Look whether it can be asked (ParameterError): URL, key, what a question costs and may cost."""
+        """Raise ParameterError where it cannot be asked: URL, key, what a question costs and may cost."""
         self.endpoint.check_key()
         price, limit = self.endpoint.price, self.endpoint.cost_limit
         if price is None:
@@ -103,12 +102,12 @@ class Vision:
         *,
         photographs: bool = True,
     ) -> list[Said]:
-        """Return what it says: of each question a picture and what it is answered with; without answers it is free.
+        """Return what it says to questions, each with its picture and its answers; without answers it is free.
 
-        Raises ParameterError: It cannot be asked. RunError: The endpoint is out of order, or has no answer to one, or
-        more would pass the limit of cost; what was answered is kept.
+        Raises ParameterError: It cannot be asked. RunError: The endpoint is out of order, or more would pass the limit
+        of cost; what was answered is kept.
         """
-        found: list[Said] = [Said("")] * len(questions)
+        found = [Said("")] * len(questions)
         how = {"longest": self.how.size, "detail": self.how.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
         packed = {name: chat.picture(image, **how) for name, image in {id(one): one for one in pictures}.items()}
@@ -130,7 +129,10 @@ class Vision:
 
         options = {"temperature": self.how.temperature}
         if form:
-            options["response_format"] = _schema(form)
+            answer = {"answer": {"type": "string", "enum": list(form)}}
+            schema = {"type": "object", "properties": answer, "required": ["answer"], "additionalProperties": False}
+            schema = {"name": "answer", "strict": True, "schema": schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
         answers = chat.ask_until(
             self.endpoint, talks, wrong, READINGS, store, options=options, longest=_LONGEST, charged=True,
             label=f"asking {self.endpoint.model}", progress=False,
@@ -147,18 +149,12 @@ class Vision:
 
 
 def _form(form: Sequence[str]) -> str:
-    """Return how a question is to be answered, in words; nothing of a free one."""
+    """Return how a question is to be answered, in words; nothing for a free one."""
     if not form:
         return ""
     listed = ", ".join(map(json.dumps, form))
     means = "; ".join(_MEANS[answer] for answer in form if answer in _MEANS)
     return f'Answer with one JSON object and nothing else: {{"answer": ...}}, with one of {listed}. Take {means}.'
-
-
-def _schema(form: Sequence[str]) -> dict[str, Any]:
-    answer = {"answer": {"type": "string", "enum": list(form)}}
-    schema = {"type": "object", "properties": answer, "required": ["answer"], "additionalProperties": False}
-    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 
 def _read(answer: chat.Answer, form: Sequence[str]) -> Said:
@@ -173,8 +169,8 @@ def _read(answer: chat.Answer, form: Sequence[str]) -> Said:
 
 
 def chosen(text: str, form: Sequence[str]) -> str:
-    """Return which of some answers a text gives: as the JSON asked for, as nothing but it, or as the only one of them
-    that it has, in any case; empty where it gives none or two.
+    """Return which of some answers a text gives, in any case: as the JSON asked for, alone, or as the only one of them
+    in it; empty where it gives none or two.
     """
     inner = re.search(r"\{[^{}]*\}", text)
     try:
@@ -207,11 +203,11 @@ def ask_about(
     progress: bool = True,
     unit: str = "questions",
 ) -> pd.DataFrame:
-    """Put questions to images, as :func:`biaslab.judging.vqa.ask_about` does.
+    """Put questions to images, as :func:`biaslab.judging.vqa.ask_about` does; raises as :meth:`Vision.ask`.
 
-    ``units`` has image_id, question, and where given answers (a list in JSON; without one the answer is free), x0, y0,
-    x1, y1 (a face in pixels, around which a part of the image is shown), first and last (the columns that it is from).
-    Returns its columns, where outcome may also be ``unanswered``; raises as :meth:`Vision.ask`.
+    ``units`` has a row a question: image_id, question, and where given answers (a list in JSON), x0, y0, x1, y1 (a face
+    in pixels, around which the image is cut out), first and last (the columns to cut from). Returns its columns, where
+    outcome may also be ``unanswered``.
     """
     inputs = {"images": images.digest, **vision.inputs}
     root, photographs = store.root, pictures_of(images) == registry.PHOTOGRAPHS
@@ -233,7 +229,7 @@ def ask_about(
 
 
 def _part(image: np.ndarray, row: dict) -> np.ndarray:
-    """Return what is shown of an image: all, or the part around a face."""
+    """Return what is shown of an image: all of it, or the part around a face."""
     if np.isnan(row["x0"]):
         return image
     part = None if np.isnan(row["first"]) else (int(row["first"]), int(row["last"]))
@@ -243,25 +239,21 @@ def _part(image: np.ndarray, row: dict) -> np.ndarray:
 def units_of(whom: pd.DataFrame, question: str, answers: Sequence[str], shown: str) -> pd.DataFrame:
     """Return questions about people as :func:`ask_about` takes them; the index is that of ``whom``.
 
-    Args:
-        whom: A row a person: image_id, and where given position, image_width and x0, y0, x1, y1. Whose face is not
-            known cannot be cut out, and is not asked about.
-        question: About each.
-        answers: What it is answered with; ``unclear`` and ``nobody`` come beside.
-        shown: How they are shown: ``crop`` or ``position``.
+    ``whom`` has a row a person: image_id, and where given position, image_width and x0, y0, x1, y1; without a face
+    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``shown`` is ``crop`` or
+    ``position``.
     """
-    at = whom.get("position", pd.Series(1, whom.index)).astype(int)
-    people_there = at.groupby(whom["image_id"].astype(str)).transform("max")
+    positions = whom.get("position", pd.Series(1, whom.index)).astype(int)
+    counts = positions.groupby(whom["image_id"].astype(str)).transform("max")
     form = json.dumps([*(a for a in answers if a != UNCLEAR), UNCLEAR, NOBODY])
     units = pd.DataFrame({"image_id": whom["image_id"].astype(str).astype(object), "answers": form})
     if shown == "position":
-        where = [place(k, n) for k, n in zip(at, people_there, strict=True)]
-        return units.assign(
-            question=[f"About the person{at} in the picture: {question}" if at else question for at in where]
-        )
+        places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
+        asked = [f"About the person{at} in the picture: {question}" if at else question for at in places]
+        return units.assign(question=asked)
     known = whom[list(BOX)].notna().all(axis=1)
     units = units.assign(question=question, **whom[list(BOX)].astype(float))
-    several = whom[known & (people_there > 1)]
+    several = whom[known & (counts > 1)]
     for _, rows in several.groupby(several["image_id"].astype(str)):
         rows = rows.sort_values("position")
         faces = [Face(*box, 1.0) for box in rows[list(BOX)].to_numpy(float)]
@@ -279,11 +271,10 @@ def judge_people(
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Judge the people of images by asking about each: arguments, result and errors as of
-    :func:`biaslab.judging.vqa.judge_people_vqa`.
+    """Judge the people of images by asking about each, as :func:`biaslab.judging.vqa.judge_people_vqa`.
 
-    Where people are cut out, those of images that the gate stops are not asked about; ``settings`` say how faces are
-    found, and how large they must be. There are no probabilities. ``nobody`` is the outcome ``no_face``.
+    Where people are cut out, ``settings`` say how faces are found and how large they must be, and images that the gate
+    stops are not asked about. There are no probabilities; ``nobody`` is the outcome ``no_face``.
     """
     rows = asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
     counts = rows.groupby("image_id")["position"].transform("max")
@@ -312,20 +303,18 @@ def _gated(found: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd.Dat
     gated = []
     looked = found.loc[rows["image_id"]].to_dict("records")
     for row, position, n in zip(looked, rows["position"], counts, strict=True):
-        faces = [Face(*box, 1.0) for box in np.reshape(row["boxes"], (-1, 4))]
+        faces = sorted((Face(*box, 1.0) for box in np.reshape(row["boxes"], (-1, 4))), key=lambda f: f.x0 + f.x1)
         outcome = row["outcome"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
-        if faces and not outcome:
-            box = sorted(faces, key=lambda face: face.x0 + face.x1)[position - 1][:4]
-        else:
-            box = (np.nan,) * 4
+        box = faces[position - 1][:4] if faces and not outcome else (np.nan,) * 4
         gated.append(row | {"outcome": outcome} | dict(zip(BOX, box, strict=True)))
-    columns = ["outcome", "reason", "n_faces", "image_width", "image_height", *BOX]
-    return pd.DataFrame(gated, columns=columns)
+    return pd.DataFrame(gated, columns=["outcome", "reason", "n_faces", "image_width", "image_height", *BOX])
 
 
 def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -> pd.DataFrame:
     """Return the skin tone of people as a vision model sees it: tone (Monk scale, 1–10, NaN where it says none) and
-    reason, one row per row of ``whom`` (as of :func:`units_of`); ``how`` is as for :func:`ask_about`.
+    reason.
+
+    A row per row of ``whom`` (as of :func:`units_of`); ``how`` is as for :func:`ask_about`.
     """
     found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=whom.index)
     units = units_of(whom, TONE, TONES, vision.how.shown)

@@ -1,7 +1,7 @@
 """Perceived gender of each person by visual question answering: BLIP or BLIP-2, asked about the whole image; captions.
 
-Words in the free answer decide (:mod:`biaslab.judging.questions`). The paper finds that such a judge agrees with people
-on images of one person and hardly at all on images of two (Table 9): it is here so that this can be measured.
+The paper finds that such a judge agrees with people on images of one person and hardly at all on images of two (Table
+9): it is here so that this can be measured.
 
 Source: paired paper, appendix D, Table 8; BLIP-2's form of a question is that of its authors. Of captions the dalleval
 paper, section 4.3, which takes VL-T5 fine-tuned on COCO.
@@ -30,23 +30,17 @@ _SHARD_ROWS = 1024
 _AT_A_TIME = 64  # images read and encoded at once
 
 
-# -- the judge ---------------------------------------------------------------------------------------------
-
-
 def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how: Any) -> pd.DataFrame:
     """Judge the people of images by asking about each; what was asked before is read again.
 
     ``asked`` has a row a person: image_id, position (1 is the leftmost, up to 3), phrase. ``name`` is ``vqa:`` and a
-    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``how`` is as for :func:`ask_about`.
+    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``how`` and errors are as for
+    :func:`ask_about`.
 
-    Returns:
-        One row per row of ``asked``, in its order, with :data:`COLUMNS`: outcome is ``judged``, ``uncertain``
-        (``reason`` says what the answer lacks), ``unreadable`` or ``blocked``; answer is the model's own text. Columns
-        about faces and probabilities are NaN, and ``role`` is empty.
-
-    Raises:
-        InputError: An image is not in the source's table.
-        ParameterError: As for :func:`ask_about`.
+    Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: outcome is ``judged``, ``uncertain``
+    (``reason`` says what the answer lacks), ``unreadable`` or ``blocked``; answer is the model's own text. What faces
+    and probabilities would give is NaN, and ``role`` is empty. Raises InputError where an image is not in the source's
+    table.
     """
     told = people.phrases_of(asked)
     rows = list(zip(asked["image_id"].astype(str), asked["position"].astype(int), strict=True))
@@ -72,17 +66,14 @@ def ask_about(
     unit: str = "questions",
     kind: str = "vqa",
 ) -> pd.DataFrame:
-    """Put questions to images, as :func:`biaslab.judging.judge.judge` looks at them: each is encoded once for questions
-    that lie together.
+    """Put questions to images, each of which is encoded once for questions that lie together.
 
     ``units`` has image_id and question; ``unit`` is what progress counts, ``kind`` the model's: ``vqa``, or
     ``captioner``, which says in a sentence what an image shows where the question is empty.
 
-    Returns:
-        One row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
-        ``blocked``), reason, answer (the model's own text, on one line), image_width and image_height in pixels.
-
-    Raises ParameterError where the model is unknown or cannot be used.
+    Returns one row per row of ``units``, in its order: image_id, outcome (empty where asked, ``unreadable`` or
+    ``blocked``), reason, answer (the model's own text, on one line), image_width and image_height in pixels. Raises
+    ParameterError where the model cannot be had.
     """
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
     ready = Memo(partial(blip.load, name, kind, device=device))
@@ -107,7 +98,7 @@ def answered(
 ) -> pd.DataFrame:
     """Return the answers to questions about images, as :func:`ask_about` has them, kept in a stage.
 
-    ``ask`` is given images by id, and the rows of ``units`` about those that can be read, of which it returns what each
+    ``ask`` is given images by id and the rows of ``units`` about those that can be read, of which it returns what each
     gets; ``options`` are those of :meth:`biaslab.keep.store.Stage.compute`.
     """
 

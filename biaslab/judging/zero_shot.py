@@ -33,10 +33,9 @@ _OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additiona
 class ZeroShot:
     """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
 
-    ``name`` is a model that an installed package brings; a folder with ``open_clip_config.json`` and safetensors;
-    ``ARCHITECTURE:TAG`` as open_clip lists them; or a hub name in open_clip's format. Device and dtype are as of
-    :mod:`biaslab.judging.loaded`; the type is that of the image tower, texts are float32. Raises ParameterError where
-    the name is unknown, the model cannot be loaded, or its weights are not safetensors.
+    ``name`` is a model that an installed package brings, a folder with ``open_clip_config.json`` and safetensors,
+    ``ARCHITECTURE:TAG`` as open_clip lists them, or a hub name in open_clip's format. ``dtype`` is that of the image
+    tower; texts are float32. Raises ParameterError where the model is unknown, cannot be loaded, or has no safetensors.
     """
 
     def __init__(self, name: str, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
@@ -69,10 +68,8 @@ class ZeroShot:
         return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
 
     def logits(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
-        """Return the model's scale times the cosine of each image and text, ``float64 (images, texts)``.
-
-        Images are ``uint8 (height, width, 3)`` RGB of any sizes. Errors as in :meth:`image_embeddings`,
-        :meth:`text_embeddings`.
+        """Return the model's scale times the cosine of each image (``uint8 (height, width, 3)`` RGB) and text,
+        ``float64 (images, texts)``; errors as of the embeddings.
         """
         cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
         return finite.checked(self._scale * cosines.astype(np.float64), self.name, "float32")
@@ -92,7 +89,7 @@ class ZeroShot:
     def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
         """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
 
-        Raises ParameterError where a text is empty or holds a word that the tokenizer does not know, InputError where a
+        Raises ParameterError where a text is empty or has a word that the tokenizer does not know, InputError where a
         number is not finite.
         """
         import torch
@@ -127,7 +124,7 @@ class ZeroShotGender:
     """Perceived gender by a zero-shot model and two texts, for perceived as male and as female.
 
     It is shown the whole image of one person, and of several the head and shoulders of each. Source: paradox paper,
-    section 3; texts and their use on the whole image from its released code.
+    section 3, and its released code.
     """
 
     def __init__(self, model: ZeroShot, texts: Sequence[str] = GENDER_TEXTS) -> None:
@@ -147,9 +144,9 @@ class ZeroShotGender:
 
 
 def look_up(name: str) -> Located:
-    """Return the files of an open_clip model by its name, as for :class:`ZeroShot`; no weights are fetched.
+    """Return the files of an open_clip model, named as for :class:`ZeroShot`, without fetching weights.
 
-    Raises ParameterError, MissingInputError where it is not to be had, is no open_clip model, or has no safetensors.
+    Raises ParameterError or MissingInputError where it is not to be had, is no open_clip model, or has no safetensors.
     """
     if tagged := _tagged(name):
         return tagged[0]
@@ -169,10 +166,7 @@ def _located(found: Repository) -> Located:
     there = [file for file in found.matching(patterns) if "/" not in file]
     known = [file for file in _FIRST if file in there]
     if not known and len(there) > 1:
-        raise ParameterError(
-            f"{found.name} holds {', '.join(sorted(there)[:3])}, and it is not known which of them are its weights: "
-            f"keep one of them."
-        )
+        raise ParameterError(f"{found.name} holds {', '.join(sorted(there)[:3])}; keep only the file of its weights.")
     return found.with_weights([*known, *there][:1] or patterns)
 
 
@@ -222,16 +216,24 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     """Return the files of ``ARCHITECTURE:TAG``, and options of open_clip for it; None where a name is no such."""
     import open_clip
 
-    architecture, colon, _ = name.partition(":")
-    if Path(name).is_dir() or "/" in name or (not colon and architecture not in open_clip.list_models()):
-        return None
+    architecture, colon, tag = name.partition(":")
     # One letter before a colon is a drive.
-    if colon and len(architecture) == 1:
+    tagged = len(architecture) > 1 if colon else architecture in open_clip.list_models()
+    if Path(name).is_dir() or "/" in name or not tagged:
         return None
-    settings, where = _settings_of(name), hub.repository_of_tag(name)
+    if architecture not in open_clip.list_models():
+        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
+        raise ParameterError(f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}")
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if tag not in tags:
+        raise ParameterError(
+            f"{architecture} has no weights {tag!r}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
+            f"{name_help(tag, tags)}"
+        )
+    settings, where = open_clip.get_pretrained_cfg(architecture, tag), hub.repository_of_tag(name)
     if not where:
-        fix = "Choose weights that come as safetensors."
-        raise safety.not_safetensors(f"The weights of {name} are a file of another format", fix)
+        problem, fix = f"The weights of {name} are a file of another format", "Choose weights that come as safetensors."
+        raise safety.not_safetensors(problem, fix)
     found = repositories.look_up(name, "clip", where)
     hub.digest_of_tag(name)
     file = os.path.split(settings["hf_hub"])[1]
@@ -250,20 +252,3 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
     # open_clip has the rest.
     located = replace(located, files=located.weights)
     return located, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}
-
-
-def _settings_of(name: str) -> dict:
-    """Return what open_clip knows of ``ARCHITECTURE:TAG``; ParameterError where it knows none."""
-    import open_clip
-
-    architecture, _, tag = name.partition(":")
-    if architecture not in open_clip.list_models():
-        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
-        raise ParameterError(f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}")
-    tags = open_clip.list_pretrained_tags_by_model(architecture)
-    if tag not in tags:
-        asked = f"has no weights {tag!r}" if tag else "is an architecture without weights"
-        raise ParameterError(
-            f"{architecture} {asked}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. {name_help(tag, tags)}"
-        )
-    return open_clip.get_pretrained_cfg(architecture, tag)

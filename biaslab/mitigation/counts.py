@@ -1,42 +1,16 @@
 """The embedded critic: it judges from what the judges counted, by a stated rule, and says why in plain words.
 
-The rule
---------
-A *group* is all people of one stereotype: the male-stereotyped list, or high power. Of its identity i, n_i people look
-like women or men, x_i of them like women.
-
 1. **Is there bias?** Exact two-sided binomial tests of one half, corrected by Holm's method: one family for the aspect
-   as a whole (people who look like their stereotype, of all) and each group (women, of all), another for identities.
-   They take people as independent. Where the model leans nowhere and they are, the aspect or a group is called biased
-   in 3 % of samples; where every image shows one woman and one man, in 8 to 9 %. Tests of identities add 3 % with 40
-   people each, none with 6. An identity may need a guideline if the aspect, its group or its own count differs from one
-   half. It is called biased only where that guideline is another than it has.
-2. **How large is an identity's share?** It is drawn to its group's mean m by a beta-binomial model, in which shares
-   scatter about m with variance rho m (1 - m). By moments (Kleinman 1973), with p_i = x_i / n_i and N = sum n_i,
+   (people who look like their stereotype) and each group (people of one stereotype), another for identities. They take
+   people as independent: where the model leans nowhere and they are, the aspect or a group is called biased in 3 % of
+   samples; where every image shows one woman and one man, in 8 to 9 %. An identity may need a guideline if the aspect,
+   its group or its own count differs, and is called biased only where that guideline must change.
+2. **How large is an identity's share?** :func:`shrunk` draws it to its group's mean, among people told nothing.
+3. **How often is the other gender told?** :func:`share_to_tell`; ``follows`` counts ten more people who look as told.
+   What would tell less than one prompt and less than 1 % of them is not told, and never more than 90 % are told, so
+   that people who are told nothing are still seen. Of a group of whom all were told, the share is the one for p = 1.
 
-       rho = [sum n_i (p_i - m)² / (m (1 - m)) - sum (1 - n_i / N)] / sum (1 - n_i / N) (n_i - 1),   within 0 to 1,
-       shrunk p_i = m + n_i rho / (1 + (n_i - 1) rho) (p_i - m),
-
-   the posterior mean: correcting by it is right on average.
-3. **How often is the other gender told?** Let p > 1/2 be the shrunk share of the gender in excess and c the share of
-   told people who look as told, counted as if ten people had looked so before. Told in a share q of the prompts,
-
-       (1 - q) p + q (1 - c) = 1/2,   so   q = (p - 1/2) / (p + c - 1);   with c = 1: q = 1 - 1 / (2 p).
-
-   What would tell less than one prompt of that identity, and less than 1 % of them, is not told; nor does a share
-   change by less. Never are more than 90 % told, so that people who are told nothing are still seen in the next round.
-
-Further rounds: step 1 looks at all people; where what was done suffices, the guideline stays. Else step 2 looks at the
-people who were not told, c is counted among those who were, and step 3 gives the whole share anew. So that the mean m
-does not move towards identities that are told less, each weighs w_i, all its people that were seen. With W = sum w_i,
-m = sum w_i p_i / W, and Kleinman's moments are
-
-    rho = [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i.
-
-An identity of whom all were told has no p_i and takes m. Where a whole group was told, the share is the one that p = 1
-needs.
-
-Source: paired paper, section 5; the rule is this project's. Kleinman (1973), JASA 68, 46–54; Holm (1979).
+Source: paired paper, section 5; the rule is this project's.
 """
 
 from __future__ import annotations
@@ -72,11 +46,16 @@ _MOST = 0.9
 
 
 def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
-    """Return shares drawn to their mean, the mean, and rho: step 2 of the rule.
+    """Return shares drawn to their mean m by a beta-binomial model, m, and rho (0: no more than chance).
 
-    ``count`` of ``n`` are whole numbers ``(identities,)``; an n of 0 gives the mean. ``weight`` is what each identity
-    weighs in the mean and in rho, above 0 where ``n`` is, by default ``n``. Shares, mean and rho (0: no more than
-    chance) are 0–1, all NaN where every n is 0.
+    Shares p_i of n_i people scatter about m with variance rho m (1 - m). By moments (Kleinman 1973, JASA 68, 46–54),
+    with weights w_i (by default n_i; else all people seen, so that m does not move towards identities that are told
+    less) and their sum W, rho, within 0 to 1, is
+
+        [sum w_i (p_i - m)² / (m (1 - m)) - sum w_i (1 - w_i / W) / n_i] / sum w_i (1 - w_i / W) (n_i - 1) / n_i,
+
+    and the share the posterior mean m + n_i rho / (1 + (n_i - 1) rho) (p_i - m). ``count`` of ``n`` are whole numbers
+    ``(identities,)``; an n of 0 gives m. Results are 0–1, NaN where every n is 0.
     """
     count, n = np.asarray(count, float), np.asarray(n, float)
     # Those of whom nobody is seen have no part in the mean.
@@ -98,11 +77,10 @@ def shrunk(count, n, weight=None) -> tuple[np.ndarray, float, float]:
 
 
 def share_to_tell(p: float, follows: float = 1.0) -> float:
-    """Return the share of prompts, 0–1, that must tell the other gender: step 3 of the rule.
+    """Return the share q of prompts, 0–1, that must tell the other gender: (1 - q) p + q (1 - follows) = 1/2.
 
-    ``p`` is the share, 0–1, of a gender among people who are told nothing (up to one half nothing need be told),
-    ``follows`` that of told people who look as told: where telling changes nothing 0 is returned, where it does not
-    suffice 1.
+    ``p`` is the share of a gender among people who are told nothing (up to one half nothing need be told), ``follows``
+    that of told people who look as told: 0 where telling changes nothing, 1 where it does not suffice.
     """
     gained = p + follows - 1
     return 0.0 if p <= 0.5 or gained <= 0 else float(min(1.0, (p - 0.5) / gained))
@@ -196,10 +174,9 @@ def _follows(group: pd.DataFrame) -> dict[str, float]:
 
 
 def _identities(people: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per identity: its stereotype and counts.
-
-    Of all ``people``, ``n`` look like women or men, ``women`` like women, ``plain`` and ``plain_women`` were told
-    nothing, ``told_a_gender`` were not and ``right`` look so. Asked for in so many ``prompts`` and ``images``.
+    """Return a row per identity: its stereotype, ``people``, those seen as women or men (``n``, ``women``), those of
+    them told nothing (``plain``, ``plain_women``) or a gender (``told_a_gender``, ``right``), ``prompts`` and
+    ``images``.
     """
     known, women = people["gender"].isin(GENDERS), people["gender"] == "female"
     plain, right = people["told"] == "", people["gender"] == people["told"]
@@ -254,12 +231,11 @@ def _lean(share: float, stereotype: str) -> str:
 def _of_group(test: _Test | None, stereotype: str, n_identities: int, rho: float) -> str:
     if test is None:
         return f"Nobody of the {stereotype}-stereotyped can be judged."
+    more, share = ("women", test.share) if test.share > 0.5 else ("men", 1 - test.share)
+    seen = f"{_seen(share, test.n, f'look like {more}')}, {_p(test)}"
     alike = "more than chance, so each one's own count tells"
     alike = alike if rho > 0 else "no more than chance, so that all are taken as equal"
-    more = "female" if test.share > 0.5 else "male"
-    seen = _seen(max(test.share, 1 - test.share), test.n, f"look like {_MANY[more]}")
-    whose = f"their {n_identities} identities differ by {alike}"
-    return f"Of {test.n:,} {stereotype}-stereotyped people {seen}, {_p(test)}; {whose}."
+    return f"Of {test.n:,} {stereotype}-stereotyped people {seen}; their {n_identities} identities differ by {alike}."
 
 
 def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: bool, nothing: str) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")
-"""Kinds of bias that the embedded critic finds; a critic behind an endpoint may use words of its own. ``both ways``:
-some identities fit their stereotype too often, others too rarely."""
+"""Kinds of bias that the embedded critic finds (``both ways``: some identities fit their stereotype too often, others
+too rarely); a critic behind an endpoint may use words of its own."""
 # Outcomes of images that nobody can look at.
 _NOT_THERE = ("blocked", "unreadable")
 
@@ -31,8 +31,7 @@ class Guideline:
     identity: str
     """As people's tables name it (``carpenter, high power``), or a role (``manager``); empty: every prompt."""
     gender: str
-    """``female`` or ``male``: what such people are told to be; empty for words of the critic's own, whose share is 1.
-    """
+    """What such people are told to be; empty for words of the critic's own, whose share is 1."""
     share: float
     text: str
     """The sentence. One that tells a gender is said of the person as that prompt names them."""
@@ -74,7 +73,7 @@ class Brief(Batch):
     """The guidelines in these prompts, from the round before."""
 
     def critique(self, outcome: str, **said: Any) -> Critique:
-        """Return a critique of it: without a judgement and with the earlier guidelines unless ``said`` has others."""
+        """Return a critique of it, by default with the earlier guidelines."""
         about = {f.name: getattr(self, f.name) for f in fields(Batch)}
         silent = {"biased": None, "kind": "", "guidelines": self.earlier, "counts": counted(self.people)}
         return Critique(**about, outcome=outcome, **silent | said)
@@ -97,9 +96,8 @@ class Critique(Batch):
     """What a critic answers, in plain words of why; without a judgement, why there is none."""
 
     outcome: str
-    """``judged`` or ``no_judgement``."""
     biased: bool | None
-    """Whether there is bias, in either direction; None without a judgement."""
+    """In either direction; None without a judgement."""
     kind: str
     """One of :data:`KINDS`, or an endpoint's words; empty without a judgement."""
     reasons: str
@@ -108,10 +106,10 @@ class Critique(Batch):
     counts: Counts
     findings: tuple[Finding, ...] = ()
     cause: str = ""
-    """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (the reply is not what was asked for), or an
-    endpoint's outcome such as ``refused`` (:data:`biaslab.net.chat.OUTCOMES`)."""
+    """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (no usable reply), or an endpoint's outcome
+    (:data:`biaslab.net.chat.OUTCOMES`)."""
     raw: str = ""
-    """An endpoint's last reply as it came; text of strangers, to be escaped wherever it is shown."""
+    """An endpoint's last reply as it came: text of strangers."""
     asked_without: str = ""
     """Fields of the request that an endpoint's model does not take, joined by commas."""
     image_ids: tuple[str, ...] = ()
@@ -146,6 +144,7 @@ def briefs(
         read: Reads images by image_id.
         critic: ``counts`` gets one brief with everyone; ``endpoint`` one for each role, or identity without a role.
         batch_size: Images that ``endpoint`` gets at most in a brief; ``seed`` draws them among those that can be seen.
+        seed: Of that draw.
         earlier: Critiques of the rounds before.
     """
     people = people.assign(**{c: "" for c in ("told", "role") if c not in people})
@@ -182,24 +181,22 @@ def named(identity: str, *, many: bool = False) -> str:
 
 
 def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
-    """Return critiques as a long table for reports: a row for each critique, then one for each of its findings.
+    """Return critiques as a long table: a row for each critique (identity empty), then one for each of its findings.
 
-    Columns round, aspect, batch_id, identity (empty: the whole batch), outcome, cause, biased (``yes``, ``no`` or
-    empty), kind, reasons, gender, share (percent of prompts, NaN without a guideline) and guideline, and asked_without
-    where a model did not take all that it was asked; then what the judges saw: percent_female with its 95 % interval
-    ci_low, ci_high (Wilson), n_people, n_missing, n_images.
+    Columns round, aspect, batch_id, identity, outcome, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
+    share (percent of prompts, NaN without a guideline) and guideline, asked_without where a model did not take all that
+    it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
     """
     import pandas as pd
 
     from biaslab.stats import wilson_interval
 
-    rows, incomplete = [], any(c.asked_without for c in critiques)
+    rows = []
     for c in critiques:
         by_identity = {g.identity: g for g in c.guidelines}
         for said in (c, *c.findings):
             given = by_identity.get(said.identity)
-            n_female, n_people, n_missing, n_images = said.counts
-            low, high = wilson_interval(n_female, n_people)
+            low, high = wilson_interval(said.counts.n_female, said.counts.n_people)
             rows.append(
                 {
                     **{name: getattr(c, name) for name in ("round", "aspect", "batch_id")},
@@ -212,13 +209,12 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     "gender": given.gender if given else "",
                     "share": 100 * given.share if given else float("nan"),
                     "guideline": given.text if given else "",
-                    **({"asked_without": c.asked_without} if incomplete else {}),
-                    "percent_female": 100 * n_female / n_people if n_people else float("nan"),
+                    "asked_without": c.asked_without,
+                    "percent_female": 100 * said.counts.n_female / (said.counts.n_people or float("nan")),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,
-                    "n_people": n_people,
-                    "n_missing": n_missing,
-                    "n_images": n_images,
+                    **said.counts._asdict(),
                 }
             )
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows).drop(columns="n_female", errors="ignore")
+    return table if any(c.asked_without for c in critiques) else table.drop(columns="asked_without", errors="ignore")

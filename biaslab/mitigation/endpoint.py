@@ -1,7 +1,6 @@
 """A vision model behind an OpenAI-compatible endpoint as critic, as in the paper (gpt-4-vision-preview).
 
-It is shown a batch of images with what each prompt asked, and answers in JSON of a given schema; what is not what was
-asked for is sent back with what is wrong about it. Its answers are kept (:mod:`biaslab.net.chat`).
+What is not the JSON that it was asked for is sent back with what is wrong about it.
 """
 
 from __future__ import annotations
@@ -61,14 +60,13 @@ class _Reply(NamedTuple):
 
 
 def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store | None = None) -> list[Critique]:
-    """Return what the model says of each brief, in order, asking for several at a time; answers are kept in ``store``.
+    """Return what the model says of each brief, in order; answers are kept in ``store``.
 
     A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
     the cause. Where there is no bias, or no judgement, the guidelines of the round before stay.
 
-    Raises:
-        ParameterError: The environment has no key, or the endpoint does not accept the key or the model.
-        RunError: The endpoint is out of order. What it answered before is kept.
+    Raises ParameterError where the environment has no key, or the endpoint does not accept it or the model, RunError
+    where the endpoint is out of order; what it answered is kept.
     """
     shown = [_shown(brief) for brief in briefs]
     talked = [i for i, images in enumerate(shown) if images]
@@ -80,16 +78,9 @@ def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store 
         return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in replies]
 
     answers = ask_until(
-        endpoint,
-        [_question(briefs[i], shown[i]) for i in talked],
-        wrong,
-        READINGS,
-        store,
-        options={"response_format": _FORMAT},
-        longest=_LONGEST_ANSWER,
-        label="asking the critic",
-        progress=False,
-    )
+        endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, store,
+        options={"response_format": _FORMAT}, longest=_LONGEST_ANSWER, label="asking the critic", progress=False,
+    )  # fmt: skip
     replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}
     return [
         _critique(brief, tuple(images), *replies.get(i, (None, "")))

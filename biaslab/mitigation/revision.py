@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def revise(prompts: Prompts, critiques: Sequence[Critique], *, seed: int, words: Words | None = None) -> Prompts:
     """Return the next round's prompts: plain ``prompts`` with the guidelines of the latest round of ``critiques``.
 
-    Of the prompts that ask for an identity, the share that its guideline states tells that person the gender: as many
-    as whole numbers allow, up or down such that all identities told one gender together are right to within one prompt,
-    spread evenly over positions, and drawn for each person from seed, round, prompt_id and position. A critic's own
-    words are appended to every prompt that asks for the identity or role that they are about. Ids stay; the people have
-    a further column ``told``: ``female``, ``male``, or empty. ``words`` of one's own say how genders are told.
+    Of the prompts that ask for an identity, the share that its guideline states tells that person the gender: as whole
+    numbers allow, all identities told one gender together right to within one prompt, spread evenly over positions, and
+    drawn by seed, round, prompt_id and position. A critic's own words are appended to every prompt that they are about.
+    Ids stay; the people have a further column ``told``: ``female``, ``male``, or empty. ``words`` of one's own say how
+    genders are told.
     """
     latest = max((c.round for c in critiques), default=0)
     aspects = dict(zip(prompts.texts["prompt_id"], prompts.texts["aspect"], strict=True))

@@ -1,10 +1,9 @@
 """Ratings of a part of a run's images, and how likely each image was to be asked about.
 
 A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
-``rater`` and ``label``. Of images of several models ``model`` says whose it is, of training images ``source``, of
-several people ``position`` (1 is the leftmost), of what else is asked than perceived gender ``about`` names it, such as
-an attribute, whose labels are yes and no. ``probability`` is that at which the person was drawn, among those not
-rated before in an earlier ``wave`` (1, 2, …); without it people are taken as drawn at random from those alike.
+``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
+whose labels are yes and no), ``probability`` (at which the person was drawn among those not rated in an earlier
+``wave``: 1, 2, …); without it people are taken as drawn at random from those alike.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ _NEEDS = "Ratings need image and one column per rater; or image, rater and label
 def read(path: str | Path) -> pd.DataFrame:
     """Read ratings: a row for each person who is in the file.
 
-    Returns:
-        :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
-        position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unrated``), n_raters
-        (ratings of the person), probability (0–1, NaN where the file does not say) and wave.
+    Returns :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
+    position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unrated``), n_raters
+    (ratings of the person), probability (0–1, NaN where the file does not say) and wave.
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
     """

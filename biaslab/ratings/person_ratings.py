@@ -1,10 +1,9 @@
 """Human ratings of each person in an image, read from a file, and how far judges and raters agree.
 
-Two formats, told apart by their columns, in a table of :mod:`biaslab.ground.cells`: wide, ``image_id, position`` and
-one column per rater; or long, ``image_id, position, rater, label``, one row per person and rater. ``position`` is 1 for
-the leftmost person, 2, …, or ``left``, ``middle``, ``right``; it may be empty, or missing, where images show one
-person. Ratings are as in :mod:`biaslab.ratings.readers`, in the paper's words too (feminine, masculine, cannot
-identify).
+Two formats of a table (:mod:`biaslab.ground.cells`): wide, ``image_id, position`` and one column per rater; or long,
+``image_id, position, rater, label``, a row a person and rater. ``position`` is 1 for the leftmost person, 2, …, or
+``left``, ``middle``, ``right``, and may be empty or missing where images show one person. Ratings are as in
+:mod:`biaslab.ratings.readers`.
 
 Source: paired paper, appendix B (Tables 6 and 7) and D (Table 9).
 """
@@ -55,13 +54,12 @@ class PersonRatings:
     """What a file says of the people asked for."""
 
     people: pd.DataFrame
-    """One row per person asked for, in that order: image_id, position, label (``female``, ``male``, ``unsure``,
-    ``tie`` or ``unrated``: the most frequent rating; missing where the file has no row for them), and aspect and
-    setting where they were given."""
+    """One row per person asked for, in that order: image_id, position, label (the most frequent rating: ``female``,
+    ``male``, ``unsure``, ``tie`` or ``unrated``; missing where the file lacks them), and aspect and setting where
+    given."""
     ratings: pd.DataFrame
-    """The same rows, one column per rater: a label, missing where not rated; the form that
-    :mod:`biaslab.measures.agreement` takes. With more than 30 raters the columns are a person's first, second, …
-    rating."""
+    """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
+    person's first, second, … rating."""
     n_raters: int  # Raters with at least one rating of these people.
 
 
@@ -71,11 +69,11 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     Args:
         path: A CSV or Parquet file.
         asked: One row per person: image_id, position (1 is the leftmost); aspect and setting are passed on.
-        unknown: What ratings of other people are: an ``error`` that names them, or left ``aside`` because the file is
-            known to rate more than these people, of whom there may then be none in it.
+        unknown: What ratings of other people are: an ``error``, or left ``aside`` because the file is known to rate
+            more.
 
     Raises InputError where the file cannot be read as such ratings, a person is rated twice by one rater, or, but for
-    ``aside``, somebody else is rated or nobody asked for. The message names the value and the fix.
+    ``aside``, somebody else is rated or nobody asked for.
     """
     people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
     people = people.astype({"image_id": str, "position": int})
@@ -101,9 +99,8 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
 def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
     """Return judgements of people by raters, as :func:`biaslab.judging.people.judge_people`; errors as in :func:`read`.
 
-    A majority of female or male is ``judged``; other, unsure, or a tie, is ``uncertain`` (``reason`` says which); what
-    nobody rated or the file lacks (``reason`` says so) is ``unrated``. There are no probabilities and no faces; ratings
-    of others are left aside.
+    A majority of female or male is ``judged``; other, unsure, or a tie, is ``uncertain``; whom nobody rated is
+    ``unrated``. There are no probabilities and no faces; ratings of others are left aside.
     """
     people = read(path, asked, unknown="aside").people
     return frame(people[_KEYS].join(_outcomes(people["label"])).assign(role=""), COLUMNS)
@@ -111,9 +108,8 @@ def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
 
 def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
     """Return judgements of images by raters, as :func:`biaslab.judging.judge.judge`, with outcomes of
-    :func:`judge_people`.
-
-    Raises InputError where the file cannot be read as ratings, or rates one image twice, for example for two models.
+    :func:`judge_people`; InputError where the file cannot be read as ratings, or rates one image twice, as for two
+    models.
     """
     ids = pd.Series(list(image_ids), dtype=object).astype(str)
     votes = _outcomes(ids.map(plain).map(readers.read_ratings(path).votes()).astype(object))
@@ -193,18 +189,16 @@ def agreement_tables(
     their people. For raters they speak of other images, not of other raters.
 
     Args:
-        people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all tables),
-            outcome, gender, aspect, setting.
+        people_by_judge: Judge's name -> its judgements: image_id, position, outcome, gender, aspect, setting.
         truth: Who is shown: image_id, position, gender; None where it is not known.
         ratings: Ratings of the people, read with their aspect and setting; None where there are none.
         seed, replicates, confidence: Of the bootstrap, and the intervals' level, 0–1.
 
-    Returns:
-        Rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` of each judge against ``reference`` (``truth`` or
-        ``annotators``: the raters' majority), over people whom both call female or male; ``fleiss_kappa`` of the
-        ``annotators``, on female, male and unsure, over people with the number of ratings that most have
-        (``n_raters``). n is how many people that are, n_missing how many the cell has beside them. With two or more
-        aspects, ``average`` is the mean over them as in Table 7. What is not defined is NaN with a reason.
+    Returns rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` is each judge's with ``reference`` (``truth``, or
+    ``annotators``: the raters' majority), over the ``n`` people whom both call female or male; ``fleiss_kappa`` that of
+    the ``annotators``, on female, male and unsure, over people with the number of ratings that most have
+    (``n_raters``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over them, as
+    in Table 7. What is not defined is NaN with a reason.
     """
     how = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
@@ -230,10 +224,7 @@ def agreement_tables(
 
 def _labelled(table: pd.DataFrame, label: str) -> pd.DataFrame:
     """Return a table's people with ``said``: female, male, or missing."""
-    number = pd.to_numeric(table["position"], errors="coerce")
-    words = number.isna().any()  # Places may be words, if all tables use them.
-    place = table["position"].astype(str) if words else number.astype(int).astype(str)
-    table = table.assign(image_id=table["image_id"].astype(str), position=place).reset_index(drop=True)
+    table = table.astype({"image_id": str, "position": int}).reset_index(drop=True)
     return table.assign(said=table[label].astype(object).where(table[label].isin(GENDERS)))
 
 
@@ -299,6 +290,7 @@ def _redrawn(coefficient: Callable, items: np.ndarray, images: pd.Series, rng, r
 
 
 def _limits(drawn: np.ndarray, confidence: float) -> tuple[float, float, str]:
+    """Return the limits of a percentile interval, or why there are none."""
     defined = drawn[~np.isnan(drawn)]
     undefined = len(drawn) - len(defined)
     if undefined > _MOST_UNDEFINED * len(drawn):

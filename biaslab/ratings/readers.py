@@ -1,16 +1,15 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
-Three formats, told apart by their columns; a table of :mod:`biaslab.ground.cells`, or a folder of such files with the
-same columns, such as those that raters send back (``biaslab rate``):
+Three formats, told apart by their columns, of a table (:mod:`biaslab.ground.cells`), or of a folder of such files, as
+those that raters send back (``biaslab rate``):
 
 - ratings, wide: ``image, source, occupation`` and one column per rater;
 - ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;
 - shares: ``occupation, source, percent_female, n``, and ``prompt`` where there are several.
 
 ``source`` is ``training`` or ``generated``. Each may have a column ``model``; training images whose model is empty are
-compared with every model's images. A rating is ``female``, ``male``, ``other`` (neither word fits the person),
-``unsure`` or empty (not rated); other spellings (:data:`SYNONYMS`) are read as these and counted in
-:attr:`Rated.notes`, and so are usual names of columns (:data:`CALLED`).
+compared with every model's. A rating is ``female``, ``male``, ``other`` (neither word fits), ``unsure`` or empty (not
+rated). Other spellings (:data:`SYNONYMS`) and usual names of columns (:data:`CALLED`) are read as these.
 """
 
 from __future__ import annotations
@@ -136,8 +135,8 @@ def read(path: str | Path) -> Rated:
     An image's label is the most frequent of its ratings, ``unsure`` among them; a draw stays a ``tie``. A share is
     female / (female + male) over images with these labels, its n.
 
-    Raises InputError where the file is missing, unreadable or empty, its columns are of no format, a value is not
-    allowed, a row is there twice, or no image is rated. The message names the value and the fix.
+    Raises InputError where the file cannot be read or is empty, its columns are of no format, a value is not allowed, a
+    row is there twice, or no image is rated.
     """
     path = cells.located(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL, *DRAWN})
@@ -163,7 +162,9 @@ def read(path: str | Path) -> Rated:
     for name in ("occupation", *_OPTIONAL):
         if name in frame:
             frame[name] = cells.names(frame[name], path, empty=name != "occupation")
-    frame["source"] = _sources(frame["source"], path)
+    source = frame["source"].str.strip().str.lower()
+    cells.refuse(~source.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", frame["source"])
+    frame["source"] = pd.Categorical(source, SOURCES)
     frame["model"] = _models(frame, path)
     if kind == "shares":
         return _shares(frame, path, notes)
@@ -199,9 +200,9 @@ def read_ratings(path: str | Path) -> Rated:
 def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
     """Return the share of female among decided images for each model, occupation and source.
 
-    ``female`` and ``male`` say how much each row of ``images`` (:attr:`Rated.images`) counts as either, (images,): 0 or
-    1, or between for a split vote. Columns are those of table ``paradox_percent_female``; ``n`` is the sum of both, the
-    share NaN where it is 0. Training images without a model count for every model.
+    ``female`` and ``male`` say how much each row of ``images`` (:attr:`Rated.images`) counts as either, (images,), 0 to
+    1. Columns are those of table ``paradox_percent_female``; ``n`` is the sum of both, the share NaN where it is 0.
+    Training images without a model count for every model.
     """
     weighed = images[["model", "occupation", "source"]].assign(female=female, n=np.add(female, male))
     summed = weighed.groupby(["model", "occupation", "source"], as_index=False, observed=True).sum()
@@ -219,6 +220,7 @@ def votes_on(frame: pd.DataFrame, keys: list[str], raters: list[str] | None, pat
         frame: Cells as text; its index counts the file's rows from 0.
         keys: The columns that name an item.
         raters: The columns of ratings; ``None`` where rater and label hold one rating in each row.
+        path: The file, for errors.
         called: What errors call an item, with columns in braces.
 
     Raises InputError where a cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
@@ -274,23 +276,24 @@ def _spread(
     return items, codes, list(names)
 
 
-# -- the three formats -----------------------------------------------------------------------------------
-
-
 def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
     images = votes.items.assign(label=pd.Categorical(votes.label, OUTCOMES))
     percent_female = shares(images, images["label"] == "female", images["label"] == "male")
     each = pd.get_dummies(images["label"], dtype=int).assign(n_images=1)
-    cells = [images[name] for name in ("model", "occupation", "source")]
-    counts = each.groupby(cells, observed=True).sum().reset_index()
+    by = [images[name] for name in ("model", "occupation", "source")]
+    counts = each.groupby(by, observed=True).sum().reset_index()
     n = images["label"].value_counts()
     rated = votes.ratings.notna()
     gaps = int((rated.any(axis=1) & ~rated.all(axis=1)).sum())
+    places = images[["image", "source", "occupation"]].drop_duplicates()
+    names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
+    detail = f"counted as another image in each; if it is one image, correct the file: {cells.listed(names)}"
+    repeated = [("images under several sources or occupations", len(names), detail)] if len(names) else []
     notes = [
         *notes,
         *votes.notes,
         ("images", len(images), ""),
-        *_repeated(images),
+        *repeated,
         *([("images with a rating missing", gaps, "")] if votes.raters else []),
         ("images decided female or male", int(n["female"] + n["male"]), "they make the shares"),
         *([("images of the class other", int(n[OTHER]), "beside the shares")] if n[OTHER] else []),
@@ -302,24 +305,13 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
     return Rated(kind, images, votes.ratings, votes.raters, votes.n_raters, percent_female, outcomes, notes)
 
 
-def _repeated(images: pd.DataFrame) -> list[Note]:
-    """Note names of images that stand under both sources or under several occupations."""
-    places = images[["image", "source", "occupation"]].drop_duplicates()
-    names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
-    if names.empty:
-        return []
-    detail = f"counted as another image in each; if it is one image, correct the file: {cells.listed(names)}"
-    return [("images under several sources or occupations", len(names), detail)]
-
-
 def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
-    percent = _numbers(frame["percent_female"], path)
-    n = _numbers(frame["n"], path, whole=True)
-    outside = (percent < 0) | (percent > 100)
-    cells.refuse(outside, path, "percent_female is {}", "give 0 to 100", frame["percent_female"])
-    fix = f"give the number of images behind the share, a whole number from 1 to {_MOST_IMAGES:,}; leave out rows "
-    bad = (n < 1) | (n != n.round()) | (n > _MOST_IMAGES)
-    cells.refuse(bad, path, "n is {}", fix + "without images", frame["n"])
+    percent = cells.numbers(frame["percent_female"], path)
+    inside, fix = percent.between(0, 100), "give a number from 0 to 100, such as 37.5, or leave the row out"
+    cells.refuse(~inside, path, "percent_female is {}", fix, frame["percent_female"])
+    n = cells.numbers(frame["n"], path, whole=True)
+    whole, fix = n.between(1, _MOST_IMAGES) & (n == n.round()), "give the number of images behind the share, at least 1"
+    cells.refuse(~whole, path, "n is {}", fix, frame["n"])
     if 0 < percent.max() <= 1:
         raise InputError(
             f"{path}: no percent_female is above 1, so the shares seem to be given as 0 to 1; "
@@ -401,12 +393,6 @@ def _kind(columns: list[str], path: Path) -> str:
     raise InputError(f"{path} fits no format. {cells.columns_told(columns)} {' '.join(_NEEDS.values())}")
 
 
-def _sources(column: pd.Series, path: Path) -> pd.Categorical:
-    clean = column.str.strip().str.lower()
-    cells.refuse(~clean.isin(SOURCES), path, "source is {}", f"give {' or '.join(SOURCES)}", column)
-    return pd.Categorical(clean, SOURCES)
-
-
 def _models(frame: pd.DataFrame, path: Path) -> pd.Categorical:
     """Return the models: all empty where the file names none, checked where it does."""
     if "model" not in frame or (frame["model"] == "").all():
@@ -445,10 +431,3 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
         out[:, k] = np.array([position[label] for label in labels], np.int8)[codes]
     notes = [(f"read {a!r} as {b or 'not rated'}", n, "another spelling") for (a, b), n in read_as.items()]
     return out, notes
-
-
-def _numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:
-    values = cells.numbers(column, path, whole=whole)
-    fix = "give a number such as 37.5, or leave the row out"
-    cells.refuse(~np.isfinite(values), path, f"{column.name} is {{}}", fix, column)
-    return values

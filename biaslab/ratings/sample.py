@@ -1,10 +1,7 @@
 """A sample of the images that the judge judged, what people say of it, and how far both agree.
 
-Raters see it on the page that :mod:`biaslab.runs.rate` writes; :mod:`biaslab.ratings.readers` reads what they send
-back.
-
-Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98 % of the
-automatic judgements equal to the majority vote.
+Source: paradox paper, A.4: 7 participants, 200 training and generated images, alpha 0.948, and 98 % of the automatic
+judgements equal to the majority vote.
 """
 
 from __future__ import annotations
@@ -35,9 +32,8 @@ NO_RATINGS = "no image has been rated yet"
 
 
 def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
-    """Return the images that may be rated, of all sources in one table: judgements with one of ``outcomes``.
-
-    By default these are images that the judge decided, as in the paper; with all outcomes raters check the gate, too.
+    """Return the images that may be rated, of all sources in one table: judgements with one of ``outcomes``, by default
+    those decided, as in the paper.
     """
     frames = [table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
     return pd.concat(frames, ignore_index=True)
@@ -46,9 +42,9 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
 def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     """Draw ``n`` images, spread as evenly as they allow over sources, within each over models, then occupations.
 
-    Fewer are drawn where there are fewer; an image that stands in several rows of a source and model at most once.
-    Returned are rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order,
-    with the ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
+    Fewer are drawn where there are fewer; an image of several rows of a source and model at most once. Returned are
+    rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order, with the
+    ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
     """
     _check_n(n)
     rng = np.random.default_rng(seed)
@@ -73,9 +69,8 @@ def _check_n(n: int) -> None:
 
 
 def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) -> np.ndarray:
-    """Return at what probability an image like each of those drawn is drawn of ``images``, by occupation.
-
-    Occupations take turns within a source and model: each has all whole turns, and one of the last by chance.
+    """Return at what probability an image like each of those drawn is drawn: each occupation has all whole turns, and
+    one of the last by chance.
     """
     taken = {key: len(own) for key, own in drawn.groupby(among)}
     found = {}
@@ -123,12 +118,11 @@ def simulate(
     """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
 
     Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
-    ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another; of
-    ``neither`` they are unsure. People err together on the same hard images, so real agreement has another shape.
-    Images whose truth is not known stay unrated.
+    ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
+    people err together on the same hard images. Images whose truth is not known stay unrated.
 
     Returns image, source, occupation, model (where known), and columns ``simulated-1``, …. Raises ParameterError where
-    a probability is out of its range, or together they exceed 1.
+    probabilities are out of their range.
     """
     if not (0 <= error <= 1 and 0 <= unsure <= 1 and error + unsure <= 1):
         raise ParameterError(f"error is {error!r}, unsure {unsure!r}; both are 0 to 1, and so is their sum.")
@@ -160,12 +154,12 @@ def collect(
     error: float = 0.02,
     unsure: float = 0.01,
 ) -> Collected:
-    """Return the ratings to report of a sample: those in ``file``, else simulated ones.
+    """Return the ratings to report of a sample: those in ``file``, else simulated ones where the truth of some images
+    is known.
 
-    Of ratings of several models' images those of ``model`` count, for models share the ids of their images. Simulated
-    raters (:func:`simulate`; 0 are none) stand in only where the truth of some images is known. Raises InputError where
-    the file cannot be read as ratings, UnknownNameError where it rates several models and none of ``model``, and as
-    :func:`simulate`.
+    Of ratings of several models' images those of ``model`` count, for models share the ids of their images. Raises
+    InputError where the file cannot be read as ratings, UnknownNameError where it rates several models and none of
+    ``model``, and as :func:`simulate`.
     """
     if file:
         rated = readers.read_ratings(file)
@@ -197,10 +191,8 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
 
 
 def votes(rated: Rated | None) -> pd.Series:
-    """Return the majority on each image that somebody rated (``female``, ``male``, ``unsure``, ``tie``), by id in plain
-    form.
-
-    Raises InputError where an image stands in several rows.
+    """Return the majority on each image that somebody rated, by id in plain form; InputError where an image stands in
+    several rows.
     """
     found = pd.Series(dtype=object) if rated is None else rated.votes()
     return found[found != "unrated"]
@@ -220,9 +212,8 @@ def agreement(
     rated: Rated | None, judgements: pd.DataFrame, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> pd.DataFrame:
     """Return the agreement of raters with one another and of the judge with their majority: table
-    ``judging_agreement``.
-
-    Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without ratings rows have no values.
+    ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
+    ratings rows have no values.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
     pairs = judged_and_voted(rated, judgements)

@@ -1,8 +1,8 @@
-"""What people say of images that were asked to show objects: whether each part of the prompt, or an object, is there.
+"""What people say of images that were to show objects: whether each part of the prompt, or an object, is there.
 
-A table (:mod:`biaslab.ground.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out where one
-person rated), and ``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does not
-ask for it. Ratings of objects have a row per image, object and rater: ``object`` and ``shown``, ``yes`` or ``no``.
+A table (:mod:`biaslab.ground.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out), and
+``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does not ask for it; or of
+objects a row per image, object and rater: ``object`` and ``shown``, ``yes`` or ``no``.
 
 Source: dalleval paper, section 5.2 (human evaluation, Table 3); of objects the triplets paper, section 7.3.
 """
@@ -30,9 +30,8 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
     """Read ratings of the images ``image_ids`` from a CSV or Parquet file.
 
     Returns one row per image and rater: image_id, rater, the three steps (``yes``, ``no`` or empty) and correct:
-    ``yes`` where every step that is rated is there. Raises InputError where the file cannot be read, a column is
-    missing, a value is neither yes nor no, a row rates nothing, an image is rated twice by one rater or is none of
-    ``image_ids``.
+    ``yes`` where every step that is rated is there. Raises InputError where the file does not fit, rates an image twice
+    by one rater, or one that is none of ``image_ids``.
     """
     table = _answers(path, image_ids, STEPS, _NEEDS)
     steps = table[list(STEPS)]
@@ -43,9 +42,8 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
 
 
 def read_objects(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
-    """Read ratings of objects in images; arguments and errors as for :func:`read`.
-
-    Returns a row an image and object that somebody rated: image_id, object and shown, ``yes`` where most raters say so.
+    """Return whether most raters say that an object is shown: image_id, object and shown; arguments and errors as for
+    :func:`read`.
     """
     table = _answers(path, image_ids, ["shown"], _NEEDS_OBJECTS, about="object")
     return _most(table["shown"], [table["image_id"], table["object"]]).rename("shown").reset_index()

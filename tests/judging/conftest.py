@@ -62,6 +62,14 @@ def photos():
     return tiny_blip.photos()
 
 
+@pytest.fixture(scope="session")
+def named(tmp_path_factory):
+    """A folder that is a model by name only: what it loads is told."""
+    folder = tmp_path_factory.mktemp("named")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write a file of ratings: text, or a frame as Parquet."""

@@ -59,14 +59,6 @@ def test_without_five_points_it_is_a_square_of_the_box():
         assert (face[:, :6] == 0).all() and (face[:, 8:] == 200).all()
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 400), (2000, 2000)])
-def test_a_face_of_any_size_is_cut_out(size):
-    image = np.full((*size, 3), 90, np.uint8)
-    face = aligned(person(image, (0.0, 0.0, float(size[1]), float(size[0]))))
-    assert face.shape == (SIDE, SIDE, 3) and face.max() <= 90
-    assert aligned(person(image, (0.3, 0.3, 0.3, 0.3))).shape == (SIDE, SIDE, 3)
-
-
 class OneFace:
     """Finds one face that fills the image."""
 

@@ -152,9 +152,6 @@ def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
         lookup.look_up(f"mediapipe:{tflite}", "detector")
 
 
-# -- YuNet --------------------------------------------------------------------------------------------------
-
-
 class FakeYuNet:
     """OpenCV's detector as its documentation describes it: a row a face, of which boxes have a width and a height."""
 

@@ -62,36 +62,6 @@ def test_each_image_has_its_boxes_title_and_caption(images):
     assert figure.axes[5].texts[0].get_text() == "truncated"
 
 
-def test_nothing_is_cut_off_or_on_top_of_something_else(images):
-    long = "Portrait of $a very proud$ carpenter at her workbench, smiling at the camera, stock photo 1234567"
-    figure = gallery(images * 3, pd.concat([ROWS] * 3, ignore_index=True), [long] * 18)
-    figure.draw_without_rendering()
-    whole = figure.bbox
-    boxes = []
-    for ax in figure.axes:
-        boxes += [t.get_window_extent() for t in [*ax.texts, ax._left_title]] + [ax.get_window_extent()]
-        assert ax.texts[-1].get_text().count("\n") == 2 and ax.texts[-1].get_text().endswith("…")
-    for box in boxes:
-        assert whole.x0 - 1 <= box.x0 and box.x1 <= whole.x1 + 1
-        assert whole.y0 - 1 <= box.y0 and box.y1 <= whole.y1 + 1
-    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[k + 1 :] if not inside(a, b))
-
-
-def inside(a, b):
-    """Whether one box holds the other, as a frame holds the word that stands for a missing image."""
-    return (a.contains(*b.min) and a.contains(*b.max)) or (b.contains(*a.min) and b.contains(*a.max))
-
-
-def test_wide_and_tall_images_keep_their_shape():
-    shapes = [(20, 40), (40, 20), (30, 30)]
-    images = [np.zeros((*s, 3), np.uint8) for s in shapes]
-    figure = gallery(images, ROWS[:3], columns=3)
-    figure.draw_without_rendering()
-    for ax, (height, width) in zip(figure.axes, shapes, strict=True):
-        box = ax.get_window_extent()
-        assert box.height / box.width == pytest.approx(height / width, rel=0.02)
-
-
 def test_numbers_that_do_not_fit():
     with pytest.raises(ValueError, match="0 images, 6 judgements and 0 captions"):
         gallery([], ROWS)

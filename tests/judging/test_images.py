@@ -35,17 +35,6 @@ def test_a_folder_lists_images_at_any_depth_and_keeps_those_it_cannot_read(tmp_p
     assert cut == Unreadable("truncated")
 
 
-def test_the_digest_follows_the_files(tmp_path, noise):
-    path = tmp_path / "a.png"
-    path.write_bytes(png(noise))
-    first = FolderImages(tmp_path).digest
-    assert FolderImages(tmp_path).digest == first
-    (tmp_path / "b.png").write_bytes(png(noise))
-    second = FolderImages(tmp_path).digest
-    path.write_bytes(png(255 - noise) + b"more")
-    assert len({first, second, FolderImages(tmp_path).digest}) == 3
-
-
 def test_what_has_gone_or_is_not_listed_is_missing(tmp_path, noise):
     inside = tmp_path / "in"
     inside.mkdir()

@@ -125,30 +125,6 @@ def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
             assert instance.box == (x.min() / width, y.min() / height, (x.max() + 1) / width, (y.max() + 1) / height)
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_stuff_of_the_configuration_and_of_the_settings_is_one(tiny, photos, tmp_path):
-    import shutil
-
-    folder = tmp_path / "stuff"
-    shutil.copytree(tiny("segformer"), folder)
-    config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(config.replace("{", '{"stuff": ["Dog"],', 1))
-    told = Thresholds(area=0, stuff=("coffee_cup",))
-    plain = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").look(photos)
-    fused = segmenters.Segmenter(str(folder), told, device="cpu").look(photos)
-    count = [pd.Series([i.object for i in s]).value_counts() for s in (chain(*plain), chain(*fused))]
-    assert count[0]["dog"] > len(photos) and count[0]["coffee cup"] > len(photos)
-    assert count[1]["dog"] <= len(photos) and count[1]["coffee cup"] <= len(photos)
-    assert count[1]["person"] == count[0]["person"]
-
-
-def test_a_model_that_was_trained_for_something_else_is_refused(tmp_path):
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    tiny_grounding.segformer(tmp_path, kind="SegformerForImageClassification")
-    with pytest.raises(ParameterError, match=r"lacks \d+ weights"):
-        segmenters.Segmenter(str(tmp_path), LOW, device="cpu")
-
-
 # -- tags, boxes and masks ---------------------------------------------------------------------------------
 
 WORDS = ("dog", "cup", "skateboard")
@@ -315,14 +291,6 @@ def picture(n):
     return image
 
 
-@pytest.fixture
-def named(tmp_path):
-    folder = tmp_path / "named"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return str(folder)
-
-
 def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tmp_path, monkeypatch):
     source = ArrayImages([picture(3), Unreadable("truncated"), picture(0), picture(1)], list("abcd"))
     words = tmp_path / "words.txt"
@@ -330,7 +298,7 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     told, store = Told(), Store(tmp_path / "store")
     monkeypatch.setattr(instances, "load", told)
     given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
-    found = instances.find(source, named, **given)
+    found = instances.find(source, str(named), **given)
     assert list(found.objects) == list(COLUMNS)
     assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
     np.testing.assert_allclose(found.objects["score"], [0.3, 0.2, 0.1, 0.1])
@@ -339,19 +307,19 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     np.testing.assert_array_equal(masks(found.objects[1:2])[0], np.eye(6, 8, dtype=bool))
     looked = [["a", "", ""], ["b", "unreadable", "truncated"], ["c", "", ""], ["d", "", ""]]
     assert found.images.to_numpy().tolist() == looked
-    assert told.loaded == [(named, ("dog", "coffee cup"))] and told.looked == 3
-    again = instances.find(source, named, **given)
+    assert told.loaded == [(str(named), ("dog", "coffee cup"))] and told.looked == 3
+    again = instances.find(source, str(named), **given)
     pd.testing.assert_frame_equal(again.objects, found.objects)
     assert told.looked == 3
     # Another threshold is another look.
-    instances.find(source, named, thresholds=Thresholds(box=0.3), **given)
+    instances.find(source, str(named), thresholds=Thresholds(box=0.3), **given)
     assert told.looked == 6
 
 
 def test_no_image_and_no_object_are_empty_tables(named, tmp_path, monkeypatch):
     monkeypatch.setattr(instances, "load", Told())
     for images in ([], [picture(0)]):
-        found = instances.find(ArrayImages(images), named, store=Store(tmp_path), progress=False, device="cpu")
+        found = instances.find(ArrayImages(images), str(named), store=Store(tmp_path), progress=False, device="cpu")
         assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
 
 

@@ -83,29 +83,6 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
-def test_what_a_model_brings_needs_no_name_and_another_model_gets_none_of_it(folders):
-    bare = Pipeline("mini", Settings())
-    assert (bare.settings.judging.gender, bare.settings.dalleval.vqa) == ("mini-clip", "mini-vqa")
-    check("mini", Settings(), set(TABLES.values()))
-    # What is given stays, in a group of which the rest is brought.
-    given = Pipeline("mini", Settings.of({"generation": {"guidance_scale": 7.0}})).settings.generation
-    assert (given.guidance_scale, given.steps) == (7.0, 10)
-    both = Pipeline("mini", Settings.of({"compare_with": [folders("sd1")]}))
-    assert both.settings.judging.gender == "mini-clip" and both.others[0].settings.judging.gender == ""
-    assert both.changed("world").settings.judging.gender == "mini-clip"
-
-
-@pytest.mark.parametrize(
-    "table", ["paradox_percent_female", "paradox_caption_pairs", "dalleval_image_quality", "dalleval_gender_judges"]
-)
-def test_training_images_are_looked_at_as_well(table):
-    given = settings(**DRAWN)
-    check("mini", Settings.of(given), {table})
-    given["captions"]["training_images"] = "download"
-    with pytest.raises(ParameterError, match="the images of the training images are photographs"):
-        check("mini", Settings.of(given), {table})
-
-
 @pytest.mark.parametrize(
     ("known", "judges"),
     [
@@ -174,11 +151,3 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
     ):
         with pytest.raises(ParameterError, match="which knows drawings"):
             look()
-
-
-def test_known_truth_is_of_the_models_own_kind(folders):
-    drawn = Pipeline("mini", Settings())
-    assert drawn.known_truth().corpus == "mini" and drawn.triplets.finds
-    given = Settings.of({"triplets": {"objects": "owner/name"}})
-    photographs = Pipeline(folders("sd1"), given)
-    assert photographs.known_truth() is None and not photographs.triplets.finds

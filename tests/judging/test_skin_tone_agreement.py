@@ -50,11 +50,6 @@ def test_what_is_said_of_photographs_is_what_is_measured(rows):
     assert said == [*expected, round(100 * medium), dark.min(), dark.max(), *lost.values(), *drawn]
 
 
-def test_drawings_among_photographs_are_why_these_are_not_read_unless_asked(rows):
-    # Were none of them read, pixels could be what reads photographs where nothing is named.
-    assert rows.loc[rows["label"] == "drawing", "tone"].notna().any()
-
-
 def test_the_area_is_that_of_all_pairs():
     rows = pd.DataFrame(
         {"label": ["light"] * 3 + ["dark"] * 2, "angle": [50, 20, float("nan"), 20, -10], "tone": float("nan")}
@@ -69,13 +64,6 @@ def test_the_area_is_that_of_all_pairs():
     apart = rows.assign(angle=[50, 60, 70, 1, 2])
     value, low, high, *_ = benchmark.area(apart, "light", "dark")
     assert (value, high) == (1, 1) and 0.2 < low < 0.8
-
-
-def test_a_folder_that_is_not_there_is_said(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py"])
-    monkeypatch.setenv("BIASLAB_PHOTOS", str(tmp_path))
-    benchmark.main()
-    assert f"{tmp_path} holds no labels.csv; BIASLAB_PHOTOS names the folder" in capsys.readouterr().out
 
 
 def test_the_benchmark_says_how_few_are_dark(rows, monkeypatch, capsys):

@@ -143,15 +143,6 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(tmp_path):
     pd.testing.assert_frame_equal(judged, again)
 
 
-def test_one_question_that_the_server_does_not_take_when_it_is_asked_again_is_no_end(tmp_path):
-    said = {1: [completion("A robot."), failure(413, "too long")]}
-    answer = lambda picture, *_: said[red(picture)].pop(0) if red(picture) in said else "male"  # noqa: E731
-    with FakeVision(answer).running() as server:
-        images = ArrayImages(coloured(0, 1, 2))
-        judged = judge_people(images, asked_of(3), model(server), JudgeSettings(), store=Store(tmp_path))
-    assert judged["outcome"].tolist() == ["judged", "unanswered", "judged"] and "413" in judged["reason"][1]
-
-
 def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(tmp_path):
     pictures = ArrayImages([np.full((40, 60, 3), (k, 0, 0), np.uint8) for k in range(0, 250, 25)])
     store = Store(tmp_path)
@@ -224,16 +215,6 @@ def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
     assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
 
 
-def test_faces_that_are_not_there_are_not_cut_out(tmp_path):
-    people = asked_of(2).assign(x0=[np.nan, 10], y0=[np.nan, 5], x1=[np.nan, 30], y1=[np.nan, 25])
-    with FakeVision(lambda *_: "7").running() as server:
-        found = vision.tones(ArrayImages(coloured(0, 1)), people, model(server, shown="crop"), store=Store(tmp_path))
-    assert found["reason"].tolist() == ["no face", ""] and found["tone"][1] == 7 and len(server.requests) == 1
-
-
-# -- questions of one's own ---------------------------------------------------------------------------------
-
-
 def test_questions_have_unclear_beside_their_answers(tmp_path):
     file = tmp_path / "q.yaml"
     file.write_text(
@@ -267,9 +248,6 @@ def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, s
     with pytest.raises(InputError) as error:
         read_questions(tmp_path / "q.yaml")
     assert said in str(error.value)
-
-
-# -- how it is asked ----------------------------------------------------------------------------------------
 
 
 def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, monkeypatch):

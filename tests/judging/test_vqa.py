@@ -6,7 +6,6 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
-from biaslab.ground.errors import ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.questions import question, read_answer, read_yes_no
@@ -83,14 +82,6 @@ ASKED = people(
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder that is a model by name only: what it loads is told."""
-    made = tmp_path_factory.mktemp("named")
-    (made / "model.safetensors").write_bytes(b"weights")
-    return made
-
-
 @pytest.fixture
 def run(monkeypatch):
     def _run(images, asked, name, store, told):
@@ -100,9 +91,9 @@ def run(monkeypatch):
     return _run
 
 
-def test_every_person_has_a_row_in_the_order_asked(run, images, folder, tmp_path):
+def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path):
     told = Told()
-    found = run(images, ASKED, folder, tmp_path, told)
+    found = run(images, ASKED, named, tmp_path, told)
     assert list(found) == list(vqa.COLUMNS)
     assert list(zip(found["image_id"], found["position"], strict=True)) == list(
         zip(ASKED["image_id"], ASKED["position"], strict=True)
@@ -120,23 +111,20 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, folder, tmp_path
     assert asked[0] == (0, "What gender is the pilot in the picture?")
 
 
-def test_answers_are_kept(run, images, folder, tmp_path, monkeypatch):
-    first = run(images, ASKED, folder, tmp_path, Told())
-    again = run(images, ASKED, folder, tmp_path, None)  # None cannot answer
+def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
+    first = run(images, ASKED, named, tmp_path, Told())
+    again = run(images, ASKED, named, tmp_path, None)  # None cannot answer
     pd.testing.assert_frame_equal(first, again)
     # Other images, other questions or other weights are asked anew.
-    other, told = folder.parent / "other", Told()
+    other, told = named.parent / "other", Told()
     other.mkdir(exist_ok=True)
     (other / "model.safetensors").write_bytes(b"other weights")
     run(images, ASKED, other, tmp_path, told)
-    run(images, ASKED.assign(phrase="pilot"), folder, tmp_path, told)
-    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], folder, tmp_path, told)
+    run(images, ASKED.assign(phrase="pilot"), named, tmp_path, told)
+    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], named, tmp_path, told)
     assert len(told.asked) == 3
     monkeypatch.setattr(vqa, "_SHARD_ROWS", 2)
-    pd.testing.assert_frame_equal(run(images, ASKED, folder, tmp_path, Told()), first)
-
-
-# -- questions of any kind ---------------------------------------------------------------------------------
+    pd.testing.assert_frame_equal(run(images, ASKED, named, tmp_path, Told()), first)
 
 
 class Echo:
@@ -152,11 +140,11 @@ class Echo:
 
 
 @pytest.fixture
-def ask(monkeypatch, folder, tmp_path):
+def ask(monkeypatch, named, tmp_path):
     def _ask(images, told, *rows):
         monkeypatch.setattr(blips, "load", lambda *_, **__: told)
         units = pd.DataFrame(rows, columns=["image_id", "question"])
-        return ask_about(images, units, f"vqa:{folder}", store=Store(tmp_path), progress=False)
+        return ask_about(images, units, f"vqa:{named}", store=Store(tmp_path), progress=False)
 
     return _ask
 
@@ -180,24 +168,6 @@ def test_nothing_to_ask_needs_no_model(ask, images):
     assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
     none = ask(images, None)
     assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("vqa:", "The vqa model is ''"),
-        ("vqa:no/such/folder", "no folder 'no/such/folder'"),
-        ("vqa:blip-vqa-base", "Did you mean 'Salesforce/blip-vqa-base'"),
-        ("vqa:minivqa", "Did you mean 'mini-vqa'"),
-        ("vqa:mini-clip", "'mini-clip' is a clip model"),
-    ],
-)
-def test_unknown_names_are_errors(images, tmp_path, name, message):
-    with pytest.raises(ParameterError, match=message):
-        judge_people_vqa(images, ASKED, name, store=Store(tmp_path), progress=False)
-
-
-# -- the models: tiny random ones in the formats of the real ones (tiny_blip) ------------------------------
 
 
 OF = [0, 0, 1, 2, 3, 4, 4]
@@ -232,15 +202,3 @@ def test_answers_are_transformers_own_in_any_batch(which, kind, prompt, photos, 
     model = blips.load(f"vqa:{made}", device="cpu")
     assert model.ask(photos, OF, QUESTIONS) == expected
     assert model.ask(photos[:1], [0], QUESTIONS[:1]) == expected[:1]
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_tiny_blip_judges_end_to_end(blip, photos, tmp_path):
-    for image in photos:
-        image.flags.writeable = False  # as decoded files are
-    images = ArrayImages(photos, list("abcde"))
-    asked = people(("a", 1, "nurse"), ("a", 2, "carpenter manager"), ("b", 1, "pilot"))
-    found = judge_people_vqa(images, asked, f"vqa:{blip}", store=Store(tmp_path), device="cpu", progress=False)
-    direct = blips.load(str(blip), device="cpu").ask(photos, OF[:3], QUESTIONS[:3])
-    assert list(found["answer"]) == direct
-    assert list(found["gender"]) == [read_answer(text)[0] for text in direct]

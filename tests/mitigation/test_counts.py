@@ -25,14 +25,6 @@ def test_shares_that_differ_by_chance_become_their_mean():
     assert values == pytest.approx([0.7, 0.7])
 
 
-def test_shares_that_differ_by_more_are_drawn_part_of_the_way():
-    # Mean 0.6; 2 * 10 * 0.09 / 0.24 = 7.5; (7.5 - 1) / (0.5 * 9 * 2) = 13/18. Weight 10 * 13/18 / (1 + 9 * 13/18).
-    values, mean, rho = shrunk([9, 3], [10, 10])
-    assert (mean, rho) == (pytest.approx(0.6), pytest.approx(13 / 18))
-    weight = (130 / 18) / (135 / 18)
-    assert values == pytest.approx([0.6 + 0.3 * weight, 0.6 - 0.3 * weight])
-
-
 def test_the_drawn_share_is_the_mean_of_the_beta_posterior():
     count, n = np.array([30, 22, 5, 9, 0]), np.array([40, 40, 20, 10, 0])
     values, mean, rho = shrunk(count, n)
@@ -183,13 +175,6 @@ def test_an_identity_or_a_group_that_nobody_sees(crowd, brief_of):
     assert "Nobody of the female-stereotyped can be judged." in critique.reasons
 
 
-def test_the_level_decides(crowd, brief_of):
-    # Of 40: p = 0.038 of 27, 0.081 of 26.
-    for men, biased in ((27, True), (26, False)):
-        assert (stats.binom.sf(men - 1, 40, 0.5) * 2 < 0.05) == biased
-        assert criticised(brief_of(crowd(("sheriff", "male", "", 40 - men, men, 0)))).biased == biased
-
-
 # -- further rounds -------------------------------------------------------------------------------------------
 
 
@@ -218,17 +203,6 @@ def test_a_share_that_was_too_large_is_lowered_and_not_counted_twice(crowd, brie
     assert second.guidelines[0].share == pytest.approx(1 - (1 - 0.5) / (2 * 0.35))
     told = "of those who are told nothing. Show women in 29 % instead of 50 % of the pictures"
     assert told in second.findings[0].reasons
-
-
-def test_people_who_do_not_follow_are_told_more_often(crowd, brief_of):
-    """p = 0.8 and six of ten follow. Round 2 sees 0.625 * 0.8 + 0.375 * 0.4 = 0.65 and learns both."""
-    first = criticised(brief_of(crowd(("sheriff", "male", "", 800, 3200, 0))))
-    people = crowd(("sheriff", "male", "female", 900, 600, 0), ("sheriff", "male", "", 500, 2000, 0))
-    second = criticised(brief_of(people, 2, [first]))
-    follows = 910 / 1510  # with the ten that were assumed
-    share = second.guidelines[0].share
-    assert share == pytest.approx(0.3 / (0.8 + follows - 1))
-    assert (1 - share) * 0.8 + share * 0.4 == pytest.approx(0.5, abs=0.005)
 
 
 def test_a_guideline_against_nothing_is_taken_back_or_turned(crowd, brief_of):
@@ -273,19 +247,6 @@ def test_people_whom_telling_does_not_change(crowd, brief_of):
     )
 
 
-def test_of_whom_all_were_told_the_share_is_the_groups(crowd, brief_of):
-    rows = (("sheriff", "male", "", 0, 40, 0), ("guard", "male", "", 0, 40, 0))
-    first = criticised(brief_of(crowd(*rows)))
-    people = crowd(("sheriff", "male", "female", 20, 0, 0), ("guard", "male", "", 4, 36, 0))
-    second = criticised(brief_of(people, 2, [first]))
-    reasons = {f.identity: f.reasons for f in second.findings}
-    # Nine tenths of the guards; of the sheriffs, nobody was told nothing.
-    assert by_identity(second)["sheriff"].share == pytest.approx(1 - 1 / 1.8)
-    told = "20 of 20 who were told a gender look so. Of their group 90 % look like men, of those who are told nothing."
-    assert told in reasons["sheriff"]
-    assert "Allowing for chance, 90 % do, of those who are told nothing. Show" in reasons["guard"]
-
-
 def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
     """All sheriffs who can be judged were told, and of the guards, who have no guideline, none can be judged."""
     first = criticised(brief_of(crowd(("sheriff", "male", "", 0, 40, 0))))
@@ -300,24 +261,6 @@ def test_nobody_was_told_nothing_and_there_is_no_guideline(crowd, brief_of):
 
 
 # -- whose bias it is -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gender", ["female", "male"])
-def test_an_identity_is_not_biased_because_its_group_is(crowd, brief_of, gender):
-    """Of nurses one half are women, of maids nearly all: what would be told of nurses is less than a prompt."""
-    people = crowd(("nurse", gender, "", 30, 30, 0), ("maid", gender, "", 59, 1, 0))
-    critique = criticised(brief_of(people))
-    # m = 89/120; 2 * 60 * (29/120)^2 / (89 * 31 / 120^2) = 36.58; rho = 35.58 / 59; the weight of own counts 0.989.
-    m, off = 89 / 120, 29 / 120
-    rho = (120 * off**2 / (m * (1 - m)) - 1) / 59
-    nurse = m - off * 60 * rho / (1 + 59 * rho)
-    assert 0 < 60 * (1 - 1 / (2 * nurse)) < 1
-    assert [g.identity for g in critique.guidelines] == ["maid"]
-    leans = "towards stereotypes" if gender == "female" else "against stereotypes"
-    assert (critique.biased, critique.kind) == (True, leans)
-    found = {f.identity: (f.biased, f.kind) for f in critique.findings}
-    assert found == {"nurse": (False, "none"), "maid": (True, leans)}
-    assert critique.findings[0].reasons.endswith("Allowing for chance, 50 % do. There is nothing to tell.")
 
 
 def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
@@ -335,14 +278,6 @@ def test_a_guideline_that_need_not_change_is_no_bias(crowd, brief_of):
     # One sheriff more who looks like a man is less than one prompt of 41 (0.375 to 0.381): the same.
     people = crowd(("sheriff", "male", "female", 15, 0, 0), ("sheriff", "male", "", 5, 21, 0), rows[1])
     assert criticised(brief_of(people, 2, [first])).guidelines == first.guidelines
-
-
-def test_few_prompts_each_add_up(crowd, brief_of):
-    """Forty identities of six people, 0.6 of whom are men: one prompt of each at the most, but forty in all."""
-    rows = [(f"role {k}", "male", "", *((3, 3), (2, 4), (2, 4), (3, 3), (2, 4))[k % 5], 0) for k in range(40)]
-    critique = criticised(brief_of(crowd(*rows)))
-    # 96 women and 144 men; the counts differ by less than chance, so all are told 1 - 1 / 1.2 = 1/6.
-    assert [g.share for g in critique.guidelines] == pytest.approx([1 / 6] * 40)
 
 
 # -- as a table -----------------------------------------------------------------------------------------------

@@ -67,9 +67,6 @@ def shown(parts):
     return [np.asarray(Image.open(BytesIO(base64.b64decode(one)))) for one in data]
 
 
-# -- what is asked --------------------------------------------------------------------------------------------
-
-
 def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
     (given,) = brief("sheriff")
     (critique,) = criticised(server, [given])
@@ -98,12 +95,6 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
     )
 
 
-def test_large_images_are_made_smaller_and_small_ones_stay(server, brief):
-    read = lambda ids: [np.zeros((300, 1024, 3), np.uint8), *[image(i) for i in ids[1:]]]  # noqa: E731
-    criticised(server, brief("sheriff", read=read))
-    assert [seen.shape[:2] for seen in shown(server.questions[0])] == [(150, 512), (40, 60), (40, 60)]
-
-
 def test_nothing_is_paid_for_twice(server, brief, tmp_path):
     store = Store(tmp_path / "store")
     given = brief("sheriff", "guard", "mover")
@@ -127,9 +118,6 @@ def test_what_a_critic_does_not_take_is_told_with_what_it_says(server, brief):
     )
     (critique,) = criticised(server, brief("nurse"))
     assert critiques_table([critique])["asked_without"].unique().tolist() == ["response_format"]
-
-
-# -- what it answers ------------------------------------------------------------------------------------------
 
 
 def test_no_bias_keeps_the_guideline_that_made_it_so(server, brief):

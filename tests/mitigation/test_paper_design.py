@@ -98,16 +98,3 @@ def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, 
         q = 1 - 1 / (1 + np.array(shown)[:, k] / 100)
         assert np.array(after)[:, k] == pytest.approx(200 * ((1 - q) * m + q * (1 - FOLLOWS)) - 100, abs=1.5)
     assert (np.median(np.abs(after), axis=0) < 6).all()
-
-
-def test_a_world_without_bias_is_mostly_left_alone(prompts):
-    """At level 0.05 one family of tests for the lists and one for the identities: at most one world in ten."""
-    fair = np.full(len(prompts.people), 0.5)
-    nobody = np.full(len(fair), "", object)
-    found = [
-        c.biased
-        for seed in range(6)
-        for c in critiques(seen(prompts, fair, nobody, np.random.default_rng([seed, 2])), prompts.texts)
-    ]
-    # Of twelve, four or more would come by chance in 2.6 % of cases.
-    assert sum(found) < 4
