@@ -317,9 +317,6 @@ def _figures(
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
-        alone = entry | {"png": entry["tall"], "svg": ""}
-        tall, _, taken = _embedded(run_dir, alone, min(left, FIGURE_BYTES))
-        left -= taken
         figures.append(
             entry
             | {
@@ -337,7 +334,6 @@ def _figures(
                 "size": size,
                 # How much smaller it may be shown: words of a figure that does not say their size may be small ones.
                 "least": min(_SMALLEST * 72 / 110 / (number(entry["smallest"]) or 8.0), 1.0),
-                "tall": tall,
             }
         )  # fmt: skip
     return figures

@@ -66,23 +66,11 @@ OUTCOMES = forms.look(
 )
 
 
-def _named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
+def named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
     """Return what rows of the table ``name`` are called: values of columns, by their labels."""
     labels = tables.labels(name)
     words = ([labels.get(c, {}).get(value, value) for value in table[c]] for c in columns)
     return [", ".join(row) for row in zip(*words, strict=True)]
-
-
-def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    """Draw the overall score of each sampling of images beside the score over all, with its interval.
-
-    From ``paired_run_score`` and ``paired_stereotype_score``.
-    """
-    whole = scores[scores["stereotype"] == "overall"].merge(runs[CELL].drop_duplicates())
-    both = pd.concat([runs.assign(kind="one sampling"), whole.assign(kind="all images")])
-    both = both.assign(row=_named(both, "paired_run_score", "aspect", "setting"))
-    table, panel = forms.by_model(both)
-    return forms.estimates(table, "score", row="row", color="kind", panel=panel, label="Overall score (points)")
 
 
 @style.empty_without_rows
@@ -143,7 +131,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
     what = {"fits": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    names = _named(both, "paired_adherence", "aspect", "setting")
+    names = named(both, "paired_adherence", "aspect", "setting")
     counted = zip(names, both["direction"].map(what), both["n"], strict=True)
     both["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in counted]
     table, panel = forms.by_model(both)
@@ -192,9 +180,9 @@ def mitigation(table: pd.DataFrame) -> Figure:
     )
     scopes = table["scope"].map({"all": "", "top5": ", top 5"})
     names = zip(
-        _named(table, "paired_mitigation", "aspect"),
+        named(table, "paired_mitigation", "aspect"),
         scopes,
-        _named(table, "paired_mitigation", "mitigation"),
+        named(table, "paired_mitigation", "mitigation"),
         strict=True,
     )
     table, panel = forms.by_model(table.assign(row=[f"{a}{scope}: {m}" for a, scope, m in names]))
@@ -215,7 +203,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
-    names = zip(_named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
+    names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
         table, "percent", row="row", part="outcome", look=OUTCOMES, label="Images (%)", counts="n", panel=panel

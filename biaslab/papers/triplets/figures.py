@@ -31,31 +31,6 @@ def stand_ins(networks: pd.DataFrame) -> str:
     return f"In what is measured, others stand in for the paper's networks: {named}." if named else ""
 
 
-@style.empty_without_rows
-def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
-    """Draw how alike neutral is to each other prompt, and to itself from other noise, one panel a metric.
-
-    Of ``triplets_floor``, and the rows of ``triplets_disparity`` that are of its models and datasets.
-    """
-    cell = ["model", "dataset", "metric"]
-    gendered = disparity.merge(floor[cell].drop_duplicates(), on=cell)
-    references = floor.assign(pair=floor["reference"]).drop_duplicates([*cell, "pair"])
-    both = pd.concat([gendered, references], ignore_index=True).dropna(subset="value")
-    both, color = forms.by_model(both, "dataset")
-    labels = tables.labels("triplets_floor")
-    return forms.estimates(
-        both,
-        "value",
-        row="pair",
-        color=color,
-        panel="metric",
-        label="similarity to neutral (differing pixels: % of the image)",
-        names={**labels["metric"], **labels["reference"]},
-        reference=None,
-        columns=3,
-    )
-
-
 def examples(images: list, shown: pd.DataFrame) -> Figure:
     """Draw images of triplets beside one another, with the gender of the prompt above and the prompt below.
 

@@ -10,7 +10,6 @@ from biaslab.papers import paired
 
 F, M = "female", "male"
 DRAWN = {
-    "runs": ("run_score", "stereotype_score"),
     "power_score": ("power_score",),
     "role_coupling": ("power_score",),
     "cases": ("adherence", "changed_cases"),

@@ -561,7 +561,7 @@ def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pool
     assert not any(ax.axison for ax in figures.gap_summary(triplets.together(summary), gap).axes)
 
 
-def test_floors_are_drawn_and_told_both_ways():
+def test_floors_are_told_both_ways():
     own = measured(0.05, metrics=("ssim",))
     level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
     floor = triplets.floor(own, level.assign(value=[0.1, 0.12] * 4))
@@ -571,9 +571,6 @@ def test_floors_are_drawn_and_told_both_ways():
     near = level.assign(value=[0.99, 0.98] * 4, pair="neutral-placebo")
     (placebo,) = answers.floor.findings(triplets.floor(own, near))
     assert numbers(placebo.said) == [0, 2, 2]
-    (ax,) = figures.floor(floor, triplets.disparity(own)).axes
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["feminine", "masculine", "other noise"]
-    assert marks(ax)[0] == pytest.approx(0.11)
 
 
 def test_bias_figure_fills_what_survives_holm():

@@ -1,8 +1,7 @@
-"""Scores with and without mitigation, what mitigated prompts tell, and critiques in words (paired section 5)."""
+"""Scores with and without mitigation (paired section 5)."""
 
 from __future__ import annotations
 
-import re
 from math import isfinite
 
 import numpy as np
@@ -16,7 +15,6 @@ from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
 _SETTINGS = {("top5", "none"): "paired_top5", ("all", "none"): "paired", ("top5", "intervention"): "intervention_top5"}
-_AS = re.compile(r" as a (woman|man)(?= and the |\.)")
 NO_DIFFERENCE = "no difference shown"
 _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 
@@ -103,61 +101,3 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
                 row[f"smallest_p_holm{end}"] = part[f"smallest_p_holm{end}"].min()
             rows.append(row)
     return tables.of(rows, "paired_mitigation_change")
-
-
-# -- what prompts tell -------------------------------------------------------------------------------
-
-
-def added_words(plain: str, text: str) -> str:
-    """Return what a mitigated prompt says beyond the plain one; the whole of it where it is another text."""
-    if text.startswith(plain):
-        return text[len(plain) :].strip()
-    stem = plain.removesuffix(".")
-    return text[len(stem) :].lstrip(", ") if text.startswith(stem) else text
-
-
-def told_genders(plain: str, added: str) -> tuple[dict[str, str], bool]:
-    """Return the gender that added words tell for the ``left`` and the ``right`` person, and whether they say more.
-
-    Words are read in the form of :func:`biaslab.mitigation.revision.sentence`.
-    """
-    genders, start = {}, 0
-    for shown in _AS.finditer(added):
-        # From the first "the" on, as in "the nurse on the left as a woman".
-        phrase, start = added[start : shown.start()].partition("the ")[2], shown.end()
-        for side in ("left", "right") if phrase else ():
-            where = f" on the {side}"
-            if phrase.endswith(where) or f"one {phrase}{where}" in plain:
-                genders[side] = {"woman": "female", "man": "male"}[shown[1]]
-    rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if genders else added
-    return genders, bool(rest.strip())
-
-
-def prompt_of(image_ids: pd.Series) -> pd.Series:
-    """Return the ids of the prompts that images were made from."""
-    return image_ids.str.replace(r"/[^/]*$", "", regex=True)
-
-
-def pair_of(prompt_ids: pd.Series) -> pd.Series:
-    """Return what the ids of the same pair's prompts have in common in all settings: all but the first part."""
-    return prompt_ids.str.replace(r"^[^-]*-", "", regex=True)
-
-
-def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return for each mitigated prompt what it says beyond the plain one, and what that tells either person.
-
-    From ``paired_prompts``. Gives model, prompt_id, pair (what ids of the same pair's prompts have in common), added,
-    and ``left`` and ``right``: ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not
-    known are left out.
-    """
-    prompts = prompts.assign(pair=pair_of(prompts["prompt_id"]))
-    plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
-    mitigated = prompts[prompts["setting"].isin(["intervention", "faircritic"])]
-    both = mitigated.merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
-    added = [added_words(a, b) for a, b in zip(both["text_plain"], both["text"], strict=True)]
-    read = [told_genders(a, b) for a, b in zip(both["text_plain"], added, strict=True)]
-    sides = {
-        side: [genders.get(side, "other words" if more else "nothing") for genders, more in read]
-        for side in ("left", "right")
-    }
-    return both[["model", "prompt_id", "pair"]].assign(added=added, **sides)
