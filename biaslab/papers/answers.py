@@ -1,18 +1,13 @@
 """Answers as data: what a table says to a question, in the words that ``answers.yaml`` beside a paper declares.
 
 An entry names a table, its rows, a question, and words: for a value above 0, below it, and where that is unclear; or
-one sentence. Three forms:
-
-- a row each: without ``by``;
-- a group each, about its leading row: ``by`` and ``lead``; the other rows stand beside it;
-- a group each, counted: ``by`` alone; texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose
-  adjusted test tells them above, below or not at all, and ``{rows}``; without a ``value`` all that are told are up.
-  One over several models is about none.
+one sentence. It answers for each row; with ``by`` and ``lead`` for each group, about its leading row; or with ``by``
+alone for each group, counted: texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose adjusted
+test tells them above, below or not at all, and ``{rows}``.
 
 Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
 ``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
-value. What needs a number that is missing is left out. Rows that an entry does not take may be answered by other words
-or another value: ``instead`` has the fields that differ.
+value. What needs a number that is missing is left out.
 """
 
 from __future__ import annotations

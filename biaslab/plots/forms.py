@@ -72,6 +72,24 @@ def look(known: Mapping[str, tuple[str, ...]]) -> Look:
 
 
 PLAIN = Look()
+OUTCOMES = look(
+    {
+        "judged": ("judged", style.LIGHT),
+        "swapped": ("judged, in another order", style.VERMILION),
+        "unclear": ("judged, order not clear", style.YELLOW),
+        "uncertain": ("judge not sure of somebody", style.ORANGE),
+        "no_face": ("no face", style.BLACK),
+        "one_face": ("fewer faces than asked for", style.BLUE),
+        "too_many_faces": ("more faces than asked for", style.GREEN),
+        "overlapping": ("faces overlap", style.PURPLE),
+        "face_too_small": ("a face too small", style.SKY),
+        "unreadable": ("unreadable", style.GREY),
+        "blocked": ("withheld by the model", style.GREY),
+        "unrated": ("not rated", style.GREY),
+        "unanswered": ("no answer of the judge", style.GREY),
+    }
+)
+"""What became of people whom images were to show."""
 
 
 def by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:

@@ -86,14 +86,12 @@ def label_points(
     *,
     avoid: tuple[ArrayLike, ArrayLike] | None = None,
     laid_out: bool = False,
-    size: float = 8,
 ) -> list[Text]:
     """Write texts beside points, so that none covers another text, a point or a line to a point; return those written.
 
-    Set the axis limits first: places are found in the layout that the figure has by now, which need not be found again
-    where it is ``laid_out``. Each text takes the nearest free place around its point, in the order given, most
-    important first; one that finds none within 34 points is left out. ``avoid`` are all points (x, y) that no text may
-    cover, by default those at ``x`` and ``y``; ``size`` is that of the texts, in points.
+    Set the axis limits first: places are found in the layout that the figure has by now (``laid_out``: it has one).
+    Each text takes the nearest free place around its point, most important first; one that finds none within 34 points
+    is left out. ``avoid`` are all points (x, y) that no text may cover.
     """
     if not laid_out and (figure := ax.get_figure(root=True)):
         figure.draw_without_rendering()
@@ -104,7 +102,7 @@ def label_points(
     # Boxes of texts (x0, y0, x1, y1), and points along the lines to them, in pixels.
     boxes, lines, written = np.empty((0, 4)), np.empty((0, 2)), []
     for point, text in zip(points, texts, strict=True):
-        label = ax.text(0, 0, text, fontsize=size, color=BLACK, transform=None, zorder=4)
+        label = ax.text(0, 0, text, fontsize=8, color=BLACK, transform=None, zorder=4)
         extent = label.get_window_extent()
         half = np.array([extent.width, extent.height]) / 2
         ends = point + _STEPS * scale

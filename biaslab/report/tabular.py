@@ -51,10 +51,8 @@ def read_table(
     """Read a CSV file (UTF-8, header row) for showing: all rows, or of more than ``whole_up_to`` the first
     ``otherwise``.
 
-    Cells are in words as a notebook shows them: limits beside their estimate, p-values as ``<0.001``, values by their
-    labels. ``told`` says of a column by name of which estimate it is a limit (``of``) and its ``labels``.
-
-    A file that cannot be read gives a table without rows whose ``problem`` says why: one must not cost the report.
+    Cells are in words as a notebook shows them. ``told`` says of a column by name of which estimate it is a limit
+    (``of``) and its ``labels``. A file that cannot be read gives a table whose ``problem`` says why.
     """
     if path is None:
         return Table(problem="The file is missing from the run folder.")

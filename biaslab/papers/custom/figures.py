@@ -15,21 +15,6 @@ ANSWERS = forms.look(
         "unclear": ("unclear to the judge", style.GREY, "D"),
     }
 )
-OUTCOMES = forms.look(
-    {
-        "judged": ("judged female or male", style.LIGHT),
-        "uncertain": ("uncertain to the judge", style.ORANGE),
-        "no_face": ("no face", style.BLACK),
-        "one_face": ("fewer faces than asked for", style.BLUE),
-        "too_many_faces": ("more faces than asked for", style.GREEN),
-        "overlapping": ("faces overlap", style.PURPLE),
-        "face_too_small": ("face too small", style.SKY),
-        "unreadable": ("unreadable", style.GREY),
-        "blocked": ("withheld by the model", style.VERMILION),
-        "unrated": ("not rated", style.YELLOW),
-        "unanswered": ("no answer of the judge", style.GREY),
-    }
-)
 
 
 def pictures(images: list, people: list[pd.DataFrame]) -> Figure:

@@ -47,23 +47,6 @@ STEREOTYPES = forms.Look(
     colors={"female": style.FEMALE, "male": style.MALE, "overall": style.BLACK},
     markers={"female": "o", "male": "s", "overall": "D"},
 )
-OUTCOMES = forms.look(
-    {
-        "judged": ("judged, as asked", style.LIGHT),
-        "swapped": ("judged, in another order", style.VERMILION),
-        "unclear": ("judged, order not clear", style.YELLOW),
-        "uncertain": ("judge not sure of somebody", style.ORANGE),
-        "no_face": ("no face", style.BLACK),
-        "one_face": ("fewer faces than asked for", style.BLUE),
-        "too_many_faces": ("more faces than asked for", style.GREEN),
-        "overlapping": ("faces overlap", style.PURPLE),
-        "face_too_small": ("a face too small", style.SKY),
-        "unreadable": ("unreadable", style.GREY),
-        "blocked": ("withheld", style.GREY),
-        "unrated": ("not rated", style.GREY),
-        "unanswered": ("no answer of the judge", style.GREY),
-    }
-)
 
 
 def named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
@@ -118,10 +101,7 @@ def role_coupling(scores: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
-    """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists.
-
-    From ``paired_adherence`` and ``paired_changed_cases``; what the paper states of these is a grey mark.
-    """
+    """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists."""
     keys = [*CELL, "direction"]
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
@@ -143,11 +123,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def lean(lean: pd.DataFrame) -> Figure:
-    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``).
-
-    The dashed diagonal is a score of 0 (both lists alike); along it lies the lean to one gender, across it the
-    stereotype.
-    """
+    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``)."""
     values = ["percent_female", "ci_low", "ci_high"]
     wide = lean.pivot(index=CELL, columns="stereotype", values=values)
     wide = wide.reindex(pd.MultiIndex.from_frame(lean[CELL].drop_duplicates()))
@@ -194,10 +170,7 @@ def mitigation(table: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``).
-
-    Judged images whose people stand in another order, or in one that is not clear, have parts of their own.
-    """
+    """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``)."""
     judged = outcomes[outcomes["outcome"] == "judged"]
     parts = [judged.assign(outcome=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
@@ -206,7 +179,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
-        table, "percent", row="row", part="outcome", look=OUTCOMES, label="Images (%)", counts="n", panel=panel
+        table, "percent", row="row", part="outcome", look=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
     )
 
 
@@ -216,9 +189,8 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
     """Draw images with what was judged above each, and below it whom the prompt asks for.
 
-    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` has
-    everyone in the images, as :func:`biaslab.papers.paired.pairs_shown` returns them; ``pictures`` are the images by
-    kind and image_id.
+    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` is
+    as :func:`biaslab.papers.paired.pairs_shown` returns it; ``pictures`` are the images by kind and image_id.
     """
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
@@ -241,13 +213,8 @@ def critiques(
 ) -> HTML:
     """Return critiques as an HTML table: the critic's words, what prompts were told, images before and after.
 
-    The texts are those of strangers: they are escaped, and images are embedded as small pictures.
-
-    Args:
-        critiques: Rows of ``paired_critiques``.
-        examples: Images of each, as from :func:`biaslab.papers.paired.analysis.examples.critique_examples`.
-        pictures: The images by kind and image_id; those that are missing are left out.
-        most: How many critiques to show, those with the highest share of changed prompts; 0 is all.
+    Of ``paired_critiques``, ``most`` with the highest share of changed prompts (0: all), with ``examples`` of
+    :func:`biaslab.papers.paired.critique_examples` and ``pictures`` by kind and image_id. All texts are escaped.
     """
     from IPython.display import HTML
 

@@ -16,10 +16,7 @@ _IMAGE = ["kind", "image_id"]
 
 
 def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
-    """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts.
-
-    Here and below of ``seen`` (:func:`biaslab.papers.paired.measure.seen`), in the order to show the images.
-    """
+    """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts."""
     pairs = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
     chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_images(rows), each)]
     return _of_images(seen, chosen)

@@ -20,10 +20,7 @@ _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 
 
 def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1).
-
-    From ``paired_stereotype_score``. ``confidence``: level of ``margin``.
-    """
+    """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1)."""
     scores = _scoped(scores).reset_index(drop=True)
     same = ["model", "aspect", "stereotype"]
     plain = scores.loc[scores["setting"] == "paired", [*same, "n"]]
@@ -57,8 +54,7 @@ def _scoped(table: pd.DataFrame) -> pd.DataFrame:
 def direction(score: float, low: float, high: float) -> str:
     """Return which way a score leans, in the words of the tables.
 
-    ``towards stereotypes`` or ``against stereotypes`` where the interval lies on one side of 0, ``no difference
-    shown`` where it holds 0. Without an interval the sign alone decides; a missing score leans nowhere ("").
+    Without an interval the sign alone decides; a missing score leans nowhere ("").
     """
     if not isfinite(score):
         return ""
@@ -68,10 +64,7 @@ def direction(score: float, low: float, high: float) -> str:
 
 
 def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
-
-    1 - ``confidence`` is the level of the tests by which identities lean, after Holm's correction.
-    """
+    """Return the mean change of the score from unmitigated to mitigated pairs, over identities."""
     frame = _scoped(both_aspects(shares, confidence=confidence)).dropna(subset=["score"])
     frame["direction"] = [
         NO_DIFFERENCE if p >= 1 - confidence else direction(score, np.nan, np.nan)
