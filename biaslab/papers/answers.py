@@ -86,16 +86,20 @@ class Answer:
             InputError: A column that it reads is missing.
         """
         chosen = self._chosen(frame)
-        others = self._others.findings(frame.drop(chosen.index), confidence=confidence) if self.instead else []
+        others = []
+        if self.instead:
+            answer = replace(self, **{"instead": {}, **self.instead})
+            others = answer.findings(frame.drop(chosen.index), confidence=confidence)
         if not self.by:
             return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
-        groups = (list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False))
-        of_group = self._led if self.lead else self._count
-        return [finding for rows in groups if (finding := of_group(rows, confidence))] + others
-
-    @property
-    def _others(self) -> Answer:
-        return replace(self, **{"instead": {}, **self.instead})
+        groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False)]
+        if not self.lead:
+            return [self._count(rows, confidence) for rows in groups] + others
+        found = []
+        for rows in groups:
+            leading = [row for row in rows if all(row[name] == value for name, value in self.lead.items())]
+            found += [self._of_row(row, rows, confidence) for row in leading[:1]]
+        return found + others
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
         needed = (
@@ -112,11 +116,6 @@ class Answer:
         for name, values in self.rows.items():
             frame = frame[frame[name].isin(values if isinstance(values, list | tuple) else [values])]
         return frame.dropna(subset=[name for name in (*self.known, self.value) if name])
-
-    def _led(self, rows: list[dict], confidence: float) -> Finding | None:
-        """Return the finding about a group's leading row; None where it has none."""
-        leading = [row for row in rows if all(row[name] == value for name, value in self.lead.items())]
-        return self._of_row(leading[0], rows, confidence) if leading else None
 
     def _of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
         details, test = list(self._planted(row)), {}
@@ -137,7 +136,10 @@ class Answer:
             words = self.answer
         details += self._texts([self.each], [other for other in group if other is not row])
         details += self._texts(self.details, [row])
-        numbers = self._estimate(row) if self.value else {}
+        numbers: dict[str, Any] = {}
+        if self.value:
+            numbers = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
+            numbers["unit"] = self._unit(self.unit, self.value)
         return self._finding(words, row, group, row.get(self.n, nan), details, **numbers, **test)
 
     def _count(self, rows: list[dict], confidence: float) -> Finding:
@@ -205,10 +207,6 @@ class Answer:
         """Return a row's value and its limits."""
         low, high = self.limits
         return row[self.value], row.get(low, nan), row.get(high, nan)
-
-    def _estimate(self, row: dict) -> dict[str, Any]:
-        numbers = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
-        return numbers | {"unit": self._unit(self.unit, self.value)}
 
     def _unit(self, given: str, column: str) -> str:
         if given or not column:

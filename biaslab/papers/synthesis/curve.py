@@ -65,18 +65,15 @@ def specification_curve(
     given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
     rows: list[list] = []
     for group in groups(shares):
-        rated = {RATED: errors[group.model]} if group.model in errors else {}
-        rows += _specifications(group, given | rated, confidence)
+        judges = given | ({RATED: errors[group.model]} if group.model in errors else {})
+        for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
+            values = _values(group, measure, correction == "floor", *judges[judge])
+            kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
+            about = [exclusion, measure, correction, judge]
+            for prompt, *found in _estimates(group.names, values, kept, confidence):
+                rows.append([group.model, group.approach, prompt, *about, *found])
     curve = tables.of(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
-
-
-def _specifications(group: Group, judges: Mapping[str, tuple[float, float]], confidence: float) -> Iterator[list]:
-    for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
-        values = _values(group, measure, correction == "floor", *judges[judge])
-        kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
-        for prompt, *found in _estimates(group.names, values, kept, confidence):
-            yield [group.model, group.approach, prompt, exclusion, measure, correction, judge, *found]
 
 
 def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
@@ -137,19 +134,16 @@ def _estimates(names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, con
         yield [name, mean, mean - half, mean + half, n]
 
 
-def _single(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return the specifications of single prompts; all where there is but their mean."""
-    single = curve[curve["prompt"] != "mean"]
-    return single if len(single) else curve
-
-
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``.
 
     Same-lean specifications stand for both measures, which agree there but for the floor correction.
     """
     same = curve[curve["exclusion"] == "same_lean"].assign(measure="directional")
-    grouped = _single(pd.concat([curve, same])).groupby(["exclusion", "measure"])["estimate"]
+    every = pd.concat([curve, same])
+    # Single prompts, or their mean where there is no more, are not mixed.
+    single = every[every["prompt"] != "mean"]
+    grouped = (single if len(single) else every).groupby(["exclusion", "measure"])["estimate"]
     grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     means = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moved = grid["measure"].map(means["same_lean"] - means["none"])

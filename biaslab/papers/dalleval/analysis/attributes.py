@@ -69,8 +69,12 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
             both = first.notna() & second.notna()
             row |= {"n": both.sum(), "reason": "no image was judged"}
             if both.any():
-                row["n_images"] = a["n", attribute][both].sum()
-                row |= _paired(first[both].to_numpy(), second[both].to_numpy(), confidence)
+                first, second = first[both].to_numpy(), second[both].to_numpy()
+                row |= {"n_images": a["n", attribute][both].sum()}
+                row |= {"share_first": first.mean(), "share_second": second.mean()}
+                row |= stats.paired_difference(first - second, confidence=confidence)._asdict()
+                if not (first.any() or second.any()):
+                    row["reason"] = "no image of either prompt shows it"
             rows.append(row)
     return stats.adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
@@ -129,13 +133,6 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
             means[comparison] = (a - b).dropna().groupby("model").mean().stack()
     whole: Any = pd.concat(means, names=["comparison"]) if means else pd.Series(dtype=float)
     return {(model, comparison, attribute): mean for (comparison, model, attribute), mean in whole.items()}
-
-
-def _paired(first: np.ndarray, second: np.ndarray, confidence: float) -> dict:
-    """Return the mean difference of paired shares with its interval and test, or why there are none."""
-    row = {"share_first": first.mean(), "share_second": second.mean()}
-    row |= stats.paired_difference(first - second, confidence=confidence)._asdict()
-    return row if first.any() or second.any() else row | {"reason": "no image of either prompt shows it"}
 
 
 def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:

@@ -183,10 +183,6 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     )
 
 
-def _whole_mean(values: pd.Series) -> float:
-    return values.mean(skipna=False)
-
-
 def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """Return both shares of each occupation averaged over prompts, as ``prompt`` = ``mean`` (Figure 9).
 
@@ -194,7 +190,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
-    mean = occupations.groupby(keys, sort=False)[sides].agg(_whole_mean).reset_index()
+    mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
     excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
