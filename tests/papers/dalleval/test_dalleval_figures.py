@@ -40,12 +40,6 @@ def shown(printed):
     return every(printed)
 
 
-def test_all_figures_fit_a_page(shown):
-    for name, figure in shown.items():
-        width, height = figure.get_size_inches()
-        assert draws(figure) and width == 9.2 and height < 12, name
-
-
 def test_every_profession_is_drawn_most_female_first(printed, shown):
     wide = printed["average_gender"].pivot(index="profession", columns="model", values="value")
     panels = [ax for ax in shown["average_gender"].axes if ax.get_title(loc="left")]

@@ -482,17 +482,6 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
 # -- galleries without a pipeline --------------------------------------------------------------------
 
 
-def test_examples_are_the_first_of_each_outcome(verdicts):
-    many = pd.concat([verdicts.assign(image_id=verdicts["image_id"] + x) for x in "abc"], ignore_index=True)
-    found = measure.examples(many, of_each=2)
-    assert (found["chosen"] == "yes").all()
-    assert found["skill"].is_monotonic_increasing
-    sizes = found.groupby(["skill", "outcome"]).size()
-    assert (sizes == 2).all() and len(sizes) == 2 + 3 + 3
-    of = found[(found["skill"] == "count") & (found["outcome"] == "other")]
-    assert of["image_id"].tolist() == ["i1a", "i3a"]
-
-
 def test_without_a_pipeline_there_are_no_images(verdicts):
     images, chosen = measure.with_boxes(None, "skills", measure.examples(verdicts))
     assert images == [] and chosen.empty and list(chosen) == list(verdicts)

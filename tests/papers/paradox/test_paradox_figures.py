@@ -46,12 +46,6 @@ def test_shares_lie_where_they_are():
     assert {t.get_text() for t in first.texts} == {"a", "b"}
 
 
-def test_panels_are_named_by_what_differs():
-    rows = pd.DataFrame([share_row("a", 30, 20, approach=a) for a in ("naive", "nearest")])
-    heads = [ax.get_title(loc="left") for ax in figures.shares(rows, ["model", "approach"]).axes]
-    assert heads == ["M, All captions (naive)", "M, Nearest captions"]
-
-
 def test_occupations_that_change_most_stand_on_their_side():
     rows = pd.DataFrame(
         [

@@ -20,7 +20,6 @@ from biaslab.ground.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import answers, figures
 from biaslab.papers.triplets import printed as prints
-from biaslab.study import Study
 
 GENDERS = ["neutral", "feminine", "masculine"]
 PAIRS = ["neutral-feminine", "neutral-masculine"]
@@ -306,16 +305,6 @@ def test_co_occurrence_gap_of_table_6(printed):
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
 
-def test_stated_bounds_become_one_row_a_test(printed):
-    many = printed.tests[printed.tests["sample"] == "triplets"]
-    assert len(many) == 3 * 5 * 4 and len(printed.tests) == 64
-    assert (many["p_relation"] == "<").all() and (many["p"] == 1e-5).all()
-    # 60 equal bounds: Holm multiplies the smallest by 60; Benjamini-Hochberg leaves equal values alone.
-    assert many["p_holm"].to_numpy() == pytest.approx(np.full(60, 60e-5))
-    assert many["p_bh"].to_numpy() == pytest.approx(np.full(60, 1e-5))
-    assert many["cramers_v"].isna().all() and (many["reason"] != "").all()
-
-
 def test_chi_square_of_counts_is_scipys():
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
     tests = triplets.chi_square(object_counts(counts), NO_TESTS)
@@ -439,16 +428,6 @@ def test_group_shares_take_triplets_as_the_sample(printed):
     low, high = proportion_confint(round(0.6448 * 418), 418, method="wilson")
     assert [row["ci_low"], row["ci_high"]] == pytest.approx([100 * low, 100 * high])
     assert (row["percent_images"], row["n"], row["n_triplets"]) == (64.48, 6270, 418)
-
-
-def test_missing_group_shares_have_a_reason():
-    rows = [
-        {"model": "M", "dataset": "D", "dependency_group": g, "percent_images": v, "n": 30, "n_triplets": t}
-        for g, v, t in (("hidden", np.nan, 10), ("implicitly_guided", 50.0, np.nan), ("explicitly_guided", 50.0, 10))
-    ]
-    table = triplets.group_share(tables.of(rows, "triplets_group_images"))
-    assert table["reason"].tolist() == ["no value is given", "the number of triplets is missing", ""]
-    assert table["ci_low"].isna().tolist() == [True, True, False]
 
 
 def test_groups_and_intersections_from_counts():
@@ -611,9 +590,3 @@ def test_notebooks_draw_and_say_what_counts_of_objects_give(notebook, counted):
         assert {figure["name"] for figure in recorded["figures"]} == drawn
         pointed = {finding["figure"] for finding in recorded["findings"]} - {""}
         assert pointed and pointed <= drawn
-
-
-def test_a_study_reads_what_the_paper_does_not_print_as_no_rows(tmp_path):
-    counts = Study(tmp_path).load(triplets.printed.object_counts)
-    scores = triplets.bias_score(counts)
-    assert scores.empty and answers.leaning.findings(scores) == []
