@@ -85,20 +85,6 @@ def power_score(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-def role_coupling(scores: pd.DataFrame) -> Figure:
-    """Draw the scores of the two roles of each occupation against each other (``paired_power_score``)."""
-    keys = ["model", "setting", "occupation", "stereotype"]
-    wide = scores.round({"score": 1}).groupby(keys, sort=False)["score"].mean().unstack()
-    wide = wide.reindex(columns=LISTS).dropna()
-    counts = wide.groupby(["model", "setting", *LISTS], sort=False).size().reset_index(name="count")
-    names = tables.labels("paired_power_score")["setting"]
-    table, panel = forms.by_model(counts, "setting", names)
-    return forms.diagonal(
-        table, "female", "male", color="setting", look=SETTINGS, panel=panel, size="count", names=names,
-        labels=("Low-power role: score (points)", "High-power role: score (points)"), ends=(-122, 122),
-    )  # fmt: skip
-
-
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists."""
@@ -145,26 +131,6 @@ def lean(lean: pd.DataFrame) -> Figure:
         labels=("Male-stereotyped list: female (%)", "Female-stereotyped list: female (%)"), panel=panel,
         limits=tuple((f"ci_low_{s}", f"ci_high_{s}") for s in ("male", "female")), under=half_female,
         names={**labels["setting"], **labels["aspect"]},
-    )  # fmt: skip
-
-
-def mitigation(table: pd.DataFrame) -> Figure:
-    """Draw scores without and with mitigation; below 0 people fit the opposite (``paired_mitigation``)."""
-    rank = {"none": 0, "intervention": 1, "faircritic": 2}
-    table = table.dropna(subset=["score"]).sort_values(
-        ["aspect", "scope", "mitigation"], key=lambda c: c.map(rank) if c.name == "mitigation" else c, kind="stable"
-    )
-    scopes = table["scope"].map({"all": "", "top5": ", top 5"})
-    names = zip(
-        named(table, "paired_mitigation", "aspect"),
-        scopes,
-        named(table, "paired_mitigation", "mitigation"),
-        strict=True,
-    )
-    table, panel = forms.by_model(table.assign(row=[f"{a}{scope}: {m}" for a, scope, m in names]))
-    return forms.estimates(
-        table, "score", row="row", color="stereotype", look=STEREOTYPES, panel=panel,
-        label="← against   Stereotype score (points)   towards →",
     )  # fmt: skip
 
 

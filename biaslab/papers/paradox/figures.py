@@ -23,7 +23,7 @@ from biaslab.plots import gallery as galleries
 
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
-_OUTCOMES = forms.Look(
+OUTCOMES = forms.Look(
     tables.labels("paradox_outcomes")["outcome"],
     {
         "judged": style.LIGHT,
@@ -164,29 +164,6 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) 
 
 
 @style.empty_without_rows
-def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of the images of each source, a bar each, a panel a model (``paradox_outcomes``)."""
-    rows = outcomes[outcomes["n"] > 0].sort_values("prompt", kind="stable")
-    rows = rows.sort_values("approach", key=lambda a: a.map(list(APPROACH_NAMES).index), kind="stable")
-    rows = rows.sort_values("source", ascending=False, kind="stable")
-    columns = ["source", "approach", "prompt", "n_images"]
-    bars = (
-        f"{source}: {APPROACH_NAMES[approach]}, {PROMPT_NAMES.get(prompt, prompt)} (n = {n:,.0f})"
-        for source, approach, prompt, n in rows[columns].itertuples(index=False, name=None)
-    )
-    return forms.stacked(
-        rows.assign(bar=list(bars)),
-        "percent",
-        row="bar",
-        part="outcome",
-        look=_OUTCOMES,
-        label="Images (%)",
-        counts="percent",
-        panel="model",
-    )
-
-
-@style.empty_without_rows
 def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
     """Draw the share of captions that indicate a gender against the share of images perceived as of it."""
     known = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
@@ -217,31 +194,6 @@ def _r(row: pd.Series) -> str:
     if not np.isfinite(row["r"]):
         return f"no correlation (n = {row['n']:.0f})"
     return f"r = {row['r']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f}), n = {row['n']:.0f}"
-
-
-@style.empty_without_rows
-def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
-    """Draw an occupation's shares: behind all captions, behind those without indicators, and generated (Figure 1)."""
-    rows = shares[(shares["occupation"] == occupation) & shares["percent_female"].notna()]
-    training = (rows["source"] == "training") & rows["approach"].isin(["naive", "no_indicators"])
-    rows = rows[training | ((rows["source"] == "generated") & (rows["approach"] == "naive"))]
-    rows = rows[rows.groupby("model")["approach"].transform("nunique") > 1]
-    if rows.empty:
-        return style.nothing(f"There are no shares of {occupation!r} for captions without gender indicators.")
-    columns = ["source", "approach", "prompt", "n"]
-    names = [
-        f"{source}: {_NAMES.get(prompt if source == 'generated' else approach, prompt)} (n = {n:.0f})"
-        for source, approach, prompt, n in rows[columns].itertuples(index=False, name=None)
-    ]
-    return forms.estimates(
-        rows.assign(what=names).sort_values(["model", "source"], ascending=False, kind="stable"),
-        "percent_female",
-        row="what",
-        panel="model",
-        label=f"{occupation.capitalize()}: perceived as female (%)",
-        reference=50,
-        xlim=(-2, 102),
-    )
 
 
 # -- images ------------------------------------------------------------------------------------------------------
