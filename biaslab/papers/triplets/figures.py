@@ -42,36 +42,6 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
-def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
-    """Draw the relative gap of each metric over datasets with its interval, and the datasets behind it.
-
-    ``summary`` has rows of ``triplets_gap_summary`` of one model, or of several together, ``gap`` the
-    ``triplets_disparity_gap`` that it summarises. Of one dataset there is nothing to summarise.
-    """
-    if summary["percent_ci_low"].isna().all():
-        return style.nothing("Without several datasets there is no interval over them.")
-    figure = forms.estimates(
-        summary,
-        "percent_nearer",
-        row="metric",
-        limits=("percent_ci_low", "percent_ci_high"),
-        label="How much nearer neutral is to masculine (% of its distance to feminine)",
-    )
-    (ax,) = figure.axes
-    many = gap[(gap["sample"] == "triplets") & gap["percent_nearer"].notna()]
-    named = summary["model"].iloc[0]
-    many = many[many["model"].isin(named.split(", "))] if named else many
-    means = many.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
-    looks = forms.PLAIN.of(list(dict.fromkeys(many["dataset"])))
-    for dataset, (color, marker, _) in looks.items():
-        values = means.xs(dataset, level="dataset").reindex(summary["metric"])
-        ax.plot(values, [y + 0.25 for y in range(len(values))], marker, mfc="none", mec=color, ms=5)
-    handles = [forms.key(color, marker, name, hollow=True) for color, marker, name in looks.values()]
-    forms.legend(figure, [*handles, forms.key(style.BLUE, "o", "mean over datasets", line="-")], columns=6)
-    return figure
-
-
-@style.empty_without_rows
 def bias_score(scores: pd.DataFrame, *, alpha: float = 0.05, most: int = 5) -> Figure:
     """Draw the objects that lean most to each gender, one panel a dataset, of each group and model where several are.
 
