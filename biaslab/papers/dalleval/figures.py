@@ -10,7 +10,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from scipy.stats import binom
 
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
@@ -38,29 +37,6 @@ def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
     rank = order.get_indexer(pd.Index(table["profession"]))
     parts = [f"{k + 1} to {min(k + third, len(order))}" for k in rank // third * third]
     return table.assign(rank=rank, part=parts)
-
-
-@style.empty_without_rows
-def gender_counts(genders: pd.DataFrame) -> Figure:
-    """Draw how many professions have 0, 1, … female images, and what a balanced model gives.
-
-    Only professions with each model's usual number of images are drawn, since others have other counts.
-    """
-    if genders["n_female"].isna().all():
-        return style.nothing(forms.NO_VALUES)
-    colors = MODELS.of(genders["model"].unique().tolist())
-    figure, parts = forms.panels(genders, "model", columns=3, sharey=True)
-    for ax, rows in parts:
-        color, rows = colors[rows["model"].iloc[0]][0], rows.dropna(subset="n_female")
-        usual = int(rows["n"].mode().max()) if len(rows) else 0
-        rows, k = rows[rows["n"] == usual], np.arange(usual + 1)
-        ax.bar(k, [(rows["n_female"] == i).sum() for i in k], color=color, width=0.8)
-        ax.plot(k, len(rows) * binom.pmf(k, usual, 0.5), "o-", color=style.BLACK, ms=4, lw=1.2)
-        ax.set_xlabel(f"Images perceived as female, of {usual}")
-        ax.locator_params(axis="x", integer=True)
-    figure.supylabel("Professions", fontsize=11)
-    forms.legend(figure, [forms.key(style.BLACK, "o", "expected of a model balanced everywhere", line="-")])
-    return figure
 
 
 def gender_mad(mad: pd.DataFrame) -> Figure:
