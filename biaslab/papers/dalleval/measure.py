@@ -156,16 +156,6 @@ def _rule(pipeline: Pipeline) -> dict:
     return {name: getattr(pipeline.settings.dalleval, name) for name in ("rule", "threshold")}
 
 
-def _reference(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what the detector finds in images of known truth that show what is asked or fail at it, and these."""
-    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
-    if not pipeline.settings.dalleval.paintskills:
-        return detections, asked
-    # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise then.
-    judged = _judged_by_boxes(pipeline)
-    return detections, asked[~asked["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
-
-
 @lru_cache(maxsize=1)
 def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
     """Return the verdicts that PaintSkills' own boxes give on all its test scenes, of skills that have boxes."""
@@ -202,7 +192,11 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
-    detections, asked = _reference(pipeline)
+    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
+    if pipeline.settings.dalleval.paintskills:
+        # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
+        boxes = _judged_by_boxes(pipeline)
+        asked = asked[~asked["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
     judged = judging.verdicts(detections, asked, **_rule(pipeline))
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),

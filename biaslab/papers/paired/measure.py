@@ -172,12 +172,6 @@ def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     return [judge for judge in every if judge not in files], files
 
 
-def _reference(pipeline: Pipeline, judge: str) -> str:
-    """Return what the truth of pictures is called for a judge: more, where gate and judge were made for them."""
-    gate = registry.brought(pipeline.settings.judging.faces, "detector")
-    return TRUTH if gate and registry.brought(judge, "clip") else DRAWINGS
-
-
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     """Return the agreement of judges with what is known: the truth of renders, and ratings of the images (Table 9).
 
@@ -196,7 +190,9 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         said = known[known["judge"] == names[judge]]
         truth = said.assign(gender=said["truth_gender"])
         found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
-        frames.append(found.assign(reference=_reference(pipeline, judge)))
+        # A judge that was made for this world, as its gate was, is compared with more.
+        made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
+        frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Raters of one file need no name.
     raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in shared.called(files).items()}
     if len(files) == 1:

@@ -108,6 +108,5 @@ def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
             raise InputError(
                 f"paired_pair_images ({where}): {name!r} is perceived as female in {k:g} of {n:g} images, but "
                 f"paired_percent_female counts {listed.loc[name, 'count']:g} of {listed.loc[name, 'n']:g} people; both "
-                "must come from the same images (leave out the columns female_identity and male_identity if they do "
-                "not)."
+                "must come from the same images (or leave out the columns female_identity and male_identity)."
             )
