@@ -140,6 +140,7 @@ def test_table_22_follows_from_the_attribute_tables(attributes):
             assert hundredths.to_dict() == (thousandths // 10).to_dict(), (model, gender)
 
 
+# Exception: none of the six printed averages of table 3 is the mean of its row.
 OFF_AVERAGES = {
     ("Human", "DALL-E Small"): (30.7, 32.7),
     ("Human", "minDALL-E"): (68.7, 71.3),

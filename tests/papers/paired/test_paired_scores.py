@@ -31,6 +31,7 @@ def test_published_shares_are_the_printed_ones_and_whole_people():
     assert np.abs(both["percent_female_x"] - both["percent_female_y"]).max() < 0.005
 
 
+# Means of the printed scores (tables 11 and 13): 20 and 36 identities a list.
 FACTS = [
     ("occupation", "single", 50.00, -30.00, 10.00),
     ("occupation", "paired", 45.00, 49.75, 47.375),
