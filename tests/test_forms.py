@@ -5,9 +5,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.text import Text
 
-from biaslab.plots import forms, phone, style
+from biaslab.plots import forms, style
 
 mpl.use("Agg")
 
@@ -86,28 +85,6 @@ def test_a_legend_is_no_wider_than_the_page():
         assert figure.legends[0].get_window_extent().width < figure.bbox.width
 
 
-def test_the_tall_form_has_all_panels_below_one_another_with_their_rows_and_keys():
-    long = "a name of a row that is longer than a phone has room for"
-    table = pd.concat([ROWS.assign(panel=p) for p in ("one", "two", "three")], ignore_index=True)
-    table["row"] = table["row"].replace("a", long)
-    figure = forms.estimates(table, "value", row="row", color="of", panel="panel", columns=2, label="points")
-    dots = [[line.get_xydata() for line in ax.lines] for ax in figure.axes if ax.axison]
-    figure.draw_without_rendering()
-    assert phone.restack(figure)
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["one", "two", "three"]
-    tops, lefts = zip(*((box.y1, box.x0) for box in (ax.get_position() for ax in figure.axes)), strict=True)
-    assert sorted(tops, reverse=True) == list(tops) and np.ptp(lefts) == pytest.approx(0, abs=1e-6)
-    for ax, before in zip(figure.axes, dots, strict=True):
-        assert [name.replace("\n", " ") for name in names(ax)] == [long, "b"]
-        for line, points in zip(ax.lines, before, strict=True):
-            np.testing.assert_array_equal(line.get_xydata(), points)
-    assert texts(figure) == ["x", "y"] and figure.get_supxlabel() == "points"
-    # 350 px wide on a screen of 390, no word is smaller than 11 px.
-    width = figure.get_tightbbox().width
-    words = [one for one in figure.findobj(Text) if one.get_text().strip() and one.get_visible()]
-    assert width <= 4.8 and min(one.get_fontsize() for one in words) * 350 / (72 * width) >= 11
-
-
 def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
     long = "a photo of the face of a person who works as a nurse in a hospital at night, and in the day at home"
     assert forms.broken("x " * 28) == "x " * 28
@@ -117,14 +94,3 @@ def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
     figure = forms.estimates(ROWS.replace({"row": {"a": long}}), "value", row="row", color="of", label="points")
     figure.draw_without_rendering()
     assert figure.axes[0].get_position().width > 0.5
-
-
-def test_pictures_and_free_panels_have_no_tall_form():
-    pictures, ax = style.subplots()
-    ax.imshow([[0, 1]])
-    free = plt.figure()
-    free.add_axes([0, 0, 1, 1]).plot([0, 1])
-    wide, ax = style.subplots()
-    ax.plot([0, 1])
-    ax.text(0, 0, "a line of words that is far wider than any phone " * 3)
-    assert not any(phone.restack(figure) for figure in (pictures, free, wide))

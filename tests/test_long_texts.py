@@ -14,7 +14,6 @@ from biaslab.measures import captioning
 from biaslab.mitigation import endpoint
 from biaslab.papers import findings
 from biaslab.papers.findings import Finding
-from biaslab.papers.paired.analysis import mitigated
 from biaslab.prompts import triplets
 from biaslab.report import notebook
 from biaslab.runs import params
@@ -62,8 +61,6 @@ def test_captions_of_triplets():
 
 @pytest.mark.parametrize("added", ["the " * N, "the a as a woman" * (N // 16), " as a man." * (N // 10)])
 def test_words_that_a_prompt_was_given(added):
-    told, _ = mitigated.told_genders("a nurse", added)
-    assert told == {}
     with pytest.raises(InputError, match="cannot read"):
         pairs.read(f"one nurse on the left and one {added}")
 

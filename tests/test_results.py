@@ -101,26 +101,6 @@ def test_a_picture_keeps_its_ground_and_its_colours(study):
     assert np.abs(np.median(title, axis=0) - [0x9B, 0x4F, 0x7D]).max() < 24
 
 
-def test_a_main_figure_has_a_tall_form_for_narrow_screens(study):
-    def drawn():
-        figure, axes = plt.subplots(1, 2, figsize=(9, 3))
-        for ax in axes:
-            ax.plot([1], [2], "o")
-        return figure
-
-    study.show("paired_runs", drawn(), main=True)
-    study.show("paired_lean", drawn())
-    kinds = {f["name"]: f["kinds"] for f in records(study)["figures"]}
-    assert kinds == {"paired_runs": ["png", "svg", "tall.png"], "paired_lean": ["png", "svg"]}
-    sizes = {}
-    for path in (study.output_dir / "figures").glob("*.png"):
-        with Image.open(path) as saved:
-            sizes[path.name] = saved.width / saved.height
-    assert sizes["paired_runs.png"] > 2 > 1 > sizes["paired_runs.tall.png"]
-    study.show("paired_runs", drawn())
-    assert not list(study.output_dir.glob("figures/*.tall.png"))
-
-
 def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, capsys):
     table = pd.DataFrame({"value": [1.0]})
 

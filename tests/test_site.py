@@ -188,25 +188,6 @@ def test_one_glossary():
     assert {word: told.get(word) for word in words} == words
 
 
-def test_labels_use_the_words_of_the_glossary():
-    from biaslab.ground import tables
-
-    assert tables.labels("paradox_amplification")["definition"] == {
-        "published": "published rule",
-        "no_exclusion": "all occupations",
-        "directional": "signed change",
-    }
-    # What a thing was called beside that.
-    other = re.compile(r"along the (training )?lean|noise floor|perceived as (wo)?men\b", re.IGNORECASE)
-    files = [
-        *ROOT.glob("biaslab/papers/*/*.yaml"),
-        *ROOT.glob("biaslab/report/*.yaml"),
-        *ROOT.glob("notebooks/*/*.ipynb"),
-        *PAGES,
-    ]
-    assert [(f.name, m[0]) for f in files if (m := other.search(f.read_text(encoding="utf-8")))] == []
-
-
 # -- commands that the site is made with -----------------------------------------------------------------
 
 

@@ -1,18 +1,13 @@
 """Answers as data: what a table says to a question, in the words that ``answers.yaml`` beside a paper declares.
 
 An entry names a table, its rows, a question, and words: for a value above 0, below it, and where that is unclear; or
-one sentence. Three forms:
-
-- a row each: without ``by``;
-- a group each, about its leading row: ``by`` and ``lead``; the other rows stand beside it;
-- a group each, counted: ``by`` alone; texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose
-  adjusted test tells them above, below or not at all, and ``{rows}``; without a ``value`` all that are told are up.
-  One over several models is about none.
+one sentence. It answers for each row; with ``by`` and ``lead`` for each group, about its leading row; or with ``by``
+alone for each group, counted: texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose adjusted
+test tells them above, below or not at all, and ``{rows}``.
 
 Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
 ``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
-value. What needs a number that is missing is left out. Rows that an entry does not take may be answered by other words
-or another value: ``instead`` has the fields that differ.
+value. What needs a number that is missing is left out.
 """
 
 from __future__ import annotations
@@ -91,16 +86,20 @@ class Answer:
             InputError: A column that it reads is missing.
         """
         chosen = self._chosen(frame)
-        others = self._others.findings(frame.drop(chosen.index), confidence=confidence) if self.instead else []
+        others = []
+        if self.instead:
+            answer = replace(self, **{"instead": {}, **self.instead})
+            others = answer.findings(frame.drop(chosen.index), confidence=confidence)
         if not self.by:
             return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
-        groups = (list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False))
-        of_group = self._led if self.lead else self._count
-        return [finding for rows in groups if (finding := of_group(rows, confidence))] + others
-
-    @property
-    def _others(self) -> Answer:
-        return replace(self, **{"instead": {}, **self.instead})
+        groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False)]
+        if not self.lead:
+            return [self._count(rows, confidence) for rows in groups] + others
+        found = []
+        for rows in groups:
+            leading = [row for row in rows if all(row[name] == value for name, value in self.lead.items())]
+            found += [self._of_row(row, rows, confidence) for row in leading[:1]]
+        return found + others
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
         needed = (
@@ -117,11 +116,6 @@ class Answer:
         for name, values in self.rows.items():
             frame = frame[frame[name].isin(values if isinstance(values, list | tuple) else [values])]
         return frame.dropna(subset=[name for name in (*self.known, self.value) if name])
-
-    def _led(self, rows: list[dict], confidence: float) -> Finding | None:
-        """Return the finding about a group's leading row; None where it has none."""
-        leading = [row for row in rows if all(row[name] == value for name, value in self.lead.items())]
-        return self._of_row(leading[0], rows, confidence) if leading else None
 
     def _of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
         details, test = list(self._planted(row)), {}
@@ -142,7 +136,10 @@ class Answer:
             words = self.answer
         details += self._texts([self.each], [other for other in group if other is not row])
         details += self._texts(self.details, [row])
-        numbers = self._estimate(row) if self.value else {}
+        numbers: dict[str, Any] = {}
+        if self.value:
+            numbers = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
+            numbers["unit"] = self._unit(self.unit, self.value)
         return self._finding(words, row, group, row.get(self.n, nan), details, **numbers, **test)
 
     def _count(self, rows: list[dict], confidence: float) -> Finding:
@@ -210,10 +207,6 @@ class Answer:
         """Return a row's value and its limits."""
         low, high = self.limits
         return row[self.value], row.get(low, nan), row.get(high, nan)
-
-    def _estimate(self, row: dict) -> dict[str, Any]:
-        numbers = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
-        return numbers | {"unit": self._unit(self.unit, self.value)}
 
     def _unit(self, given: str, column: str) -> str:
         if given or not column:

@@ -112,9 +112,8 @@ def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     """Return a page's findings with one level for all of its main verdicts, and what was done.
 
     ``records`` are those of :meth:`Finding.as_record` with ``main`` and ``printed``. The p-values of the main verdicts
-    are adjusted over the page (Holm): where nothing is there, it claims anything with a chance of the level at most.
-    Those on numbers that papers print are a family of their own, so that what is measured beside them moves none. A
-    verdict that does not hold over the page, or has no test, gets its ``undecided`` answer; all get ``p_page``.
+    are adjusted over the page (Holm), those on printed numbers apart. A verdict that does not hold over the page, or
+    has no test, gets its ``undecided`` answer; all get ``p_page``.
 
     Returns:
         The records in their order, and counts: ``tested`` (main verdicts), ``stand``, ``withdrawn``, ``alpha``, and of

@@ -72,6 +72,24 @@ def look(known: Mapping[str, tuple[str, ...]]) -> Look:
 
 
 PLAIN = Look()
+OUTCOMES = look(
+    {
+        "judged": ("judged", style.LIGHT),
+        "swapped": ("judged, in another order", style.VERMILION),
+        "unclear": ("judged, order not clear", style.YELLOW),
+        "uncertain": ("judge not sure of somebody", style.ORANGE),
+        "no_face": ("no face", style.BLACK),
+        "one_face": ("fewer faces than asked for", style.BLUE),
+        "too_many_faces": ("more faces than asked for", style.GREEN),
+        "overlapping": ("faces overlap", style.PURPLE),
+        "face_too_small": ("a face too small", style.SKY),
+        "unreadable": ("unreadable", style.GREY),
+        "blocked": ("withheld by the model", style.GREY),
+        "unrated": ("not rated", style.GREY),
+        "unanswered": ("no answer of the judge", style.GREY),
+    }
+)
+"""What became of people whom images were to show."""
 
 
 def by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
@@ -342,6 +360,7 @@ def heat_map(
         return style.nothing(NO_VALUES)
     figure, parts = panels(table, panel, columns=columns, height=lambda rows: 0.32 * rows[row].nunique() + 1.3)
     norm = Normalize(*ends) if centre is None else TwoSlopeNorm(centre, *ends)
+    colours = colormaps["crest" if centre is None else "vlag"]
     drawn = []
     for ax, rows in parts:
         # Columns stand in one order in all panels, whichever of them a panel's first row has.
@@ -350,7 +369,17 @@ def heat_map(
         wide, written = (
             rows.pivot(index=row, columns=column, values=of).reindex(**order) for of in (value, text or value)
         )
-        cells(ax, wide, written if text else written.map(f"{{:{form}}}".format), norm)
+        written = written if text else written.map(f"{{:{form}}}".format)
+        # Not seaborn's heat map: that draws the whole figure once for each panel.
+        numbers = wide.to_numpy(float)
+        ax.pcolormesh(np.ma.masked_invalid(numbers), cmap=colours, norm=norm, ec="white", lw=0.5)
+        for (y, x), number in np.ndenumerate(numbers):
+            if np.isfinite(number):
+                shade = style.BLACK if relative_luminance(colours(norm(number))) > 0.408 else "white"
+                ax.text(x + 0.5, y + 0.5, str(written.iloc[y, x]), ha="center", va="center", fontsize=8, color=shade)
+        ax.set(ylim=(len(wide), 0), xticks=np.arange(wide.shape[1]) + 0.5, xticklabels=wide.columns)
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
         _name_rows(ax, [str(name) for name in wide.index], at=0.5)
         grid = ax.get_gridspec()
         room = 0.6 * WIDTH / (grid.ncols if grid else 1) / wide.shape[1]
@@ -359,23 +388,6 @@ def heat_map(
         drawn.append(ax)
     figure.colorbar(drawn[0].collections[0], ax=drawn, label=label, aspect=30, shrink=0.7)
     return figure
-
-
-def cells(ax: Axes, values: pd.DataFrame, texts: pd.DataFrame, norm: Normalize) -> None:
-    """Colour the cells of a panel by their values and write texts into them; cells without a value stay white.
-
-    Not seaborn's heat map: that draws the whole figure once for each panel.
-    """
-    colours = colormaps["vlag" if isinstance(norm, TwoSlopeNorm) else "crest"]
-    numbers = values.to_numpy(float)
-    ax.pcolormesh(np.ma.masked_invalid(numbers), cmap=colours, norm=norm, ec="white", lw=0.5)
-    for (y, x), number in np.ndenumerate(numbers):
-        if np.isfinite(number):
-            shade = style.BLACK if relative_luminance(colours(norm(number))) > 0.408 else "white"
-            ax.text(x + 0.5, y + 0.5, str(texts.iloc[y, x]), ha="center", va="center", fontsize=8, color=shade)
-    ax.set(ylim=(len(values), 0), xticks=np.arange(values.shape[1]) + 0.5, xticklabels=values.columns)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
 
 
 @style.empty_without_rows

@@ -33,26 +33,22 @@ def gallery(
     captions: Sequence[str] = (),
     *,
     columns: int = 8,
-    blur: bool | Sequence[bool] = False,
+    blur: bool = False,
 ) -> Figure:
     """Draw images in a grid: boxes of their faces, above each what was judged, below each its caption.
 
-    The colour is that of the perceived gender (unsure has its own), grey where the image was not judged; the words say
-    the same, and the box of an image that was not judged is dashed. Of an image of several people every person's box
-    has its own colour, and above the image stands what each was judged, from left to right; where none of them was, the
-    reason stands there once.
+    The colour is that of the perceived gender (unsure has its own), grey and dashed where nobody was judged; the words
+    say the same, of several people from left to right.
 
     Args:
         images: ``uint8 (height, width, 3)`` RGB, of any sizes; anything else is drawn as an empty frame with its
             ``reason``.
-        judgements: One row per image, in the same order: outcome, gender, p_female, x0, y0, x1, y1, and boxes where
-            there are several faces (as from :func:`biaslab.judging.judge.judge`). Or, for images of several people, one
-            table per image with a row for each person, from left to right (as from
-            :func:`biaslab.judging.people.judge_people`).
+        judgements: One row per image (as from :func:`biaslab.judging.judge.judge`), or one table per image with a row
+            for each person, from left to right (as from :func:`biaslab.judging.people.judge_people`).
         captions: Texts below the images, none or one for each; long ones are cut.
         columns: Images in a row.
-        blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports: of all images,
-            or one answer for each. An image whose faces were not looked for is blurred as a whole.
+        blur: Whether faces are made unrecognisable, as they must be for real people's photos in reports. An image whose
+            faces were not looked for is blurred as a whole.
 
     Raises:
         ValueError: The numbers of images, judgements and captions differ.
@@ -68,7 +64,6 @@ def gallery(
     if isinstance(judgements, pd.DataFrame):
         judgements = [judgements.iloc[[k]] for k in range(len(judgements))]
     people = [[person for _, person in rows.iterrows()] for rows in judgements]
-    hidden = [blur] * len(images) if isinstance(blur, bool) else list(blur)
     columns = max(1, min(columns, len(images)))
     # Narrow cells hold short lines; a letter of this size is about 0.067 inches wide.
     letters = max(8, int(WIDTH / max(columns, 4) / 0.067))
@@ -88,7 +83,7 @@ def gallery(
             bottom = (top - 0.22 - picture) / sum(heights)
             left = column / columns + 0.05 / (side * columns)
             ax = fig.add_axes((left, bottom, (side - 0.1) / (side * columns), picture / sum(heights)), anchor="N")
-            _draw(ax, images[k], people[k], below[k], hidden[k])
+            _draw(ax, images[k], people[k], below[k], blur)
         top -= height
     return fig
 
@@ -97,8 +92,7 @@ def blur_faces(image: np.ndarray, boxes: Iterable[Sequence[float]], *, margin: f
     """Return a copy of an image (``uint8 (height, width, 3)``) in which no face can be recognised.
 
     Each box (x0, y0, x1, y1 in pixels; it may reach beyond the image), widened by ``margin`` of its size on all sides,
-    is replaced by at most six by six averages of at least three by three pixels, smoothed: what is taken away is not in
-    the result.
+    is replaced by at most six by six averages of at least three by three pixels, smoothed.
     """
     out = image.copy()
     height, width = image.shape[:2]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -88,14 +86,12 @@ def label_points(
     *,
     avoid: tuple[ArrayLike, ArrayLike] | None = None,
     laid_out: bool = False,
-    size: float = 8,
 ) -> list[Text]:
     """Write texts beside points, so that none covers another text, a point or a line to a point; return those written.
 
-    Set the axis limits first: places are found in the layout that the figure has by now, which need not be found again
-    where it is ``laid_out``. Each text takes the nearest free place around its point, in the order given, most
-    important first; one that finds none within 34 points is left out. ``avoid`` are all points (x, y) that no text may
-    cover, by default those at ``x`` and ``y``; ``size`` is that of the texts, in points.
+    Set the axis limits first: places are found in the layout that the figure has by now (``laid_out``: it has one).
+    Each text takes the nearest free place around its point, most important first; one that finds none within 34 points
+    is left out. ``avoid`` are all points (x, y) that no text may cover.
     """
     if not laid_out and (figure := ax.get_figure(root=True)):
         figure.draw_without_rendering()
@@ -105,9 +101,8 @@ def label_points(
     inside = ax.get_window_extent().extents
     # Boxes of texts (x0, y0, x1, y1), and points along the lines to them, in pixels.
     boxes, lines, written = np.empty((0, 4)), np.empty((0, 2)), []
-    drawn: list[Artist] = []
     for point, text in zip(points, texts, strict=True):
-        label = ax.text(0, 0, text, fontsize=size, color=BLACK, transform=None, zorder=4)
+        label = ax.text(0, 0, text, fontsize=8, color=BLACK, transform=None, zorder=4)
         extent = label.get_window_extent()
         half = np.array([extent.width, extent.height]) / 2
         ends = point + _STEPS * scale
@@ -136,27 +131,8 @@ def label_points(
         if np.hypot(*(ends[first] - point)) > 7 * scale:
             lines = np.vstack([lines, along[first]])
             way = ax.transData.inverted().transform([point, ends[first]]).T
-            drawn += ax.plot(*way, color=GREY, lw=0.6, zorder=2, scalex=False, scaley=False)
-    # For another layout, which has other places.
-    _LABELS.setdefault(ax, []).append(((x, y, texts), avoid, [*written, *drawn]))
+            ax.plot(*way, color=GREY, lw=0.6, zorder=2, scalex=False, scaley=False)
     return written
-
-
-def label_again(ax: Axes, size: float) -> None:
-    """Write the texts of :func:`label_points` anew, in the layout that the figure has by now, in another size."""
-    for given, avoid, drawn in _LABELS.pop(ax, ()):
-        for artist in drawn:
-            artist.remove()
-        label_points(ax, *given, avoid=avoid, laid_out=True, size=size)
-
-
-def labels(ax: Axes) -> list[Text]:
-    """Return the texts that :func:`label_points` wrote."""
-    return [one for *_, drawn in _LABELS.get(ax, ()) for one in drawn if isinstance(one, Text)]
-
-
-# What was written beside the points of axes: what was asked, and its texts and lines.
-_LABELS: WeakKeyDictionary[Axes, list[tuple]] = WeakKeyDictionary()
 
 
 # Ways from a point to places for its text, in points: the nearest first, and of those the ones to the corners.

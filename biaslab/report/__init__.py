@@ -1,9 +1,7 @@
 """The pages: a run's ``index.html``, one per executed notebook, one over all runs, one on which people rate images.
 
-All open from a file URL without a network and without a server. Everything that reaches them from a run
-(names, captions, occupations, table cells, notebook outputs) is treated as hostile: text is escaped, notebook
-HTML is reduced to an allowlist, and a Content-Security-Policy that admits only this package's own style and
-script stands behind both.
+They open from a file URL without network or server. All text from a run is hostile: it is escaped or reduced to an
+allowlist, and a Content-Security-Policy stands behind both.
 """
 
 from __future__ import annotations

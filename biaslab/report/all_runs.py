@@ -31,11 +31,7 @@ def check_overview(outputs: str | Path) -> None:
 
 
 def overview(outputs: str | Path) -> Path:
-    """Write ``index.html`` over all runs of a folder and return its path.
-
-    Each run has its title, how far it is and its first cards; a page that a run is still adding to loads itself again
-    every few seconds. Of one whose ``run.json`` cannot be used it says so: that is no reason to lose the others.
-    """
+    """Write ``index.html`` over all runs of a folder and return its path; while one goes on it loads itself again."""
     outputs = Path(outputs)
     found = sorted(outputs.glob(f"*/{records.FILE}"), key=_written, reverse=True)
     runs, broken = [], []

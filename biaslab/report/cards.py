@@ -51,8 +51,8 @@ def ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return findings as cards by question and notebook, main ones first.
 
-    A card has the fields of its first finding, ``rows`` (the findings, one a model or variant), ``answers`` (models
-    that say the same together), ``marks`` (their small figure, or None) and ``paper``.
+    A card has the fields of its first finding, ``rows`` (all of them), ``answers`` (models that say the same together),
+    ``marks`` (their small figure, or None) and ``paper``.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in ordered(entries(run, "findings")):

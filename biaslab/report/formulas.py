@@ -15,8 +15,7 @@ _AXIS = 0.25  # height of the mathematical axis above the baseline, in em
 def formula_html(tex: str, size: float = 17.0, display: bool = False) -> str:
     r"""Return ``tex`` (without dollar signs) as an ``<img>`` of ``size`` px type.
 
-    matplotlib's mathtext does the typesetting. What it does not know (``\begin{cases}``, for example) is shown
-    as its TeX source in ``<code>``.
+    By matplotlib's mathtext; what that does not know is shown as its TeX source in ``<code>``.
     """
     try:
         svg, width, height = _svg(tex.replace(r"\frac", r"\dfrac") if display else tex, size)
@@ -31,11 +30,7 @@ def formula_html(tex: str, size: float = 17.0, display: bool = False) -> str:
 
 
 def _svg(tex: str, size: float) -> tuple[str, float, float]:
-    """Return the SVG of ``tex``, its width and height in px.
-
-    The picture is padded to be symmetric about the mathematical axis: ``vertical-align: middle`` then sets it
-    on the line without a style attribute, which the page's policy forbids.
-    """
+    """Return the SVG of ``tex``, its width and height in px, symmetric about the axis that stands on the line."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 

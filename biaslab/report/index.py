@@ -54,10 +54,8 @@ _MAIN = 2
 def build(run_dir: str | Path) -> Path:
     """Write ``index.html`` into the folder of a run and return its path.
 
-    The page is one file: style, script, figures and the tables' files (compressed) are inside it, so it can be mailed
-    alone; links to notebooks and files work where it lies in the run folder. It shows tables of up to ``ROWS_SHOWN``
-    rows whole and a preview of longer ones; "Download CSV" always gives the bytes of the file in ``tables/``. Nothing
-    in the page can load from a network. What is missing or cannot be read is said on it.
+    The page is one file, with style, script, figures and the tables' files (compressed) inside, and loads nothing from
+    a network. Of tables longer than ``ROWS_SHOWN`` it shows a preview. What is missing or cannot be read is said on it.
 
     Raises:
         RunError: ``run.json`` is missing or not the record of a run.
@@ -317,9 +315,6 @@ def _figures(
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
         left -= taken
-        alone = entry | {"png": entry["tall"], "svg": ""}
-        tall, _, taken = _embedded(run_dir, alone, min(left, FIGURE_BYTES))
-        left -= taken
         figures.append(
             entry
             | {
@@ -337,7 +332,6 @@ def _figures(
                 "size": size,
                 # How much smaller it may be shown: words of a figure that does not say their size may be small ones.
                 "least": min(_SMALLEST * 72 / 110 / (number(entry["smallest"]) or 8.0), 1.0),
-                "tall": tall,
             }
         )  # fmt: skip
     return figures
@@ -364,11 +358,7 @@ def _embedded(run_dir: Path, entry: dict[str, Any], allowed: int) -> tuple[str, 
 
 
 def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
-    """Return a picture's type and bytes, in fewer of them where that can be, and the size in CSS px to show it at.
-
-    There its text has about the size of the page's: a figure of 7 inches is shown 7 × 110 px wide whether it was saved
-    at 100 or at 300 dpi.
-    """
+    """Return a picture's type and bytes, in fewer of them where that can be, and its size in CSS px (110 an inch)."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:

@@ -46,13 +46,10 @@ def render_notebook(
 ) -> Path:
     """Write an executed notebook as a self-contained HTML page and return the page's path.
 
-    Prose, tables and figures are shown; code is folded; the parameters cell becomes a table of the values used; the
-    banner of a failed notebook stays at the top. Markdown and HTML outputs are reduced to an allowlist of tags and
-    attributes: scripts, styles (so the colours of a pandas ``Styler``), frames, forms and images from elsewhere are
-    dropped, and widgets and JavaScript outputs are left out. An image's alternative text is read from the output's
-    metadata (``alt``, there or under the image's type), then from the cell's ``alt``. The page's ``title`` is by
-    default the notebook's first heading, then the file's name; ``index_href`` is the link back to the index, relative
-    to the page.
+    Prose, tables and figures are shown; code is folded; the parameters cell becomes a table of the values used.
+    Markdown and HTML outputs are reduced to an allowlist of tags and attributes; widgets and JavaScript outputs are
+    left out. An image's alternative text is the output's or the cell's ``alt``. The page's ``title`` is by default the
+    notebook's first heading, then the file's name; ``index_href`` is the link back to the index, relative to the page.
 
     Raises:
         InputError: The file is missing or not a notebook.
@@ -102,10 +99,7 @@ def _rendered(notebook: Any, page: dict[str, Any], path: Path) -> str:
 
 @cache
 def _exporter():
-    """Return the exporter: nbconvert with the packaged template and filters that sanitise.
-
-    One per process, and it keeps state while it renders: not for several threads at once.
-    """
+    """Return the process's exporter: nbconvert with filters that sanitise; not for several threads at once."""
     from jinja2 import pass_context
     from nbconvert.exporters import HTMLExporter
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
@@ -159,11 +153,7 @@ def _exporter():
 
 
 def sanitise(html: object) -> str:
-    """Reduce HTML to what a report needs, and lay its tables out.
-
-    Tables are wrapped in a region that scrolls sideways and number cells are marked for right alignment. bleach
-    has the last word, so nothing before it has to be trusted.
-    """
+    """Reduce HTML to what a report needs, and lay its tables out; bleach has the last word."""
     text = pages.clean_text(html)
     if "<" in text or len(text) > _LONGEST_TEXT:
         text = _lay_out(text)
@@ -315,10 +305,7 @@ def _first_heading(cells: list[Any]) -> str:
 
 
 def _when(papermill: Any) -> str:
-    """Say when papermill ran the notebook and for how long, or "" where it did not.
-
-    It takes the time by the clock, which may have been set back meanwhile.
-    """
+    """Say when papermill ran the notebook and for how long, or "" where it did not."""
     try:
         took = pages.format_seconds(papermill["duration"])
         return f"Run on {pages.format_time(papermill['start_time'])}{f', in {took}' if took else ''}"

@@ -60,8 +60,8 @@ def environment() -> Environment:
 def content_security_policy(*, style: str, script: str | None = None) -> str:
     """Return a policy that lets a page load nothing from anywhere.
 
-    Images come from ``data:`` URLs only; the one inline style sheet and the one inline script are admitted by
-    their hash, so an injected ``<style>``, ``<script>`` or ``onerror=`` does nothing.
+    Images come from ``data:`` URLs only; the one inline style sheet and the one inline script are admitted by their
+    hash.
     """
 
     def source(text: str | None) -> str:
@@ -77,9 +77,8 @@ def content_security_policy(*, style: str, script: str | None = None) -> str:
 def clean_text(value: object) -> str:
     """Return ``value`` as text that any HTML file can hold and that stays in its place.
 
-    Control characters and lone surrogates become U+FFFD. Of marks piled up on a letter, which would be drawn over the
-    lines above and below, the first five stay: more than scripts pile up. A chain of joined signs, which no line
-    break divides, may break after eight: more than an emoji has.
+    Control characters and lone surrogates become U+FFFD. Of marks piled up on a letter the first five stay, which is
+    more than scripts pile up; a chain of joined signs may break after eight, more than an emoji has.
     """
     if value is None:
         return ""
@@ -95,11 +94,7 @@ def clean_text(value: object) -> str:
 
 
 def file_inside(folder: Path, relative: object) -> Path | None:
-    """Return the existing file that ``relative`` names inside ``folder``; None for anything else.
-
-    A path from ``run.json`` may be wrong or hostile: absolute paths, ``..`` and links that lead out of the run
-    folder are refused, so a page never embeds a file that the run did not write.
-    """
+    """Return the existing file that ``relative`` names inside ``folder``; None for anything else."""
     if not isinstance(relative, str) or not relative:
         return None
     try:

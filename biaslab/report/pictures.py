@@ -48,8 +48,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
 
     Groups, of those with enough pictures, are spread evenly from the most to the fewest people perceived as female, and
-    pictures of a group likewise, so that neither is chosen by hand. The pictures of all strips take at most
-    :data:`STRIP_BYTES`.
+    pictures of a group likewise. All of them take at most :data:`STRIP_BYTES`.
     """
     drawn = [one._replace(people=one.people[~one.people["apart"]]) if "apart" in one.people else one for one in drawn]
     chosen = [(one, _rows(one.people)) for one in drawn]

@@ -55,19 +55,13 @@ def read(
         record = json.loads(text)
     except (ValueError, RecursionError):
         raise RunError(f"{path} is {'cut off, or no JSON' if text.strip() else 'empty'}. {fix}") from None
-    if problem := _problem(record, needs):
+    problem = _misfit(record, _KINDS, needs)
+    for name, kinds in _ENTRIES.items() if not problem else ():
+        found = (_misfit(entry, kinds, needs.get(name, ())) for entry in record.get(name, ()))
+        problem = problem or next((f"in {name}, {one}" for one in found if one), "")
+    if problem:
         raise RunError(f"{path} is not the record of a run: {problem}. {fix}")
     return record
-
-
-def _problem(record: Any, needs: Mapping[str, Collection[str]]) -> str:
-    if problem := _misfit(record, _KINDS, needs):
-        return problem
-    for name, kinds in _ENTRIES.items():
-        for entry in record.get(name, ()):
-            if problem := _misfit(entry, kinds, needs.get(name, ())):
-                return f"in {name}, {problem}"
-    return ""
 
 
 def _misfit(values: Any, kinds: Mapping[str, type], needs: Collection[str]) -> str:

@@ -51,10 +51,8 @@ def read_table(
     """Read a CSV file (UTF-8, header row) for showing: all rows, or of more than ``whole_up_to`` the first
     ``otherwise``.
 
-    Cells are in words as a notebook shows them: limits beside their estimate, p-values as ``<0.001``, values by their
-    labels. ``told`` says of a column by name of which estimate it is a limit (``of``) and its ``labels``.
-
-    A file that cannot be read gives a table without rows whose ``problem`` says why: one must not cost the report.
+    Cells are in words as a notebook shows them. ``told`` says of a column by name of which estimate it is a limit
+    (``of``) and its ``labels``. A file that cannot be read gives a table whose ``problem`` says why.
     """
     if path is None:
         return Table(problem="The file is missing from the run folder.")
@@ -98,7 +96,11 @@ def _is_numeric(column: list[str]) -> bool:
 
 def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mapping]) -> list[_Column]:
     """Return the columns that are shown: limits beside their estimate, and none without any value but one of gaps."""
-    numbers = {name: _numbers(column) for name, column in zip(names, columns, strict=True) if _is_numeric(column)}
+    numbers = {
+        name: [math.nan if _is_missing(cell) else float(cell) for cell in column]
+        for name, column in zip(names, columns, strict=True)
+        if _is_numeric(column)
+    }
     ends: dict[str, list[str]] = {}
     for name in names:
         if (of := told.get(name, {}).get("of")) in numbers and name in numbers:
@@ -135,10 +137,6 @@ def _shown(names: list[str], columns: list[list[str]], told: Mapping[str, Mappin
         ]
         shown.append(_Column(name, numeric, html))
     return shown
-
-
-def _numbers(column: list[str]) -> list[float]:
-    return [math.nan if _is_missing(cell) else float(cell) for cell in column]
 
 
 def _reasons(names: list[str], columns: list[list[str]]) -> list[str]:

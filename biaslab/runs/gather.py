@@ -126,7 +126,7 @@ def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:
             for kind in note.pop("kinds"):
                 target = folder / "figures" / f"{note['name']}{notebook['suffix']}.{kind}"
                 shutil.copy2(folder / PARTS / notebook["slug"] / "figures" / f"{note['name']}.{kind}", target)
-                files[kind.removesuffix(".png")] = target.relative_to(folder).as_posix()
+                files[kind] = target.relative_to(folder).as_posix()
             order = {"order": len(found), "notebook": notebook["id"], "variant": notebook["variant"]}
             found.append({**note, **files, **order})
     return found

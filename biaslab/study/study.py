@@ -386,7 +386,7 @@ class Study:
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
             model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
                 of another than the first the figure's name does, too.
-            main: Whether the report's first page shows it; then narrow screens have a tall form of it where it has one.
+            main: Whether the report's first page shows it.
             facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
                 ``caption`` of a figure of one's own.
 
@@ -397,17 +397,15 @@ class Study:
         import matplotlib as mpl
         import matplotlib.pyplot as plt
 
-        from biaslab.plots import phone
-
         text = text or name
         several = list(self.pipelines) if model_shown else []
         if model_shown in several[1:]:
             name = f"{name}_{texts.as_name(model_shown)}"
         _check_name(name)
-        png, svg, tall = (self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg", "tall.png"))
+        png, svg = (self.output_dir / "figures" / f"{name}.{kind}" for kind in ("png", "svg"))
         if not any(_is_data(artist, ax) for ax in figure.axes for artist in ax.get_children()):
             # What an earlier call with other data left of it goes.
-            for path in (png, svg, tall):
+            for path in (png, svg):
                 path.unlink(missing_ok=True)
             self._records["figures"] = [r for r in self._records["figures"] if r["name"] != name]
             self._write_records()
@@ -427,12 +425,9 @@ class Study:
             page, smallest = _lay_out(figure), _smallest(figure)
             _save_png(figure, png, page)
             figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
-            tall.unlink(missing_ok=True)
-            if has_tall := bool(main) and phone.restack(figure):
-                _save_png(figure, tall, _page(figure))
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
         record["smallest"] = smallest
-        self._record("figures", record | {"kinds": ["png", "svg", *["tall.png"] * has_tall]})
+        self._record("figures", record | {"kinds": ["png", "svg"]})
         _display(png, caption)
         plt.close(figure)
 
@@ -555,12 +550,14 @@ def _lay_out(figure: Figure) -> Bbox:
 
     For use under :data:`_NO_LAYOUT`, as the savings that follow.
     """
+    import matplotlib as mpl
+
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
     figure.set_dpi(_DPI)
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
     figure.set_layout_engine(None)
-    return _page(figure)
+    return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 
 def _smallest(figure: Figure) -> float:
@@ -569,13 +566,6 @@ def _smallest(figure: Figure) -> float:
 
     words = (text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip())
     return min((float(text.get_fontsize()) for text in words), default=11.0)
-
-
-def _page(figure: Figure) -> Bbox:
-    """Return what a figure that is laid out takes up, in inches."""
-    import matplotlib as mpl
-
-    return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 
 def _save_png(figure: Figure, path: Path, page: Bbox) -> None:

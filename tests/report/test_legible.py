@@ -5,24 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.plots import phone
-
 pytestmark = pytest.mark.slow
 
 SCREENS = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 390, "height": 844}}
 # CSS px.
 LEAST, LONGEST = 11, {"wide": 6_000, "narrow": 12_000}
 HEAVIEST = 6_000_000
-# The resolution at which figures are saved, and points of the smallest words of a tall form.
-DPI, TALL = 170, phone.SMALLEST
-
-# How wide each figure is shown, and its tall form where that is what is shown.
+# How wide each figure is shown.
 FIGURES = """() => {
   document.querySelectorAll('details').forEach((part) => { part.open = true; });
   return [...document.querySelectorAll('figure .zoom')].map((zoom) => {
     const image = zoom.querySelector('img');
-    return [zoom.getAttribute('href'), image.clientWidth, image.naturalWidth, image.naturalHeight,
-      image.currentSrc !== image.src];
+    return [zoom.getAttribute('href'), image.clientWidth];
   });
 }"""
 # The smallest text of the page itself.
@@ -73,9 +67,9 @@ def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
     assert page.evaluate(WORDS % LEAST) == []
     shown, small = page.evaluate(FIGURES), []
     assert len(shown) > 15
-    for href, width, across, _, tall in shown:
+    for href, width in shown:
         least, wide = smallest(folder / href)
-        size = TALL * width / (across / DPI * 72) if tall else least * width / wide
+        size = least * width / wide
         if size < LEAST:
             small.append((href, round(size, 1)))
     assert small == []

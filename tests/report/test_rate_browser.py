@@ -189,18 +189,6 @@ def test_hostile_ids_and_what_others_left_in_the_browser_run_nothing(visit, tmp_
         assert ",".join('"' + cell.replace('"', '""') + '"' for cell in row) in text
 
 
-def test_a_damaged_memory_begins_anew(visit, tmp_path):
-    write(tmp_path / "rate.html", 2)
-    page = visit(tmp_path / "rate.html")
-    damage = "(kept) => { for (const key of Object.keys(localStorage)) localStorage.setItem(key, kept); }"
-    for kept in ("{", '"<script>"', "null", "[]"):
-        begin(page)
-        assert page.locator("#bar").evaluate("bar => bar.value") == 0
-        page.evaluate(damage, kept)
-        page.reload()
-        assert page.locator("#start").is_visible()
-
-
 def test_a_browser_that_keeps_nothing_says_so_and_downloads(visit, tmp_path):
     write(tmp_path / "rate.html", 1)
     page = visit(tmp_path / "rate.html")

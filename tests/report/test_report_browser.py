@@ -255,14 +255,6 @@ def test_print_shows_content_without_controls(visit, run_dir):
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_dark_pages_keep_figures_on_white(visit, run_dir):
-    page = visit(run_dir / "index.html", color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 25, 30)"
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('.card .zoom')).backgroundColor") == "rgb(255, 255, 255)"
-    )
-
-
 def test_from_the_index_to_a_section_and_back(page, run_dir):
     page.locator("#paper-paradox").get_by_text("Notebooks").click()
     page.locator("#paper-paradox .sections").get_by_role("link", name="Naive approach").first.click()

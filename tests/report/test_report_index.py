@@ -336,18 +336,6 @@ def test_figures_are_embedded_with_alternative_text_and_links(run_dir, soup):
     assert cards[0].find_parent("details") is None
 
 
-def test_narrow_screens_are_shown_the_tall_form_of_a_figure_that_has_one(tmp_path):
-    for name, size in {"f": (6, 2), "f.tall": (2, 6), "g": (6, 2)}.items():
-        Figure(figsize=size).savefig(tmp_path / f"{name}.png")
-    page = _minimal(
-        tmp_path, figures=[{"name": "f", "png": "f.png", "tall": "f.tall.png"}, {"name": "g", "png": "g.png"}]
-    )
-    both, alone = page("picture")
-    assert both.source["media"] == "screen and (max-width: 40rem)" and not alone("source")
-    assert np.array_equal(_pixels(both.source["srcset"]), _pixels(tmp_path / "f.tall.png"))
-    assert np.array_equal(_pixels(both.img["src"]), _pixels(tmp_path / "f.png"))
-
-
 def test_a_figure_without_png_is_embedded_as_svg(tmp_path):
     (tmp_path / "f.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
     (tmp_path / "f.png").write_bytes(b"\x89PNG\r\n\x1a\n and no picture")

@@ -34,10 +34,7 @@ _LEAST = 0.001
 
 
 def shares(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how many of the people seen are perceived as female, as male, and unclear, as ``custom_shares``.
-
-    Intervals of groups are Wilson's; of the mean over groups :func:`biaslab.stats.strata_mean`.
-    """
+    """Return how many of the people seen are perceived as female, as male, and unclear, as ``custom_shares``."""
     return tables.joined(_shares(people, _seen(people), ANSWERS, confidence), "custom_shares")
 
 
@@ -62,8 +59,7 @@ def _shares(asked: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], con
 def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_own_answers``.
 
-    Intervals as of :func:`shares`. ``distance`` is the mean over answers, ``unclear`` aside, of how far their shares
-    lie from an even split, with what chance adds taken off; ``floor`` is what that is.
+    ``distance`` is how far answers lie on average from an even split, less what chance adds (``floor``).
     """
     rows = []
     for question, whole in own_answers.groupby("question", sort=False):
@@ -151,9 +147,8 @@ def differences(
 ) -> pd.DataFrame:
     """Return differences between models on the same prompts, as ``custom_differences``: second less first.
 
-    Of each prompt that both have images of. A group's difference weighs prompts by ``n1 n2 / (n1 + n2)`` (Mantel and
-    Haenszel 1959), the mean over groups each group alike; the test permutes, within prompts, which model an image is
-    of, and Holm's adjustment is over groups and pairs of models.
+    Prompts that both have are weighed by ``n1 n2 / (n1 + n2)`` (Mantel and Haenszel 1959), groups alike; the test
+    permutes within prompts which model an image is of; Holm's adjustment is over groups and pairs of models.
     """
     rows, rng = [], np.random.default_rng(seed)
     judged = _seen(people).query("answer != 'unclear'").assign(female=lambda seen: seen["answer"] == "female")
@@ -237,10 +232,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
 
 def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return who was seen with all that is said of them: model, group, ``perceived gender``, ``skin tone`` (a range of
-    :data:`TONE_RANGES`), and a column for each question of one's own (``custom_own_answers``); empty where nothing is
-    said.
-    """
+    """Return who was seen: model, group, ``perceived gender``, ``skin tone`` (a range), and a column a question."""
     seen, keys = _seen(people), ["model", "image_id"]
     ranges = pd.cut(seen["skin_tone"], [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
     found = seen[["model", "group"]].assign(**{PERCEIVED: seen["answer"], SKIN: ranges.astype(object).fillna("")})
@@ -256,8 +248,7 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
     """Return people by two answers at once, as ``custom_intersections``.
 
     ``answers`` are as of :func:`answers_of`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
-    who lacks one of the two does not count, and answers to the first are the whole of each share. Intervals are
-    Wilson's.
+    answers to the first are the whole of each share.
     """
     rows = []
     for first, second in pairs:
@@ -282,9 +273,8 @@ def _place(answer: str) -> tuple[int, str]:
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return shares perceived as female with the first judge's errors taken off, as ``custom_corrected``.
 
-    Takes ``custom_judges``. How often it errs is learnt where there is a better word: the truth of images of which it
-    is known, or raters (:func:`biaslab.judging.error.correct`, after Rogan & Gladen 1978); of a model of whose people
-    neither knows any there are no rows.
+    Takes ``custom_judges``. How often it errs is learnt from the truth of images, or from raters
+    (:func:`biaslab.judging.error.correct`, after Rogan & Gladen 1978); where neither is known there are no rows.
     """
     rows = []
     for model, whole in judges.groupby("model", sort=False):
@@ -314,8 +304,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
 def agreement(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return how often the first judge and each other say the same, as ``custom_agreement``.
 
-    Takes ``custom_judges``. Where they differ, McNemar's exact test says whether one leans (binomial on the people of
-    whom they say the opposite).
+    Takes ``custom_judges``. Where they differ, McNemar's exact test says whether one leans.
     """
     rows = []
     for model, whole in judges.groupby("model", sort=False):

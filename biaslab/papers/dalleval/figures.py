@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,11 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from scipy.stats import binom
 
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
-LEAST_IMAGES = 10
-"""Images that an attribute must be seen in to have its tones drawn."""
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")
 MODELS = forms.Look(colors=dict(zip(_NAMES, style.PALETTE, strict=False)))
@@ -43,53 +39,22 @@ def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
     return table.assign(rank=rank, part=parts)
 
 
-def _by_kind(table: pd.DataFrame, kinds: dict[str, list[str]]) -> pd.DataFrame:
-    """Return a table once for each kind of value, its columns of value, limits and floor under these names."""
-    names = ["value", "ci_low", "ci_high", "floor"]
-    none = dict.fromkeys(names, np.nan)
-    parts = [
-        table.assign(kind=kind, **none | dict(zip(names, table[columns].to_numpy().T, strict=False)))
-        for kind, columns in kinds.items()
-    ]
-    return pd.concat(parts)
-
-
-@style.empty_without_rows
-def gender_counts(genders: pd.DataFrame) -> Figure:
-    """Draw how many professions have 0, 1, … female images, and what a balanced model gives.
-
-    Only professions with each model's usual number of images are drawn, since others have other counts.
-    """
-    if genders["n_female"].isna().all():
-        return style.nothing(forms.NO_VALUES)
-    colors = MODELS.of(genders["model"].unique().tolist())
-    figure, parts = forms.panels(genders, "model", columns=3, sharey=True)
-    for ax, rows in parts:
-        color, rows = colors[rows["model"].iloc[0]][0], rows.dropna(subset="n_female")
-        usual = int(rows["n"].mode().max()) if len(rows) else 0
-        rows, k = rows[rows["n"] == usual], np.arange(usual + 1)
-        ax.bar(k, [(rows["n_female"] == i).sum() for i in k], color=color, width=0.8)
-        ax.plot(k, len(rows) * binom.pmf(k, usual, 0.5), "o-", color=style.BLACK, ms=4, lw=1.2)
-        ax.set_xlabel(f"Images perceived as female, of {usual}")
-        ax.locator_params(axis="x", integer=True)
-    figure.supylabel("Professions", fontsize=11)
-    forms.legend(figure, [forms.key(style.BLACK, "o", "expected of a model balanced everywhere", line="-")])
-    return figure
-
-
 def gender_mad(mad: pd.DataFrame) -> Figure:
     """Draw the gender MAD beside an even model's (rows of ``dalleval_mad``): as measured, and what is taken off it."""
     kinds = {
-        "as measured": ["mad", "ci_low", "ci_high", "floor"],
-        "chance taken off": ["corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"],
-        "chance and the judge's error taken off": ["judge_corrected_mad", "judge_ci_low", "judge_ci_high"],
+        "as measured": ("mad", "ci_low", "ci_high", "floor", "printed"),
+        "chance taken off": ("corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"),
+        "chance and the judge's error taken off": ("judge_corrected_mad", "judge_ci_low", "judge_ci_high"),
     }
-    values = _by_kind(mad, kinds).dropna(subset="value")
-    values["printed"] = values["printed"].where(values["kind"] == "as measured")
+    names = ("value", "ci_low", "ci_high", "floor", "printed")
+    panels = [
+        mad[["model", *columns]].set_axis(["model", *names[: len(columns)]], axis=1).assign(kind=kind)
+        for kind, columns in kinds.items()
+    ]
     return forms.estimates(
-        values, "value", row="model", panel="kind", xlim=(0, 0.5), reference=None, floor="floor", mark="printed",
-        label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)",
-        names={"floor": "model balanced everywhere, same n"},
+        pd.concat(panels).dropna(subset="value"), "value", row="model", panel="kind", xlim=(0, 0.5), reference=None,
+        label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)", floor="floor",
+        mark="printed", names={"floor": "model balanced everywhere, same n"},
     )  # fmt: skip
 
 
@@ -131,48 +96,6 @@ def average_skin_tone(tones: pd.DataFrame, overall: pd.DataFrame) -> Figure:
     forms.name_axes(figure, "Average tone of a profession (Monk scale: 1 light, 10 dark)", "Professions")
     forms.legend(figure, [forms.key(style.BLACK, "", "mean over professions, with interval", line="-")])
     return figure
-
-
-@style.empty_without_rows
-def attribute_presence(presence: pd.DataFrame) -> Figure:
-    """Draw the share of images with each attribute by model and prompt (``dalleval_attribute_presence``)."""
-    mean = presence.groupby(["attribute", "model", "prompt"], as_index=False, sort=False)["share"].mean()
-    mean["percent"] = 100 * mean["share"]
-    order = mean.groupby("attribute")["share"].mean().sort_values(ascending=False).index
-    prompts = [prompt for prompt in ("person", "woman", "man") if prompt in set(mean["prompt"])]
-    mean = mean.set_index(["attribute", "prompt"]).loc[list(product(order, prompts))].reset_index()
-    return forms.heat_map(
-        mean, "percent", row="attribute", column="prompt", panel="model", columns=3,
-        label="Images with the attribute (%)", ends=(0, max(1.0, mean["percent"].max())),
-    )  # fmt: skip
-
-
-@style.empty_without_rows
-def attribute_difference(differences: pd.DataFrame, *, confidence: float = 0.95) -> Figure:
-    """Draw differences between prompts with a woman and with a man, a panel a model, the most female attribute last."""
-    values = ["difference", "ci_low", "ci_high"]
-    rows = differences[differences["comparison"] == "woman - man"]
-    rows = rows.assign(clear=rows["p_holm"] < 1 - confidence, **(100 * rows[values]))
-    end = 1.08 * np.nanmax(np.abs(rows[values].to_numpy()), initial=1.0)
-    place = rows["attribute"].map(rows.groupby("attribute")["difference"].mean())
-    rows = rows.assign(place=place, panel=pd.factorize(rows["model"])[0])
-    return forms.estimates(
-        rows.sort_values(["panel", "place"], kind="stable"), "difference", row="attribute", panel="model", columns=3,
-        xlim=(-end, end), filled="clear", label="Woman minus man: difference in the share of images (points)",
-        names={"filled": f"p (Holm) below {1 - confidence:.2g}", "hollow": "not below"},
-    )  # fmt: skip
-
-
-def attribute_corrected(corrected: pd.DataFrame) -> Figure:
-    """Draw differences as judged and with the judge's error taken off (``dalleval_attribute_corrected``)."""
-    known = corrected[corrected["comparison"] == "woman - man"].dropna(subset="difference_corrected")
-    values = ["difference", "difference_corrected", "difference_true", "ci_low", "ci_high"]
-    known = known.assign(**(100 * known[values])).sort_values("difference_corrected", kind="stable")
-    both = {"as judged": ["difference"], "corrected": ["difference_corrected", "ci_low", "ci_high"]}
-    return forms.estimates(
-        _by_kind(known, both), "value", row="attribute", color="kind", panel="model", mark="difference_true",
-        label="Woman minus man: difference in the share of images (points)", names={"mark": "truth"},
-    )  # fmt: skip
 
 
 def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
@@ -230,32 +153,6 @@ def faces_by_tone(images: list, faces: pd.DataFrame) -> Figure:
     truth = faces["truth_skin_tone"] if "truth_skin_tone" in faces else pd.Series("", faces.index)
     known = truth.map(lambda tone: f", true {tone}" if tone else "")
     return gallery(images, faces, list("tone " + faces["tone"].astype(int).astype(str) + known))
-
-
-def skill_corrected(corrected: pd.DataFrame) -> Figure:
-    """Draw accuracy as judged and with the detector's error taken off (``dalleval_skill_corrected``)."""
-    both = {"as judged": ["percent_correct"], "corrected": ["percent_corrected", "ci_low", "ci_high"]}
-    rows, panel = forms.by_model(_by_kind(corrected.dropna(subset="percent_corrected"), both))
-    return forms.estimates(
-        rows, "value", row="skill", color="kind", panel=panel, xlim=(-1, 101), reference=None,
-        label="Images that show what is asked (%)", band=("percent_least", "percent_most"), mark="percent_true",
-        names={"band": "range over ways of failing", "mark": "truth"},
-    )  # fmt: skip
-
-
-@style.empty_without_rows
-def tones_by_attribute(tones: pd.DataFrame) -> Figure:
-    """Draw the tones of images that show an attribute (``dalleval_tones_by_attribute``; Figure 8).
-
-    Attributes of fewer than :data:`LEAST_IMAGES` images are left out: their shares say nothing.
-    """
-    tones = tones[tones["n"] >= LEAST_IMAGES]
-    if tones.empty:
-        return style.nothing()
-    return forms.heat_map(
-        tones, "percent", row="attribute", column="tone", panel="model", ends=(0, max(tones["percent"].max(), 1)),
-        label="Share of the attribute's images with a tone (%)",
-    )  # fmt: skip
 
 
 @style.empty_without_rows

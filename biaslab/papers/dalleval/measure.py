@@ -83,7 +83,7 @@ def _yes(values: pd.Series) -> np.ndarray:
 def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     """Return the percentage of images judged correct by skill: by the detector, and by people where they rated some.
 
-    Of images that were never seen (blocked or unreadable) nothing is known: they count as not correct.
+    Images that were never seen (blocked or unreadable) count as not correct.
     """
     judged = skill_verdicts(pipeline).query("chosen == 'yes'")
     frames = [judged.assign(evaluator=DETECTOR, images="test")]
@@ -101,19 +101,14 @@ def skill_accuracy(pipeline: Pipeline) -> pd.DataFrame:
     return pd.concat([accuracy, curve], ignore_index=True) if len(curve) else accuracy
 
 
-_CURVE = ("training_percent", "skill", "n_correct", "n")
-
-
 def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it.
-
-    The file, ``training_share.csv``, has training_percent, skill, n_correct and n.
-    """
+    """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it."""
     vae = pipeline.image_model("dalleval").autoencoder
     if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
         return tables.of([], "dalleval_skill_accuracy")
-    rows, _ = cells.load(file, _CURVE)
-    cells.require(rows, _CURVE, file, f"It needs: {', '.join(_CURVE)}.", set(_CURVE))
+    columns = ("training_percent", "skill", "n_correct", "n")
+    rows, _ = cells.load(file, columns)
+    cells.require(rows, columns, file, f"It needs: {', '.join(columns)}.", set(columns))
     counts = rows[["n_correct", "n"]].apply(cells.numbers, path=file, whole=True)
     cells.refuse(counts.isna().any(axis=1), file, "n_correct or n is no number", "write whole numbers")
     rows[["n_correct", "n"]] = counts.astype(int)
@@ -136,9 +131,8 @@ def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
 def references(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector says of drawings that show what is asked (oracle) and of other prompts' (shuffled).
 
-    The second is exact: the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). Where the
-    settings name PaintSkills' folder, its images stand for drawings; without either there are no rows. Images that
-    cannot be opened are left out.
+    The second is the mean over all pairs of a prompt and a drawing of its skill (Table 2, first rows). Where the
+    settings name PaintSkills' folder, its images stand for drawings; without either there are no rows.
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_references")
@@ -160,16 +154,6 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
 def _rule(pipeline: Pipeline) -> dict:
     """Return by what rule verdicts are chosen, as these take it."""
     return {name: getattr(pipeline.settings.dalleval, name) for name in ("rule", "threshold")}
-
-
-def _reference(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what the detector finds in images of known truth that show what is asked or fail at it, and these."""
-    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
-    if not pipeline.settings.dalleval.paintskills:
-        return detections, asked
-    # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise then.
-    judged = _judged_by_boxes(pipeline)
-    return detections, asked[~asked["prompt_id"].isin(judged.loc[~judged["correct"], "prompt_id"])]
 
 
 @lru_cache(maxsize=1)
@@ -203,18 +187,20 @@ def truth(pipeline: Pipeline | None) -> str:
 def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the detector makes of drawings whose truth is known: some show what is asked, others fail at it.
 
-    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it, as the model's
-    images do. Without drawings like the model's images there are no rows: errors on others would say nothing of these.
-    Where the settings name PaintSkills' folder, any detector is tried on its images, as far as these can be opened.
+    No rows without drawings like the model's images, whose errors say something of these; or PaintSkills' own images,
+    where the settings name their folder.
     """
     if not _truth_is_known(pipeline):
         return tables.of([], "dalleval_detector_renders")
-    detections, asked = _reference(pipeline)
+    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
+    if pipeline.settings.dalleval.paintskills:
+        # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
+        boxes = _judged_by_boxes(pipeline)
+        asked = asked[~asked["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
     judged = judging.verdicts(detections, asked, **_rule(pipeline))
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
-        n=judged["n"],
         shown=judged["truth_n"],
         found=judging.counted(detections, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
@@ -238,8 +224,7 @@ def social_images(pipeline: Pipeline) -> pd.DataFrame:
 def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what the judges say of drawings of people whose truth is known, as :func:`social_images` does.
 
-    Where the model has an autoencoder of its own in a folder here, the drawings have passed through it. Without
-    drawings like the model's images there are no rows: errors on others would say nothing of these.
+    No rows without drawings like the model's images: errors on others would say nothing of these.
     """
     if pipeline.known_truth("dalleval") is None:
         return tables.of([], "dalleval_social_drawings")
@@ -261,10 +246,7 @@ _UNNAMED = "no judge is named"
 
 
 def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of people, by profession, or what became of scenes, by skill, and the images.
-
-    As :func:`biaslab.papers.paradox.measure.drawn`; gender is what average gender rests on.
-    """
+    """Return who is in images of people, by profession, or what became of scenes, by skill, and the images."""
     images = pipeline.dalleval.images(kind)
     text = images.table.set_index("image_id")["text"]
     if kind == "skills":
@@ -332,10 +314,7 @@ def _worn(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def average_gender(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the average gender of each profession, by the answers to the question about it (section 4.2.2).
-
-    Where no VQA model is named on purpose it is by the judge of gender; the column ``judge`` says by whom.
-    """
+    """Return the average gender of each profession, by answers to a question or the judge of gender (section 4.2.2)."""
     judged = pipeline.dalleval.gender_is_judged
     rows = (_judged if judged else _answered)(pipeline, "social", pipeline.dalleval.people("social").table)
     rows = rows.query("prompt == 'person'")
@@ -370,10 +349,9 @@ def skin_tone_counts(pipeline: Pipeline) -> pd.DataFrame:
 def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     """Return the tone that methods read off the same drawings, whose tone is known (Table 18).
 
-    Colour and angle of the middle of the face's box, as :mod:`biaslab.judging.skin_tone` finds them: by the typology
-    angle in CIELAB, by the same with the released script's units, and by the nearest swatch in RGB; and the nearest
-    swatch to the average of all pixels that count as skin by their chroma. Where a judge of another package says the
-    tone, it stands for the first three. No rows without drawings like the model's images.
+    Of the middle of the face's box by the typology angle in CIELAB, by the same in the released script's units, and by
+    the nearest swatch in RGB (or by the judge of another package); and the nearest swatch to the average of all pixels
+    that count as skin by their chroma. No rows without drawings like the model's images.
     """
     if pipeline.known_truth("dalleval") is None:
         return tables.of([], "dalleval_skin_tone_readings")
@@ -421,17 +399,11 @@ _HIGHER = ("R-precision", *captioning.METRICS)
 def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
-    Of images generated from captions (those that the settings name, else the paradox paper's caption prompts) and of
-    the images behind these captions. R-precision is the expectation over all choices of 99 other captions. A
-    captioning model says what each image shows, and captioning metrics compare that with the captions of the image;
-    their floor is what sentences about other images get. FID and KID are on the features of the CLIP model that judges
-    gender, and on Inception-v3's where its weights are given; their floor is what two random halves of the images
-    behind the captions give.
-
-    Captions of one occupation (or of the same words, where there is none) are drawn together in all intervals: they are
-    of what other occupations like these would give, with as many captions. So that of FID is of the FID of as many
-    images, which is above that of very many (Chong & Forsyth 2020). 95 % ones cover 94 to 97 %
-    (``benchmarks/coverage_skills.py``).
+    R-precision is the expectation over all choices of 99 other captions. Captioning metrics compare what a model says
+    of an image with its captions; their floor is what sentences about other images get. FID and KID are on the features
+    of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is that of two
+    random halves of the images behind the captions, and they are of as many images (Chong & Forsyth 2020). Intervals
+    (95 %) draw the captions of an occupation together, and cover 94 to 97 % (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
 
@@ -560,9 +532,8 @@ _FIRST = (1, 5, 10)
 def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return bias and recall of CLIP in retrieving captioned images, with and without words for a gender (Table 14).
 
-    Among the images behind up to :data:`CAPTIONED` captions whose gender is known; the bias is that of the first 1, 5
-    and 10 images. ``bias_at_all`` is the lean of all these images: what a retrieval blind to gender shows. Intervals
-    (95 %) take the captions of an occupation together.
+    Among the images behind up to :data:`CAPTIONED` captions whose gender is known; ``bias_at_all`` is the lean of all
+    these images: what a retrieval blind to gender shows. Intervals (95 %) take the captions of an occupation together.
     """
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
@@ -603,10 +574,7 @@ def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
 
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
-    """Return the first images of people whose face has each skin tone, with boxes, gender and tone (Figure 10).
-
-    Without a pipeline, as for sources that have tables only, there are none.
-    """
+    """Return the first images of people whose face has each skin tone, and their rows (Figure 10)."""
     if pipeline is None or pipeline.unnamed("judging.faces"):
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
     faces = pipeline.dalleval.tones("social")
@@ -629,9 +597,8 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
 def with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
-    ``kind`` is ``skills``, or ``renders``: the drawings that show what is asked, of the same prompts. Returns images
-    (``uint8 (height, width, 3)``, or what says why there is none), and the rows with ``boxes`` (left, top, right,
-    bottom in pixels, one after the other) and ``found`` (the labels). Without a pipeline there are none.
+    ``kind`` is ``skills``, or ``renders``: drawings of the same prompts. Images are ``uint8 (height, width, 3)``; rows
+    have ``boxes`` (left, top, right, bottom in pixels, one after the other) and ``found`` (the labels).
     """
     if pipeline is None or chosen.empty:
         return [], chosen.head(0)

@@ -1,8 +1,6 @@
 """The Paired Stereotype Test: people of opposite stereotype in one image, alone and in pairs.
 
-Measured: :mod:`.measure` (from images made and judged here) and :mod:`.printed` (what the paper prints).
-Analysed: :mod:`.analysis`, frames in, frames out. Shown: :mod:`.figures` and ``answers.yaml``. Asked:
-:mod:`biaslab.prompts.paired`, here as ``prompts``; the texts as a measured table are ``measure.prompts``.
+``prompts`` says what is asked (:mod:`biaslab.prompts.paired`); as a measured table the texts are ``measure.prompts``.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)

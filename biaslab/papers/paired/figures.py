@@ -47,42 +47,13 @@ STEREOTYPES = forms.Look(
     colors={"female": style.FEMALE, "male": style.MALE, "overall": style.BLACK},
     markers={"female": "o", "male": "s", "overall": "D"},
 )
-OUTCOMES = forms.look(
-    {
-        "judged": ("judged, as asked", style.LIGHT),
-        "swapped": ("judged, in another order", style.VERMILION),
-        "unclear": ("judged, order not clear", style.YELLOW),
-        "uncertain": ("judge not sure of somebody", style.ORANGE),
-        "no_face": ("no face", style.BLACK),
-        "one_face": ("fewer faces than asked for", style.BLUE),
-        "too_many_faces": ("more faces than asked for", style.GREEN),
-        "overlapping": ("faces overlap", style.PURPLE),
-        "face_too_small": ("a face too small", style.SKY),
-        "unreadable": ("unreadable", style.GREY),
-        "blocked": ("withheld", style.GREY),
-        "unrated": ("not rated", style.GREY),
-        "unanswered": ("no answer of the judge", style.GREY),
-    }
-)
 
 
-def _named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
+def named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
     """Return what rows of the table ``name`` are called: values of columns, by their labels."""
     labels = tables.labels(name)
     words = ([labels.get(c, {}).get(value, value) for value in table[c]] for c in columns)
     return [", ".join(row) for row in zip(*words, strict=True)]
-
-
-def runs(runs: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    """Draw the overall score of each sampling of images beside the score over all, with its interval.
-
-    From ``paired_run_score`` and ``paired_stereotype_score``.
-    """
-    whole = scores[scores["stereotype"] == "overall"].merge(runs[CELL].drop_duplicates())
-    both = pd.concat([runs.assign(kind="one sampling"), whole.assign(kind="all images")])
-    both = both.assign(row=_named(both, "paired_run_score", "aspect", "setting"))
-    table, panel = forms.by_model(both)
-    return forms.estimates(table, "score", row="row", color="kind", panel=panel, label="Overall score (points)")
 
 
 @style.empty_without_rows
@@ -114,26 +85,9 @@ def power_score(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-def role_coupling(scores: pd.DataFrame) -> Figure:
-    """Draw the scores of the two roles of each occupation against each other (``paired_power_score``)."""
-    keys = ["model", "setting", "occupation", "stereotype"]
-    wide = scores.round({"score": 1}).groupby(keys, sort=False)["score"].mean().unstack()
-    wide = wide.reindex(columns=LISTS).dropna()
-    counts = wide.groupby(["model", "setting", *LISTS], sort=False).size().reset_index(name="count")
-    names = tables.labels("paired_power_score")["setting"]
-    table, panel = forms.by_model(counts, "setting", names)
-    return forms.diagonal(
-        table, "female", "male", color="setting", look=SETTINGS, panel=panel, size="count", names=names,
-        labels=("Low-power role: score (points)", "High-power role: score (points)"), ends=(-122, 122),
-    )  # fmt: skip
-
-
 @style.empty_without_rows
 def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
-    """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists.
-
-    From ``paired_adherence`` and ``paired_changed_cases``; what the paper states of these is a grey mark.
-    """
+    """Draw how people who fit, and cases of amplified or reduced bias, divide between the two lists."""
     keys = [*CELL, "direction"]
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
@@ -143,7 +97,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
     what = {"fits": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    names = _named(both, "paired_adherence", "aspect", "setting")
+    names = named(both, "paired_adherence", "aspect", "setting")
     counted = zip(names, both["direction"].map(what), both["n"], strict=True)
     both["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in counted]
     table, panel = forms.by_model(both)
@@ -155,11 +109,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
 
 @style.empty_without_rows
 def lean(lean: pd.DataFrame) -> Figure:
-    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``).
-
-    The dashed diagonal is a score of 0 (both lists alike); along it lies the lean to one gender, across it the
-    stereotype.
-    """
+    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``)."""
     values = ["percent_female", "ci_low", "ci_high"]
     wide = lean.pivot(index=CELL, columns="stereotype", values=values)
     wide = wide.reindex(pd.MultiIndex.from_frame(lean[CELL].drop_duplicates()))
@@ -184,41 +134,18 @@ def lean(lean: pd.DataFrame) -> Figure:
     )  # fmt: skip
 
 
-def mitigation(table: pd.DataFrame) -> Figure:
-    """Draw scores without and with mitigation; below 0 people fit the opposite (``paired_mitigation``)."""
-    rank = {"none": 0, "intervention": 1, "faircritic": 2}
-    table = table.dropna(subset=["score"]).sort_values(
-        ["aspect", "scope", "mitigation"], key=lambda c: c.map(rank) if c.name == "mitigation" else c, kind="stable"
-    )
-    scopes = table["scope"].map({"all": "", "top5": ", top 5"})
-    names = zip(
-        _named(table, "paired_mitigation", "aspect"),
-        scopes,
-        _named(table, "paired_mitigation", "mitigation"),
-        strict=True,
-    )
-    table, panel = forms.by_model(table.assign(row=[f"{a}{scope}: {m}" for a, scope, m in names]))
-    return forms.estimates(
-        table, "score", row="row", color="stereotype", look=STEREOTYPES, panel=panel,
-        label="← against   Stereotype score (points)   towards →",
-    )  # fmt: skip
-
-
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``).
-
-    Judged images whose people stand in another order, or in one that is not clear, have parts of their own.
-    """
+    """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``)."""
     judged = outcomes[outcomes["outcome"] == "judged"]
     parts = [judged.assign(outcome=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
-    names = zip(_named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
+    names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
-        table, "percent", row="row", part="outcome", look=OUTCOMES, label="Images (%)", counts="n", panel=panel
+        table, "percent", row="row", part="outcome", look=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
     )
 
 
@@ -228,9 +155,8 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
 def gallery(chosen: pd.DataFrame, pictures: Mapping[tuple[str, str], object], *, columns: int = 4) -> Figure:
     """Draw images with what was judged above each, and below it whom the prompt asks for.
 
-    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` has
-    everyone in the images, as :func:`biaslab.papers.paired.pairs_shown` returns them; ``pictures`` are the images by
-    kind and image_id.
+    A person asked for whose perceived gender fits the stereotype has a plus, one whose does not a minus. ``chosen`` is
+    as :func:`biaslab.papers.paired.pairs_shown` returns it; ``pictures`` are the images by kind and image_id.
     """
     style.use()
     orders = {"swapped": "; in another order", "unclear": "; order not clear"}
@@ -253,13 +179,8 @@ def critiques(
 ) -> HTML:
     """Return critiques as an HTML table: the critic's words, what prompts were told, images before and after.
 
-    The texts are those of strangers: they are escaped, and images are embedded as small pictures.
-
-    Args:
-        critiques: Rows of ``paired_critiques``.
-        examples: Images of each, as from :func:`biaslab.papers.paired.analysis.examples.critique_examples`.
-        pictures: The images by kind and image_id; those that are missing are left out.
-        most: How many critiques to show, those with the highest share of changed prompts; 0 is all.
+    Of ``paired_critiques``, ``most`` with the highest share of changed prompts (0: all), with ``examples`` of
+    :func:`biaslab.papers.paired.critique_examples` and ``pictures`` by kind and image_id. All texts are escaped.
     """
     from IPython.display import HTML
 

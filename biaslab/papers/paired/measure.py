@@ -97,8 +97,7 @@ def _settled(pipeline: Pipeline, *settings: str) -> pd.DataFrame:
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share of people perceived as female per identity, aspect and setting (section 3.2.3).
 
-    ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on; FairCritic
-    counts with its last round.
+    ``paired_top5`` are the unmitigated pairs of the occupations that ``intervention_top5`` is tried on.
     """
     wanted = _settled(pipeline, "single", "paired", "intervention", "faircritic")
     top = {name for names in pipeline.people.top_occupations().values() for name in names}
@@ -147,10 +146,7 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what every judge that looks at images says of pictures of two people whose truth is known.
-
-    No rows where there are none like the model's images: what judges say of others would say nothing of these.
-    """
+    """Return what judges say of pictures of two people, like the model's images, whose truth is known."""
     if (known := pipeline.known_truth("people")) is None:
         return tables.of([], "paired_renders")
     source = known.pairs(RENDERS, seed=pipeline.seed)
@@ -176,17 +172,10 @@ def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     return [judge for judge in every if judge not in files], files
 
 
-def _reference(pipeline: Pipeline, judge: str) -> str:
-    """Return what the truth of pictures is called for a judge: more, where gate and judge were made for them."""
-    gate = registry.brought(pipeline.settings.judging.faces, "detector")
-    return TRUTH if gate and registry.brought(judge, "clip") else DRAWINGS
-
-
 def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     """Return the agreement of judges with what is known: the truth of renders, and ratings of the images (Table 9).
 
-    Where nobody rated the images, further judges are compared with the first. Several files of ratings are told apart
-    by their names.
+    Where nobody rated the images, further judges are compared with the first.
     """
     from biaslab.ratings import person_ratings
 
@@ -201,7 +190,9 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         said = known[known["judge"] == names[judge]]
         truth = said.assign(gender=said["truth_gender"])
         found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
-        frames.append(found.assign(reference=_reference(pipeline, judge)))
+        # A judge that was made for this world, as its gate was, is compared with more.
+        made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
+        frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Raters of one file need no name.
     raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in shared.called(files).items()}
     if len(files) == 1:
@@ -229,8 +220,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
-    The rows of :meth:`biaslab.pipeline.people.People.people`, with ``kind``; none without a pipeline, as for sources
-    that have tables only, or of kinds that the settings leave out.
+    The rows of :meth:`biaslab.pipeline.people.People.people`, with ``kind``; none without a pipeline.
     """
     stages = pipeline.people if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
@@ -246,10 +236,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 
 
 def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
-    """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none.
-
-    Of rows with kind and image_id (empty where there is no image); none without a pipeline.
-    """
+    """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none."""
     found: dict[tuple[str, str], object] = {}
     if pipeline is None:
         return found

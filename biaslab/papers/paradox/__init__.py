@@ -1,8 +1,6 @@
 """The bias amplification paradox: does a model show stronger gender–occupation bias than its training images?
 
-Seshadri, Singh and Elazar (2023). :mod:`measure` turns a pipeline's captions, images and judgements into measured
-tables, :mod:`printed` has those that the paper prints, :mod:`analysis` computes the others from them, frames in and
-frame out; :mod:`figures` draws them, ``answers`` says what they show, :mod:`pictures` picks images to look at.
+Seshadri, Singh and Elazar (2023).
 """
 
 # ruff: noqa: F401
@@ -28,7 +26,6 @@ from biaslab.papers.paradox.analysis.captions import (
     indicator_use,
     marked_examples,
     outcomes,
-    paraphrase_check,
     similarity_mean,
 )
 from biaslab.papers.paradox.headlines import headlines

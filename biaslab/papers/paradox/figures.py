@@ -23,7 +23,7 @@ from biaslab.plots import gallery as galleries
 
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
-_OUTCOMES = forms.Look(
+OUTCOMES = forms.Look(
     tables.labels("paradox_outcomes")["outcome"],
     {
         "judged": style.LIGHT,
@@ -105,8 +105,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
 def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
     """Draw the occupations that change most, ``most`` along and as many against their training lean.
 
-    Of ``paradox_occupation_amplification`` of one model and approach; dots are means over prompts, lines reach over
-    the prompts.
+    Of ``paradox_occupation_amplification`` of one model and approach; dots are means over prompts, lines their range.
     """
     rows = occupations.assign(counted=occupations["excluded"] == "").groupby("occupation")
     mean = rows["directional"].agg(directional="mean", lowest="min", highest="max")
@@ -136,10 +135,7 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
 
 @style.empty_without_rows
 def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) -> Figure:
-    """Draw generated shares by prompt of the occupations that move most, over what noise alone allows, of one model.
-
-    Of ``paradox_prompt_variation`` and ``paradox_percent_female`` of that model and approach.
-    """
+    """Draw generated shares by prompt of the occupations that move most, over what noise alone allows, of one model."""
     top = variation.nlargest(most, "sd_prompts").set_index("occupation")
     sides = {source: rows[rows["occupation"].isin(top.index)] for source, rows in shares.groupby("source")}
     wide = sides["generated"].pivot(index="occupation", columns="prompt", values="percent_female")
@@ -168,34 +164,8 @@ def variation(variation: pd.DataFrame, shares: pd.DataFrame, *, most: int = 15) 
 
 
 @style.empty_without_rows
-def outcomes(outcomes: pd.DataFrame) -> Figure:
-    """Draw what became of the images of each source, a bar each, a panel a model (``paradox_outcomes``)."""
-    rows = outcomes[outcomes["n"] > 0].sort_values("prompt", kind="stable")
-    rows = rows.sort_values("approach", key=lambda a: a.map(list(APPROACH_NAMES).index), kind="stable")
-    rows = rows.sort_values("source", ascending=False, kind="stable")
-    columns = ["source", "approach", "prompt", "n_images"]
-    bars = (
-        f"{source}: {APPROACH_NAMES[approach]}, {PROMPT_NAMES.get(prompt, prompt)} (n = {n:,.0f})"
-        for source, approach, prompt, n in rows[columns].itertuples(index=False, name=None)
-    )
-    return forms.stacked(
-        rows.assign(bar=list(bars)),
-        "percent",
-        row="bar",
-        part="outcome",
-        look=_OUTCOMES,
-        label="Images (%)",
-        counts="percent",
-        panel="model",
-    )
-
-
-@style.empty_without_rows
 def indicator_correlation(indicators: pd.DataFrame, correlation: pd.DataFrame) -> Figure:
-    """Draw the share of captions that indicate a gender against the share of images perceived as of it.
-
-    Of ``paradox_indicators`` and, for the headings, ``paradox_indicator_correlation`` of one corpus.
-    """
+    """Draw the share of captions that indicate a gender against the share of images perceived as of it."""
     known = indicators[indicators["n"] > 0].dropna(subset=["percent_female"])
     if known.empty:
         return style.nothing("Of no occupation's training images could anybody be judged.")
@@ -226,34 +196,6 @@ def _r(row: pd.Series) -> str:
     return f"r = {row['r']:.2f} ({row['ci_low']:.2f} to {row['ci_high']:.2f}), n = {row['n']:.0f}"
 
 
-@style.empty_without_rows
-def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
-    """Draw an occupation's shares: behind all captions, behind those without indicators, and generated (Figure 1).
-
-    Of ``paradox_percent_female``, with intervals.
-    """
-    rows = shares[(shares["occupation"] == occupation) & shares["percent_female"].notna()]
-    training = (rows["source"] == "training") & rows["approach"].isin(["naive", "no_indicators"])
-    rows = rows[training | ((rows["source"] == "generated") & (rows["approach"] == "naive"))]
-    rows = rows[rows.groupby("model")["approach"].transform("nunique") > 1]
-    if rows.empty:
-        return style.nothing(f"There are no shares of {occupation!r} for captions without gender indicators.")
-    columns = ["source", "approach", "prompt", "n"]
-    names = [
-        f"{source}: {_NAMES.get(prompt if source == 'generated' else approach, prompt)} (n = {n:.0f})"
-        for source, approach, prompt, n in rows[columns].itertuples(index=False, name=None)
-    ]
-    return forms.estimates(
-        rows.assign(what=names).sort_values(["model", "source"], ascending=False, kind="stable"),
-        "percent_female",
-        row="what",
-        panel="model",
-        label=f"{occupation.capitalize()}: perceived as female (%)",
-        reference=50,
-        xlim=(-2, 102),
-    )
-
-
 # -- images ------------------------------------------------------------------------------------------------------
 
 
@@ -261,12 +203,9 @@ def occupation_shares(shares: pd.DataFrame, occupation: str) -> Figure:
 def gallery(rows: pd.DataFrame, read: Callable, *, line: str = "", columns: int = 8, blur: bool = True) -> Figure:
     """Draw images with what gate and judge made of them.
 
-    Args:
-        rows: Judgements of the images to show, with ``kind`` and ``below``, as :mod:`pictures` picks them.
-        read: What gives the images of a kind: ``study.images``.
-        line: The column whose values have a line of images each; empty for none.
-        columns: Images in a line, where ``line`` is empty.
-        blur: Whether faces are made unrecognisable where training images, which may show real people, are among them.
+    ``rows`` are judgements with ``kind`` and ``below``, as :mod:`pictures` picks them, ``read`` gives the images of a
+    kind (``study.images``); ``line`` is a column whose values have a line of images each, else a line has ``columns``.
+    With ``blur``, faces are made unrecognisable where training images, which may show real people, are among them.
     """
     rows = rows.reset_index(drop=True)
     images: dict[Hashable, Any] = {}

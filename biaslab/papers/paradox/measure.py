@@ -36,10 +36,7 @@ EXAMPLES = 3
 
 
 def percent_female(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the share of images perceived as female, of those perceived as female or male (section 3).
-
-    An occupation without any such image has a row with n 0 and no share.
-    """
+    """Return the share of images perceived as female, of those perceived as female or male (section 3)."""
     frames, keys = [], ["occupation", "prompt"]
     for approach, source, rows in _judged(pipeline):
         prompts = sorted(set(rows["prompt"])) or ["captions"]
@@ -121,9 +118,8 @@ def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
 def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
-    As all papers' rooms do: a row for each person, with image_id, group, who (within the group), prompt, position (1 is
-    the leftmost), outcome, gender, p_female (0–1) and perhaps tone (1–10), and apart (what a page shows, and the strips
-    on a report's first page leave out); what nobody judged is missing.
+    As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),
+    outcome, gender, p_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first strips).
     """
     images = pipeline.images(kind)
     seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
@@ -191,10 +187,7 @@ def selection_examples(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return mean pairwise cosines: of captions with prompts, and of training with generated images (5.2).
-
-    The mean over all pairs of two sets of unit vectors is the product of the sets' mean vectors.
-    """
+    """Return mean pairwise cosines: of captions with prompts, and of training with generated images (5.2)."""
     keys = ["approach", "prompt", "occupation"]
     chosen = pipeline.selections()
     # A row for each prompt, also where one selection serves all of them.
@@ -250,10 +243,7 @@ def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def caption_pairs(pipeline: Pipeline) -> pd.DataFrame:
-    """Return which training and generated images are of the same caption, counted by pattern.
-
-    No rows where no approach makes captions its prompts.
-    """
+    """Return which training and generated images are of the same caption, counted by pattern."""
     pattern = ["occupation", "training", "n_female", "n_judged"]
     frames = []
     for kind, approaches in _kinds(pipeline):
@@ -311,10 +301,7 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how many of the training images that an approach selects could be fetched, and how they are perceived.
-
-    No rows where they are not fetched by URL.
-    """
+    """Return how many of the training images that an approach selects could be fetched, and how they are perceived."""
     if pipeline.settings.captions.training_images != DOWNLOAD:
         return tables.of([], "paradox_download_outcomes")
     outcome = pipeline.downloads().set_index("caption_id")["outcome"]
@@ -329,10 +316,7 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def settings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return what the pipeline was told to do: table ``pipeline_settings``; nothing that its model is not sent.
-
-    Where nothing was said, the model's own steps and guidance stand there, as far as they are known.
-    """
+    """Return what the pipeline was told to do, or its model's own steps and guidance: table ``pipeline_settings``."""
     made_by = pipeline.image_model()
     # How many there are is asked of every model, and how they are made is not.
     unsent = set() if made_by.sends else {f"generation.{name}" for name in pipeline.settings.generation.look}

@@ -15,10 +15,7 @@ _KEYS = ["caption_id", "occupation"]
 
 
 def some_occupations(shares: pd.DataFrame, wanted: Sequence[str] = (), *, most: int = 4) -> list[str]:
-    """Return the occupations to show: those wanted that were measured, else ``most``, from few women to many.
-
-    Of ``paradox_percent_female``; or of ``paradox_captions_found``, where captions have no images.
-    """
+    """Return the occupations to show: those wanted that were measured, else ``most``, from few women to many."""
     if "percent_female" not in shares:
         ordered = shares.loc[shares["n_captions"] > 0, "occupation"].tolist()
     else:
@@ -78,8 +75,7 @@ def selected(
 ) -> pd.DataFrame:
     """Return training images that an approach selects, beside generated ones, for each occupation (Figures 2 and 4).
 
-    ``training`` and ``generated`` are judgements, ``examples`` rows of ``paradox_selection_examples``; captions are
-    near to ``prompt`` and images generated from it, ``each`` of either source for an occupation.
+    ``training`` and ``generated`` are judgements, ``examples`` rows of ``paradox_selection_examples``.
     """
     chosen = examples[(examples["approach"] == approach) & examples["prompt"].isin([prompt, "captions"])]
     chosen = chosen.sort_values("rank", kind="stable")[[*_KEYS, "caption"]]
@@ -95,8 +91,8 @@ def selected(
 def pairs(first: pd.DataFrame, second: pd.DataFrame, kinds: tuple[str, str], *, most: int = 12) -> pd.DataFrame:
     """Return pairs of images of ``most`` captions: half indicate a gender and come first, half do not, where there are.
 
-    ``first`` are judgements of the images on the left, ``second`` of those on the right, made from the caption or its
-    paraphrase; ``kinds`` are ``training`` or ``caption_prompts``, and ``caption_prompts`` or ``paraphrased``.
+    ``first`` are judgements of the images on the left, ``second`` of those on the right; ``kinds`` are ``training`` or
+    ``caption_prompts``, and ``caption_prompts`` or ``paraphrased``.
     """
     one, two = (rows.drop_duplicates(_KEYS) for rows in (first, second))
     both = one[_KEYS].merge(two[[*_KEYS, "indicator"]], on=_KEYS)

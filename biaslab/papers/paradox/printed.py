@@ -27,11 +27,7 @@ def percent_female() -> pd.DataFrame:
 
 
 def printed_amplification() -> pd.DataFrame:
-    """Return Table 3, and the averages that sections 6 and A.6 state for SD 1.4.
-
-    Returns:
-        The table ``paradox_printed_amplification``, in points.
-    """
+    """Return Table 3, and the averages that sections 6 and A.6 state for SD 1.4, in points."""
     words = published.load("paradox_text")
     stated = words[(words["quantity"] == "amplification") & words["approach"].isin(CAPTIONS_AS_PROMPTS)]
     stated = stated.rename(columns={"value": "amplification"}).assign(model=MODEL, prompt="captions")

@@ -84,11 +84,9 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
 def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataFrame) -> np.ndarray:
     """Return how far a rating of each image is expected to move the headlines (square root of the sum of squares).
 
-    In points of shares, by the part of a headline that its people stand for, and how often the judge errs on those of
-    whom it says the same (by ``ratings``, one error and one right answer added), or leaves them open.
-
-    Headlines of single groups are left aside; without ``ratings`` (``precision_ratings``) the judge errs on one in ten;
-    ``images`` have source, image_id, occupation, and where several models share ids, model.
+    In points of shares, of headlines over all groups, by how often the judge errs on those of whom it says the same
+    (without ``precision_ratings`` on one in ten). ``images`` have source, image_id, occupation, and where several
+    models share ids, model.
     """
     squares = np.zeros(len(images))
     keys = images.assign(image_id=images["image_id"].map(plain), row=range(len(images)))
@@ -115,8 +113,8 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
 def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return what the variance of headlines over all groups is made of, as ``precision_components``.
 
-    Of clusters, wording and seed by :func:`biaslab.stats.pilot`. The judge's part is the square of what ratings put it
-    right by, less what that varies by chance; without ratings it is not known.
+    By :func:`biaslab.stats.pilot`; the judge's part is the square of what ratings put it right by, less what that
+    varies by chance.
     """
     z = norm.ppf((1 + confidence) / 2)
     by = estimates.set_index(["paper", "model", "headline", "group", "estimator"])[["estimate", "ci_low", "ci_high"]]

@@ -3,13 +3,14 @@
 # ruff: noqa: F401
 from biaslab.papers.ratings import figures
 from biaslab.papers.ratings.analysis import (
+    answers,
     by_definition,
     contents,
     headline,
+    holds,
     outcomes,
     rater_agreement,
     sensitivity,
     shares,
 )
-from biaslab.papers.ratings.words import answers, holds
 from biaslab.ratings.readers import read

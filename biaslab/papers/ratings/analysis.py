@@ -16,12 +16,12 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
+from biaslab.ground.wording import count
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
-from biaslab.papers.answers import Answer
+from biaslab.papers.answers import Answer, read
 from biaslab.papers.paradox.analysis.amplification import amplification, overall, told
 from biaslab.papers.paradox.analysis.groups import with_limits
-from biaslab.papers.ratings.words import answers
 from biaslab.ratings import readers
 from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
 from biaslab.ratings.sample import LABEL_SETS
@@ -32,6 +32,7 @@ STATISTICS = {
     "percent_agreement": agreement.percent_agreement,
 }
 NO_RATINGS = "the file holds shares, not ratings"
+answers = read("ratings")
 
 # -- rules -----------------------------------------------------------------------------------------------
 
@@ -110,8 +111,7 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return how many images of each source show whom, by the vote, in percent: means over occupations.
 
     Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where anybody is), percent,
-    ci_low, ci_high and n, the images rated. Intervals as of :func:`biaslab.stats.strata_mean`. Of shares that were
-    counted before, female and male alone are known.
+    ci_low, ci_high and n, the images rated.
     """
     rows = []
     for (model, source), cell in rated.outcomes.groupby(["model", "source"], sort=False):
@@ -163,8 +163,7 @@ def rater_agreement(rated: Rated, *, seed: int = 0, replicates: int = 10_000, co
 def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
     """Return amplification by each rule, extreme for undecided images and rater alone, as ``ratings_sensitivity``.
 
-    A rule that divides votes gives counts that are not whole; its intervals resample the nearest whole number
-    of images. No rows where the file holds shares.
+    Intervals of a rule that divides votes resample the nearest whole number of images.
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     if rated.ratings is None:
@@ -206,3 +205,26 @@ def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
     rows = overall(rows)
     rows = rows.assign(p_told=told(rows), model=rows["model"].replace(UNNAMED, ""))
     return rows.assign(p_told=rows.groupby("model")["p_told"].transform(stats.adjust))
+
+
+def holds(rated: Rated, file: str) -> pd.DataFrame:
+    """Return what the file of this name holds in one row: file, words, and more (a sentence, or empty)."""
+
+    def counted(n: float, noun: str) -> str:
+        return count(n, noun, f"{noun}s")
+
+    rows = rated.outcomes if rated.ratings is None else rated.images
+    occupations = counted(rows["occupation"].nunique(), "occupation")
+    models = [model for model in sorted(set(rated.outcomes["model"])) if model != UNNAMED]
+    more = [f"Models: {', '.join(models)}."] if models else []
+    if rated.ratings is None:
+        # Training shares without a model are listed for every model, and count once.
+        decided = rated.notes.set_index("item")["n"]["images decided female or male"]
+        n = rated.outcomes["n"].sum() if rated.part else decided
+        words = f"Shares of {occupations} from {counted(n, 'image')}."
+    else:
+        raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_raters
+        sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
+        more.insert(0, f"Images: {sources}.")
+        words = f"{counted(len(rated.images), 'image')} of {occupations}, rated by {counted(raters, 'rater')}."
+    return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

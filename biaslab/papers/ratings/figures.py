@@ -9,11 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biaslab.ground import tables
-from biaslab.papers.paradox.analysis.amplification import overall
 from biaslab.plots import forms, style
 from biaslab.ratings.readers import SOURCES
 
@@ -33,8 +31,6 @@ _OUTCOMES = forms.look(
         "unrated": ("unrated", style.BLACK),
     }
 )
-# More names than this beside crosses would run into one another.
-_MOST_NAMED = 3
 
 
 def percent_female(outcomes: pd.DataFrame) -> Figure:
@@ -69,42 +65,6 @@ def outcomes(table: pd.DataFrame) -> Figure:
         counts, "percent", row="row", part="outcome", look=_OUTCOMES, label="Images (%)", counts="count",
         panel="source", names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
     )  # fmt: skip
-
-
-def amplification(table: pd.DataFrame, occupations: pd.DataFrame) -> Figure:
-    """Draw expected amplification by each definition over the occupations that it averages, a panel a model.
-
-    From ``paradox_amplification`` (of several prompts, their mean) and ``paradox_occupation_amplification``.
-    """
-    if table["amplification"].isna().all():
-        why = "There are not both training and generated images that were decided"
-        return style.nothing(f"{why}: there is no amplification.")
-    table = _panels(overall(table))
-    names = tables.labels("paradox_amplification")["definition"]
-    row = zip(table["definition"], table["n_occupations"], strict=True)
-    table = table.assign(row=[f"{names[definition]}\n(n = {n:.0f})" for definition, n in row])
-    figure = forms.estimates(table, "amplification", row="row", panel="panel", label="Amplification (points)")
-    for ax, model in zip(figure.axes, dict.fromkeys(table["model"]), strict=True):
-        some = occupations[occupations["model"] == model]
-        for k, definition in enumerate(table.loc[table["model"] == model, "definition"]):
-            _draw_occupations(ax, some, definition, k)
-    keys = {"o": "one occupation", "x": "left out by the definition"}
-    keys = [forms.key(style.GREY, marker, name) for marker, name in keys.items()]
-    forms.legend(figure, [forms.key(style.BLUE, "o", "mean over occupations, less image noise"), *keys])
-    return figure
-
-
-def _draw_occupations(ax: Axes, occupations: pd.DataFrame, definition: str, y: float) -> None:
-    values = occupations["directional" if definition == "directional" else "amplification_plain"].dropna()
-    occupations = occupations.loc[values.index]
-    left_out = (occupations["excluded"] != "") & (definition == "published")
-    # Drawn below the others, so that an occupation left out is never taken for one that counts.
-    heights = y + np.where(left_out, 0.28, 0.14)
-    for mask, marker in ((~left_out, "o"), (left_out, "x")):
-        ax.plot(values[mask], heights[mask], marker, color=style.GREY, ms=5, alpha=0.8)
-    if left_out.sum() <= _MOST_NAMED:
-        names = [plain(name, 24) for name in occupations.loc[left_out, "occupation"]]
-        style.label_points(ax, values[left_out], heights[left_out], names, avoid=(values, heights))
 
 
 def sensitivity(table: pd.DataFrame) -> Figure:

@@ -39,8 +39,7 @@ _FEWEST, _LEAST_YOUDEN = 5, 0.1
 def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Return by model how often the judge calls female who raters do, and male who they do (0–1), of both sources.
 
-    Of ``paradox_rated_images`` and ``precision_ratings``; models with too few rated images, or a judge that is hardly
-    better than chance, are left out.
+    Models with too few rated images, or a judge that is hardly better than chance, are left out.
     """
     found, said = {}, ratings[(ratings["about"] == "") & ratings["label"].isin(GENDERS)]
     for model, own in rated.dropna(subset="is_female").groupby("model", sort=False):
@@ -60,27 +59,21 @@ def specification_curve(
 ) -> pd.DataFrame:
     """Return amplification with its interval under every combination of choices, as ``synthesis_specification_curve``.
 
-    Of ``paradox_percent_female``; ``errors`` are those of judges by model, as of :func:`judge_errors`.
-
-    Intervals (level ``confidence``, 0–1) are Student's t over occupations with all that is measured on them; the mean
-    of prompts, each over the occupations that count there, is linearised. Nothing is drawn, so the same shares give the
-    same limits in every run.
+    Of ``paradox_percent_female``; ``errors`` are those of judges by model, as of :func:`judge_errors`. Intervals are
+    Student's t over occupations; the mean of prompts, each over the occupations that count there, is linearised.
     """
     given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
     rows: list[list] = []
     for group in groups(shares):
-        rated = {RATED: errors[group.model]} if group.model in errors else {}
-        rows += _specifications(group, given | rated, confidence)
+        judges = given | ({RATED: errors[group.model]} if group.model in errors else {})
+        for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
+            values = _values(group, measure, correction == "floor", *judges[judge])
+            kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
+            about = [exclusion, measure, correction, judge]
+            for prompt, *found in _estimates(group.names, values, kept, confidence):
+                rows.append([group.model, group.approach, prompt, *about, *found])
     curve = tables.of(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
-
-
-def _specifications(group: Group, judges: Mapping[str, tuple[float, float]], confidence: float) -> Iterator[list]:
-    for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
-        values = _values(group, measure, correction == "floor", *judges[judge])
-        kept = _kept(group, exclusion, confidence) & ~np.isnan(values)
-        for prompt, *found in _estimates(group.names, values, kept, confidence):
-            yield [group.model, group.approach, prompt, exclusion, measure, correction, judge, *found]
 
 
 def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
@@ -141,20 +134,16 @@ def _estimates(names: tuple[str, ...], values: np.ndarray, kept: np.ndarray, con
         yield [name, mean, mean - half, mean + half, n]
 
 
-def _single(curve: pd.DataFrame) -> pd.DataFrame:
-    """Return the specifications of single prompts; all where there is but their mean."""
-    single = curve[curve["prompt"] != "mean"]
-    return single if len(single) else curve
-
-
 def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     """Return mean amplification by exclusion rule and measure: ``synthesis_exclusion_by_measure``.
 
-    Same-lean specifications stand for both measures, which agree there but for the floor correction. Single prompts
-    and their mean are not mixed.
+    Same-lean specifications stand for both measures, which agree there but for the floor correction.
     """
     same = curve[curve["exclusion"] == "same_lean"].assign(measure="directional")
-    grouped = _single(pd.concat([curve, same])).groupby(["exclusion", "measure"])["estimate"]
+    every = pd.concat([curve, same])
+    # Single prompts, or their mean where there is no more, are not mixed.
+    single = every[every["prompt"] != "mean"]
+    grouped = (single if len(single) else every).groupby(["exclusion", "measure"])["estimate"]
     grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     means = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moved = grid["measure"].map(means["same_lean"] - means["none"])
@@ -164,9 +153,8 @@ def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
 def extremes(curve: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with the smallest and the largest estimate, with what the whole curve counts.
 
-    ``n_all``, ``lowest`` and ``highest`` (points) are of all; ``n_along`` and ``above_along`` count those along the
-    training lean that drop no flips, and of them those whose interval lies above 0; ``n_other`` and ``above_other`` the
-    rest. ``whose`` is the model.
+    ``n_along`` counts specifications along the training lean that drop no flips, ``n_other`` the rest, ``above_along``
+    and ``above_other`` those of them whose interval lies above 0.
     """
     along = (curve["measure"] == "directional") & (curve["exclusion"] != "same_lean")
     above, value = curve["ci_low"] > 0, curve["estimate"]

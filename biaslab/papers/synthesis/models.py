@@ -1,8 +1,6 @@
 """Models side by side: the main measures of all papers with intervals and floors, and tests of their differences.
 
-Functions take the tables of the papers that they name; a table without rows leaves its measures out. What folds (a
-distance, a deviation) is free of what chance gives it before two models are compared. Nothing is drawn at random, so a
-model's rows are the same in every run.
+A table without rows leaves its measures out. What folds (a distance, a deviation) is free of what chance gives it.
 """
 
 from __future__ import annotations
@@ -61,15 +59,11 @@ def models(
 ) -> pd.DataFrame:
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
-    The estimate is free of chance, and ``plain`` is the same with chance left in. ``floor`` is what chance alone still
-    gives on average, 0 for measures that have a sign; for accuracies what images of other scenes give. Deviations of
-    which a paper prints no more than the plain one have a measure of their own. ``confidence`` (0–1) is the level of
-    Student's t intervals over data sets, professions, and what ``own`` asked (``study.own_measures``). InputError: a
+    The estimate is free of chance, ``plain`` has it left in, and ``floor`` is what chance alone still gives on average
+    (for accuracies: what images of other scenes give). Takes ``paired_stereotype_score``, ``dalleval_overall_average``,
+    ``dalleval_mad``, ``dalleval_skill_accuracy``, ``dalleval_references``, ``dalleval_attribute_prompt_difference``,
+    ``triplets_disparity_gap``, ``paradox_amplification``, and what ``study.own_measures`` returns. InputError: a
     measure of ``own`` has the name of one of the papers'.
-
-    Takes ``paired_stereotype_score``, ``dalleval_overall_average``, ``dalleval_mad``, ``dalleval_skill_accuracy``,
-    ``dalleval_references``, ``dalleval_attribute_prompt_difference``, ``triplets_disparity_gap`` and
-    ``paradox_amplification``.
     """
     frames = []
 
@@ -115,10 +109,7 @@ def models(
 
 
 def _net(rows: pd.DataFrame, by: list[str], confidence: float) -> pd.DataFrame:
-    """Return the mean of ``value`` less ``floor`` by group with its t interval, and the plain mean.
-
-    What chance alone then gives is 0; where no floor is known it is missing, and so is the difference between the two.
-    """
+    """Return the mean of ``value`` less ``floor`` by group with its t interval, and the plain mean."""
     rows = rows.dropna(subset="value")
     found = []
     for names, some in rows.groupby(by, sort=False):
@@ -162,15 +153,12 @@ def units(
 ) -> pd.DataFrame:
     """Return what the measures are means of, one row a model, measure, unit and cell: what the same prompts gave.
 
-    What folds is without its floor. Of deviations from even, which no estimate of few images frees of it altogether,
-    there is a row for each number of images that any model has of the cell, up to the model's own.
-
     Takes ``paired_percent_female``, ``dalleval_average_gender``, ``dalleval_skin_tone_counts``,
     ``dalleval_skill_verdicts``, ``dalleval_attribute_prompt_difference``, ``triplets_similarity``,
     ``paradox_occupation_amplification``, and what ``study.own_measures`` returns. Returns model, measure, measure_unit,
-    list (of stereotypes, which a score is the mean of; else empty), unit (what was asked), cell (its roles, templates
-    or prompts, which it is the mean over; of amplification with the training share, so that models are compared over
-    the same one), images (that a deviation rests on; else 0) and value, in the unit of the measure.
+    list (of stereotypes), unit (what was asked), cell (its roles, templates or prompts, with the training share where
+    models are compared over the same one), images (a row for each number that any model has of a deviation; else 0) and
+    value, in the unit of the measure.
     """
     frames = []
 
@@ -239,12 +227,9 @@ def _at_shared_images(rows: pd.DataFrame, bins: list[str], cell: list[str]) -> p
 def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), confidence: float = 0.95) -> pd.DataFrame:
     """Return ``synthesis_model_differences``: first minus second model, over the units that both have.
 
-    The same prompts were asked of both, so units are paired (:func:`biaslab.stats.paired_difference`). Deviations are
-    compared at the same number of images. ``printed`` are models of which papers print the numbers: they are not
-    compared with those that are measured here, as theirs were other images and other judges. Of a score over two lists
-    of stereotypes the lists are taken to move together, which is the most that people who share an image can do. p is
-    adjusted (Holm) over the pairs of models of one measure, printed ones and measured ones apart: no pair's p depends
-    on what else a report shows.
+    Units are paired (:func:`biaslab.stats.paired_difference`), deviations compared at the same number of images, and
+    the two lists of a score taken to move together. ``printed`` are models of which papers print the numbers, which are
+    not compared with measured ones. p is adjusted (Holm) over the pairs of models of one measure, of either kind apart.
     """
     keys = ["list", "unit", "cell", "images"]
     rows = []

@@ -1,12 +1,8 @@
 """Analyses of gender triplets: similarities and object counts in; gaps, tests and bias scores out.
 
-Whether neutral prompts and their images are nearer to masculine or to feminine ones (paper section 4), which
-objects go with which gender (section 5), and how objects depend on the prompt (sections 6 and 7).
-
 ``confidence`` (0–1) is the level of intervals, ``seed`` and ``replicates`` are those of sign flips and permutations
-that are too many to be counted out. A gap's p is that of its interval, Student's t. ``counts`` has rows of
-``triplets_object_counts``, or ``triplets_group_object_counts`` where it is of groups; where they are told by ``case``,
-intervals and tests take cases as independent, not occurrences.
+that are too many to be counted out. ``counts`` has rows of ``triplets_object_counts``, or of groups
+``triplets_group_object_counts``; where they are told by ``case``, cases are taken as independent, not occurrences.
 """
 
 from __future__ import annotations
@@ -75,16 +71,13 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
     if words.empty:
         printed = published.load("triplets_table_2").drop_duplicates("word")
         words = printed.assign(dataset="", captions_excluded=np.nan)
-    ranked = words.sort_values("captions_excluded", ascending=False, kind="stable")
-    order = pd.Categorical(ranked["dataset"], list(dict.fromkeys(words["dataset"])))
-    return tables.of(ranked.iloc[np.argsort(order.codes, kind="stable")], "triplets_excluded_words")
+    words = words.assign(place=pd.factorize(words["dataset"])[0])
+    ranked = words.sort_values(["place", "captions_excluded"], ascending=[True, False], kind="stable")
+    return tables.of(ranked, "triplets_excluded_words")
 
 
 def professions(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_professions``: the professions of table 3, sentences about them, and those among prompts.
-
-    Of ``triplets_prompts``, which may have no rows.
-    """
+    """Return ``triplets_professions``: the professions of table 3, sentences about them, and those among prompts."""
     by = ["topic", "profession"]
     of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
     asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
@@ -125,10 +118,7 @@ def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
 
 
 def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4).
-
-    Three prompts a triplet, one image of a model for each prompt and seed.
-    """
+    """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
     prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
     images = prompts * prompt_sets["seeds"]
     return tables.of(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
@@ -137,8 +127,8 @@ def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_disparity`` of ``triplets_similarity``: how similar neutral is to each of the others.
 
-    Means in the unit of each metric (section 4.1, eq. 1 and 2, tables 5 and 10), with Student's t over triplets, or
-    seeds, and without limits where only means are given. Raises InputError where a mean stands beside its values.
+    Means (section 4.1, eq. 1 and 2, tables 5 and 10) with Student's t over triplets, or seeds, where values are given.
+    Raises InputError where a mean stands beside its values.
     """
     keys = [*_CELL, *_METRIC, "pair"]
     checked = _checked(similarity, "triplets_similarity", keys[:-1])
@@ -154,9 +144,9 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_disparity_gap`` of ``triplets_similarity``: how much nearer neutral is to masculine.
 
-    Masculine minus feminine closeness by model, dataset and metric, in the metric's unit (section 4.2): above 0 where
-    neutral is nearer to masculine, a tie where it is not above one unit of the last printed digit. Intervals and errors
-    are those of :func:`disparity`; p is adjusted over the metrics of a model and dataset.
+    Masculine minus feminine closeness (section 4.2), a tie where it is not above one unit of the last printed digit.
+    Intervals and errors as :func:`disparity`; p is that of the interval, adjusted over the metrics of a model and
+    dataset.
     """
     found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
     return stats.adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
@@ -165,12 +155,9 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
 def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_floor``: how alike are what differs in no gender, and how much more alike gendered pairs are.
 
-    Of ``triplets_similarity`` and ``triplets_reference_similarity``, in the unit of each metric. Of
-    ``neutral-another_seed``, what images of one prompt have in common: the floor under similarities at the same noise.
-    Of ``neutral-placebo`` at the same noise, what changing a word does that says nothing of gender.
-
-    The difference is the closeness of a gendered pair less that of the reference, over the cases that have both, with
-    the test of :func:`disparity_gap`, adjusted over the metrics and pairs of a model, dataset and reference.
+    Of ``triplets_similarity`` and ``triplets_reference_similarity``: ``neutral-another_seed`` is what images of one
+    prompt have in common, ``neutral-placebo`` what another word does that says nothing of gender. The difference is of
+    the cases that have both, its test that of :func:`disparity_gap`, adjusted over metrics and pairs of a reference.
     """
     cell = [*_CELL, *_METRIC]
     rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
@@ -189,17 +176,13 @@ def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: flo
                     | mean
                     | {"reference": reference, "pair": pair, "n": len(difference)}
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
-                    | _test(difference)
+                    | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
     return stats.adjusted(tables.of(rows, "triplets_floor"), [*_CELL, "reference"])
 
 
 def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_where`` of ``triplets_step_similarity``: the gap in latents after each denoising step.
-
-    As :func:`disparity_gap` (section 4.2), which is of the last step alone; p is adjusted over a model's and data set's
-    steps.
-    """
+    """Return ``triplets_where``: :func:`disparity_gap` after each denoising step (``triplets_step_similarity``)."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
     return stats.adjusted(tables.of(rows, "triplets_where"), _CELL)
@@ -208,9 +191,7 @@ def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
     """Return the triplets whose neutral images are nearest to masculine ones, and those nearest to feminine ones.
 
-    Of the measured rows of ``triplets_similarity`` over many triplets, by ``metric``: dataset, triplet_id and gap
-    (mean over seeds, as :func:`disparity_gap` has it), ``most`` from each end, the greatest gap first. Of several
-    models the first.
+    Of ``triplets_similarity``, of several models the first: dataset, triplet_id and gap, ``most`` from each end.
     """
     rows = similarity[(similarity["metric"] == metric) & (similarity["case"] != MEAN)]
     rows = rows[rows["sample"] == "triplets"]
@@ -226,10 +207,9 @@ def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -
 def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_gap_summary`` of ``triplets_disparity_gap``: the mean gap over datasets by metric.
 
-    For all models together (first) and for each, in the unit of each metric and in % of the distance of neutral and
-    feminine, with Student's t over datasets, each the mean of its models (section 4.2). Together are models of the same
-    datasets, most where not all are. Gaps of one triplet over many seeds are left out. p is adjusted over the metrics
-    of a model.
+    For all models together (first: those of the same datasets) and for each, in the metric's unit and in % of the
+    distance of neutral and feminine, with Student's t over datasets (section 4.2). Gaps of one triplet over many seeds
+    are left out. p is adjusted over the metrics of a model.
     """
     gaps = gap[gap["sample"] == "triplets"]
     models = dict(iter(gaps.groupby("model", sort=False)))
@@ -253,8 +233,8 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
 
-    That one comes first, as :func:`gap_summary` has it for all models together, its datasets counted as cases and its
-    test that of the gap in %. Where there are too few datasets for it, rows without an interval follow as well.
+    That one comes first, as :func:`gap_summary` has it, its datasets counted as cases and its test that of the gap
+    in %. Where there are too few datasets for it, rows without an interval follow as well.
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
@@ -323,11 +303,6 @@ def _mean(name: str, values: pd.Series, cases: Iterable, missing: str, confidenc
     return {name: mean.value, "ci_low": mean.ci_low, "ci_high": mean.ci_high, "reason": ""}
 
 
-def _test(differences: pd.Series) -> dict:
-    """Return the test of a mean against 0 that belongs to its Student's t interval."""
-    return {"p": stats.one_sample_t(differences).p, "n_cases": len(differences)}
-
-
 def _reason(rows: pd.DataFrame) -> str:
     return "; ".join(dict.fromkeys(r for r in rows["reason"] if r))
 
@@ -350,7 +325,7 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         missing = _reason(group) or "one of the two values is missing"
         row |= _mean("gap", difference, wide.index, missing, confidence)
         if list(wide.index) != [MEAN]:
-            row |= _test(difference.dropna())
+            row |= {"p": stats.one_sample_t(difference, skip_nan=True).p, "n_cases": int(difference.notna().sum())}
         row |= {"feminine": feminine, "masculine": masculine, "reading": _worst_reading(group)}
         # A similarity of unit 1 becomes the distance 1 - similarity; other similarities have no distance.
         far, near = (1 - feminine, 1 - masculine) if higher else (feminine, masculine)
@@ -371,10 +346,9 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
 
 
 def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_co_occurrence`` of ``triplets_object_similarity``, as :func:`disparity_gap` of cosines (0–1).
+    """Return ``triplets_co_occurrence``: :func:`disparity_gap` of cosines of objects (sections 5.1 and 7.1, table 6).
 
-    How much more the objects of neutral images are like those of masculine than of feminine ones (sections 5.1 and 7.1,
-    eq. 4, table 6). Images without objects have no cosine; they are counted.
+    Of ``triplets_object_similarity``. Images without objects have no cosine (0–1); they are counted.
     """
     cosines = similarity.assign(unit="1", higher_is_closer=1.0)
     found = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
@@ -394,14 +368,11 @@ def chi_square(
 ) -> pd.DataFrame:
     """Return ``triplets_chi_square``: whether objects are distributed alike over genders (section 5.3).
 
-    Of counts by group ``triplets_group_chi_square``: the same for each group (sections 6.3 and 7.1, tables 7 to 9).
-
-    ``printed`` has rows of ``triplets_printed_chi_square``, for cells without counts. p is as computed or printed, and
-    adjusted for all tests over the same kind of sample, of printed and of computed ones apart; Cramér's V (0–1) is
-    known where there are counts. Beside it stands the p of labels permuted within cases: images of a triplet are
-    matched and objects of an image come together, so that the plain p is too large for the one reason and too small for
-    the other. It decides where it is known: ``p_decisive_holm`` and ``p_decisive_bh``. Raises InputError where n_images
-    differs within a set of prompts, or only some counts are told by case.
+    Of counts by group ``triplets_group_chi_square`` (sections 6.3 and 7.1, tables 7 to 9). ``printed`` has rows of
+    ``triplets_printed_chi_square``, for cells without counts. p is adjusted over tests of the same kind of sample, of
+    printed and of computed ones apart; Cramér's V is 0–1. The p of labels permuted within cases decides where it is
+    known: images of a triplet are matched and objects of an image come together, which the plain p knows nothing of.
+    Raises InputError where n_images differs within a set of prompts, or only some counts are told by case.
     """
     counts, of = _with_group(counts)
     printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (of == "")]
@@ -436,14 +407,11 @@ def bias_score(
 ) -> pd.DataFrame:
     """Return ``triplets_bias_score``: the score (0–1) of each object that is common enough (section 5.2, eq. 5).
 
-    1 with masculine prompts only, 0.5 with neither more, with a test against that and Wilson intervals (figure 4).
-    Where counts are told by case, intervals are at the number of independent occurrences that the variance between
-    cases stands for, and the test swaps both genders of whole cases, exactly where both sets are of one size.
-    Percentiles of resampled cases cover less near 0 and 1 (``benchmarks/coverage_triplets.py``). Objects are kept whose
-    larger count reaches ``minimum_count``; 0 takes the paper's: 10 in GCC, 5 in Profession, 20 in COCO, TextCaps and
-    Flickr30k, and 10 elsewhere. ``truth`` has rows of ``triplets_object_truth``, of which true scores follow. Of counts
-    by group ``triplets_group_bias_score``: the same for each group (section 6.3, figures 7 and 8). Raises InputError
-    where n_images differs within a set of prompts, or only some counts are told by case.
+    1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
+    case, these are at as many occurrences as the variance between cases stands for (resampled cases cover less:
+    ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
+    count reaches ``minimum_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
+    Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
     """
     counts, of = _counts(counts)
     rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
@@ -469,9 +437,8 @@ def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
 def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_group_top_objects``: the ``most`` frequent objects of each group that are no people.
 
-    Of ``triplets_group_object_counts``: of each model and dataset, over prompts of all genders, with how many an image
-    shows (section 6.3, figure 6), and Student's t over cases, of which each is taken to have as many images; of
-    ``hidden`` nouns. Errors as for :func:`bias_score`.
+    With how many an image shows (section 6.3, figure 6), and Student's t over cases, each taken to have as many images.
+    Errors as :func:`chi_square`.
     """
     counts, _ = _with_group(counts)
     counts = counts[~counts["object"].isin(PEOPLE)]
@@ -642,8 +609,7 @@ def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
 def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_group_objects``: how many different objects each dependency group has (section 7.2, table 12).
 
-    Also in % of the nouns of the prompts. ``printed`` has rows of ``triplets_printed_group_objects``, for models and
-    datasets without counts.
+    ``printed`` has rows of ``triplets_printed_group_objects``, for models and datasets without counts.
     """
     rows = [
         [*names, group, len(objects)] for names, sets in _group_sets(counts).items() for group, objects in sets.items()
@@ -657,8 +623,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     """Return ``triplets_intersection``: the share (%) of a group's objects that are in another too (section 7.2.3).
 
     And whether each share is what the mirrored one and the groups' sizes imply (table 13). ``printed`` has rows of
-    ``triplets_printed_intersection``, for models and datasets without counts; ``objects`` is what
-    :func:`group_objects` returns.
+    ``triplets_printed_intersection``; ``objects`` is what :func:`group_objects` returns.
     """
     rows = [
         [*names, a, b, intersection_ratio(sets[a], sets[b])]
@@ -707,9 +672,8 @@ def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, se
 def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_group_truth`` of ``triplets_group_confusion``: precision, recall and F1 (%) of each group.
 
-    Wilson intervals; F1 grows with the share of those planted or measured that are both, and has the limits that this
-    share gives. The mean over groups (macro) has limits from those of the groups (Zou and Donner 2008,
-    https://doi.org/10.1002/sim.3095), as if groups were independent.
+    Wilson intervals; F1 has those of the share of both among what is planted or measured. The mean over groups (macro)
+    has limits as if groups were independent (Zou and Donner 2008, https://doi.org/10.1002/sim.3095).
     """
     rows = []
     for model, of in confusion.groupby("model", sort=False):
@@ -744,12 +708,10 @@ def _scored(model: object, group: str, metric: str, found: Iterable[float], n: i
 def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_detector_error`` of ``triplets_detections``: precision, recall and overlap of masks, in %.
 
-    Of all objects but people together, and of each; of images that show a woman, a man, and of all (section 7.3).
-    Intervals take images as independent, not objects.
-
-    Recall over all images has beside it the difference of that beside men less that beside women: above 0 an object is
-    found more easily beside a man, so that a bias score without error would lie lower. Its limits are Newcombe's (1998)
-    of two independent shares, its p that of this interval; of single objects adjusted over these.
+    Of all objects but people together, and of each; of images that show a woman, a man, and of all (section 7.3), which
+    are taken as independent. Recall over all images has beside it that beside men less that beside women, with the
+    limits of Newcombe (1998) of two independent shares and the p of this interval, of single objects adjusted over
+    these.
     """
     rows = []
     whole = detections[~detections["object"].isin(PEOPLE)].assign(object=ALL_OBJECTS)
@@ -820,10 +782,9 @@ def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
 
 
 def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_detector`` of ``triplets_detector_counts``: how often people and detector agree on nouns.
+    """Return ``triplets_detector`` of ``triplets_detector_counts``: how often people and detector agree on nouns (7.3).
 
-    In % (section 7.3), with Wilson intervals, which take nouns as independent; the least possible recall where the
-    nouns that only people find are not known.
+    In %, with Wilson intervals; the least possible recall where the nouns that only people find are not known.
     """
     rows = []
     row: Any

@@ -1,8 +1,8 @@
 """From single images to measured tables: which images are compared, and what each triplet (or seed) gives.
 
-``images`` has a row for each image that was looked at: model, dataset, triplet_id, seed, prompt_gender and image_id.
-Beside the three genders, ``placebo`` may stand for a neutral prompt whose word for people is replaced by another
-neutral one. A case is a triplet with all its seeds, or a seed where a dataset of a model is one triplet (section 7.1).
+``images`` has a row for each image that was looked at: model, dataset, triplet_id, seed, prompt_gender (or ``placebo``:
+a neutral prompt with another neutral word) and image_id. A case is a triplet with all its seeds, or a seed where a
+dataset of a model is one triplet (section 7.1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
-from biaslab.ground.errors import InputError, unknown_name
 from biaslab.measures.instances import match
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
@@ -33,13 +32,11 @@ STEP = re.compile(r"z_\d+")
 
 
 def pairs(images: pd.DataFrame) -> pd.DataFrame:
-    """Return which images are compared, for :func:`biaslab.judging.similarity.compare`.
+    """Return which images are compared: model, dataset, triplet_id, seed, pair, first and second (ids of images).
 
     At each seed the neutral image with the feminine, the masculine and, where there is one, the placebo's; and neutral
-    images of a triplet two by two, so that no image is in two such pairs. Images that lack the other one are in no
-    pair. Columns model, dataset, triplet_id, seed, pair, first and second (ids of images).
+    images of a triplet two by two, so that no image is in two such pairs.
     """
-    _check(images, [*_IMAGE, "prompt_gender"])
     wide = images.pivot(index=_IMAGE, columns="prompt_gender", values="image_id").reset_index()
     frames = [
         wide[_IMAGE].assign(pair=f"neutral-{other}", first=wide.get("neutral"), second=wide.get(other))
@@ -67,11 +64,8 @@ def similarity(values: pd.DataFrame, name: str = "triplets_similarity") -> pd.Da
     """Return ``triplets_similarity``, or a table like it, from how alike single pairs are (section 4.1, eq. 1 and 2).
 
     A case has the mean over the seeds at which both of its pairs have a value, so that an image which is missing on one
-    side moves no gap.
-
-    ``values`` has the columns model, dataset, triplet_id, seed, pair, metric, value and reason. In prompt space, where
-    a seed changes nothing, a row a triplet. Pairs other than of neutral and a gender are left out. Raises InputError
-    where a pair is there twice, and UnknownNameError for a metric that there is not.
+    side moves no gap. ``values`` has the columns model, dataset, triplet_id, seed (missing in prompt space), pair,
+    metric, value and reason.
     """
     return tables.of(_by_case(values[values["pair"].isin(PAIRS)]), name)
 
@@ -84,7 +78,6 @@ def reference_similarity(values: pd.DataFrame) -> pd.DataFrame:
 
 def _by_case(values: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "dataset", "metric", "triplet_id", "seed"]
-    _check(values, [*keys, "pair"])
     values = _with_cases(values.assign(seed=values["seed"].astype(object).where(values["seed"].notna(), "")))
     missing = values["value"].isna().groupby([values[k] for k in keys]).transform("any")
     values = values.assign(value=values["value"].mask(missing), reason=values["reason"].fillna(""))
@@ -94,9 +87,6 @@ def _by_case(values: pd.DataFrame) -> pd.DataFrame:
     why = values.drop_duplicates([*of, "reason"]).query("reason != ''").groupby(of)["reason"].agg("; ".join)
     why = why.reindex(out.index).fillna("the other pair has no value at any seed")
     out = out.assign(reason=why.where(out["n"] == 0, "")).reset_index()
-    for name in out["metric"].unique():
-        if name not in METRICS and not STEP.fullmatch(name):
-            raise unknown_name("metric", name, METRICS)
     told = [METRICS.get(name, METRICS["z0"]) for name in out["metric"]]
     columns = ["space", "unit", "higher_is_closer"]
     return out.join(pd.DataFrame(told, columns=columns, index=out.index))
@@ -105,12 +95,9 @@ def _by_case(values: pd.DataFrame) -> pd.DataFrame:
 def object_counts(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_object_counts`` by case: C(o, P) of section 5.2, eq. 3, before the sum over triplets.
 
-    Images count where those of all three genders were looked at, so that sets are matched.
-
-    ``objects`` has the columns image_id, object and count (1 or more); of images that are not in ``images`` none count.
-    Raises InputError where an image, or an object of it, is there twice.
+    Images count where those of all three genders were looked at, so that sets are matched. ``objects`` has the columns
+    image_id, object and count (1 or more).
     """
-    _check(objects, ["image_id", "object"])
     return tables.of(_counted(images, objects), "triplets_object_counts")
 
 
@@ -131,7 +118,6 @@ def object_images(
     ``looked`` has the columns image_id and outcome, which is empty where an image was looked at; ``objects`` as for
     :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
     """
-    _check(images, [*_IMAGE, "prompt_gender"])
     found = objects.groupby("image_id")["count"].sum()
     seen = set(looked.loc[looked["outcome"] == "", "image_id"])
     rows = _with_cases(images[images["prompt_gender"].isin(PROMPT_GENDERS)])
@@ -167,10 +153,9 @@ def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd
 def object_similarity(images: pd.DataFrame, objects: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_object_similarity`` by case: the mean cosine of object counts (section 5.2, eq. 4).
 
-    A pair with an image that shows no object has no cosine; it is counted in ``n_without``. Arguments and errors as for
+    A pair with an image that shows no object has no cosine; it is counted in ``n_without``. Arguments as for
     :func:`object_counts`.
     """
-    _check(objects, ["image_id", "object"])
     matched = _matched(images)
     wide = objects.merge(matched, on="image_id").astype({"count": float})
     wide = wide.pivot(index=[*_IMAGE, "object"], columns="prompt_gender", values="count")
@@ -197,20 +182,15 @@ def group_object_counts(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.Da
     """Return ``triplets_group_object_counts`` by case: C_g(o, P) of section 6.3, before the sum over triplets.
 
     Of the group ``hidden`` nouns are counted that no object of an image has the name of, of ``nouns`` all of its
-    prompt, each once an image.
-
-    ``groups`` has the columns image_id, object and dependency_group (missing where it is not known: such do not count),
-    ``nouns`` image_id, noun and hidden. Raises InputError where an image is there twice.
+    prompt, each once an image. ``groups`` has the columns image_id, object and dependency_group (missing where it is
+    not known: such do not count), ``nouns`` image_id, noun and hidden.
     """
     found = _of_groups(groups, nouns).assign(count=1)
     return tables.of(_counted(images, found, "dependency_group"), "triplets_group_object_counts")
 
 
 def group_images(images: pd.DataFrame, groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
-    """Return ``triplets_group_images``: the images (%) that hold each group (section 7.2, table 11).
-
-    Arguments and errors as for :func:`group_object_counts`.
-    """
+    """Return ``triplets_group_images``: the images (%) that hold each group (section 7.2, table 11)."""
     matched, held = _matched(images), _of_groups(groups, nouns)
     rows = []
     for names, of in matched.groupby(_SET, sort=False):
@@ -236,7 +216,6 @@ def _of_groups(groups: pd.DataFrame, nouns: pd.DataFrame) -> pd.DataFrame:
 
 def _matched(images: pd.DataFrame) -> pd.DataFrame:
     """Return the images of the three genders at seeds where all three were looked at, with their case."""
-    _check(images, [*_IMAGE, "prompt_gender"])
     three = images[images["prompt_gender"].isin(PROMPT_GENDERS)]
     return _with_cases(three[three.groupby(_IMAGE)["image_id"].transform("size") == len(PROMPT_GENDERS)])
 
@@ -248,9 +227,3 @@ def _with_cases(rows: pd.DataFrame) -> pd.DataFrame:
         sample=np.where(one, "seeds", "triplets"),
         case=rows["seed"].astype(str).where(one, rows["triplet_id"].astype(str)),
     )
-
-
-def _check(rows: pd.DataFrame, keys: list[str]) -> None:
-    twice = rows.duplicated(keys)
-    if twice.any():
-        raise InputError(f"There are two rows for {rows.loc[twice, keys].iloc[0].to_dict()}; each may occur once.")

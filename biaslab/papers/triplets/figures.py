@@ -31,31 +31,6 @@ def stand_ins(networks: pd.DataFrame) -> str:
     return f"In what is measured, others stand in for the paper's networks: {named}." if named else ""
 
 
-@style.empty_without_rows
-def floor(floor: pd.DataFrame, disparity: pd.DataFrame) -> Figure:
-    """Draw how alike neutral is to each other prompt, and to itself from other noise, one panel a metric.
-
-    Of ``triplets_floor``, and the rows of ``triplets_disparity`` that are of its models and datasets.
-    """
-    cell = ["model", "dataset", "metric"]
-    gendered = disparity.merge(floor[cell].drop_duplicates(), on=cell)
-    references = floor.assign(pair=floor["reference"]).drop_duplicates([*cell, "pair"])
-    both = pd.concat([gendered, references], ignore_index=True).dropna(subset="value")
-    both, color = forms.by_model(both, "dataset")
-    labels = tables.labels("triplets_floor")
-    return forms.estimates(
-        both,
-        "value",
-        row="pair",
-        color=color,
-        panel="metric",
-        label="similarity to neutral (differing pixels: % of the image)",
-        names={**labels["metric"], **labels["reference"]},
-        reference=None,
-        columns=3,
-    )
-
-
 def examples(images: list, shown: pd.DataFrame) -> Figure:
     """Draw images of triplets beside one another, with the gender of the prompt above and the prompt below.
 
@@ -64,36 +39,6 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
     wide = shown["prompt_gender"].nunique()
     judged = shown.assign(outcome=shown["prompt_gender"], gender="")
     return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
-
-
-@style.empty_without_rows
-def gap_summary(summary: pd.DataFrame, gap: pd.DataFrame) -> Figure:
-    """Draw the relative gap of each metric over datasets with its interval, and the datasets behind it.
-
-    ``summary`` has rows of ``triplets_gap_summary`` of one model, or of several together, ``gap`` the
-    ``triplets_disparity_gap`` that it summarises. Of one dataset there is nothing to summarise.
-    """
-    if summary["percent_ci_low"].isna().all():
-        return style.nothing("Without several datasets there is no interval over them.")
-    figure = forms.estimates(
-        summary,
-        "percent_nearer",
-        row="metric",
-        limits=("percent_ci_low", "percent_ci_high"),
-        label="How much nearer neutral is to masculine (% of its distance to feminine)",
-    )
-    (ax,) = figure.axes
-    many = gap[(gap["sample"] == "triplets") & gap["percent_nearer"].notna()]
-    named = summary["model"].iloc[0]
-    many = many[many["model"].isin(named.split(", "))] if named else many
-    means = many.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
-    looks = forms.PLAIN.of(list(dict.fromkeys(many["dataset"])))
-    for dataset, (color, marker, _) in looks.items():
-        values = means.xs(dataset, level="dataset").reindex(summary["metric"])
-        ax.plot(values, [y + 0.25 for y in range(len(values))], marker, mfc="none", mec=color, ms=5)
-    handles = [forms.key(color, marker, name, hollow=True) for color, marker, name in looks.values()]
-    forms.legend(figure, [*handles, forms.key(style.BLUE, "o", "mean over datasets", line="-")], columns=6)
-    return figure
 
 
 @style.empty_without_rows

@@ -27,20 +27,14 @@ _TOLD = {"feminine": "female", "masculine": "male"}
 class Example(NamedTuple):
     """An image with what words and objects cover of it."""
 
-    image: np.ndarray
-    """``uint8 (height, width, 3)``."""
+    image: np.ndarray  # ``uint8 (height, width, 3)``
     text: str
-    words: tuple[str, ...]
-    """The nouns of the prompt that have a map, as they stand there."""
-    word_masks: np.ndarray
-    """``bool (words, height, width)``."""
+    words: tuple[str, ...]  # The nouns of the prompt that have a map, as they stand there.
+    word_masks: np.ndarray  # ``bool (words, height, width)``
     objects: list[str]
-    groups: list[str]
-    """The dependency group of each object; empty where it is not known."""
-    object_masks: np.ndarray
-    """``bool (objects, height, width)``."""
-    hidden: tuple[str, ...]
-    """Nouns that no object matches."""
+    groups: list[str]  # The dependency group of each object; empty where it is not known.
+    object_masks: np.ndarray  # ``bool (objects, height, width)``
+    hidden: tuple[str, ...]  # Nouns that no object matches.
 
 
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
@@ -78,18 +72,12 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def reference_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral prompts and their images are to some that differ in no gender: the floors.
-
-    To images of the same prompt from other noise, and to those of a placebo, where the settings ask for that.
-    """
+    """Return how alike neutral prompts and their images are to some that differ in no gender: the floors."""
     return cases.reference_similarity(_values(pipeline, steps=False))
 
 
 def step_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike latents of neutral images are to those of feminine and masculine ones after each step.
-
-    Denoising space, section 4.1.2, at each step and not only the last; no rows of a model that does not show latents.
-    """
+    """Return how alike latents of neutral images are to those of gendered ones after each step (section 4.1.2)."""
     return cases.similarity(_values(pipeline, steps=True), "triplets_step_similarity")
 
 
@@ -106,10 +94,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
-    """Return the first images of each data set: of the first triplets at the first seed, or of one at the first seeds.
-
-    Rows of the table of ``pipeline.triplets.images()``.
-    """
+    """Return the first images of each data set: at the first seed, or of one triplet at the first seeds."""
     table, by = pipeline.triplets.images().table, ["dataset", "triplet_id", "seed"]
     alone = table.groupby("dataset")["triplet_id"].transform("nunique") == 1
     some = table[(table["seed"] == 0) | alone][by].drop_duplicates()

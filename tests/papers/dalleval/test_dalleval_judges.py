@@ -121,8 +121,6 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
     assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
     assert row[["percent_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
     assert told or row[["percent_least", "percent_most"]].isna().all()
-    drawn = any(ax.axison for ax in figures.skill_corrected(table).axes)
-    assert drawn == told
 
 
 def test_what_was_never_seen_is_not_corrected():
@@ -389,18 +387,6 @@ def test_true_differences_by_hand():
     assert blank["difference_true"].isna().all() and blank["difference_corrected"].notna().sum() == 3
 
 
-def test_corrected_attributes_are_drawn_beside_those_judged():
-    given = differences(("tie", -0.21, -0.3, -0.12), ("suit", 0.1, 0.0, 0.2))
-    table = dalleval.attribute_corrected(given, asked(**TIE), NOBODY)
-    figure = figures.attribute_corrected(table)
-    lines = [line for ax in figure.axes for line in ax.lines if line.get_marker() not in ("", "None", None)]
-    # In points; the suit has nothing to correct by and is left out.
-    assert sorted(round(float(x), 3) for line in lines for x in line.get_xdata()) == [-30, -21]
-    other = table.assign(comparison="man - person")
-    for nothing in (table.iloc[:0], other, table[table["attribute"] == "suit"]):
-        assert not any(ax.axison for ax in figures.attribute_corrected(nothing).axes)
-
-
 # -- what is measured of a fair world ----------------------------------------------------------------
 
 
@@ -494,17 +480,6 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
 
 
 # -- galleries without a pipeline --------------------------------------------------------------------
-
-
-def test_examples_are_the_first_of_each_outcome(verdicts):
-    many = pd.concat([verdicts.assign(image_id=verdicts["image_id"] + x) for x in "abc"], ignore_index=True)
-    found = measure.examples(many, of_each=2)
-    assert (found["chosen"] == "yes").all()
-    assert found["skill"].is_monotonic_increasing
-    sizes = found.groupby(["skill", "outcome"]).size()
-    assert (sizes == 2).all() and len(sizes) == 2 + 3 + 3
-    of = found[(found["skill"] == "count") & (found["outcome"] == "other")]
-    assert of["image_id"].tolist() == ["i1a", "i3a"]
 
 
 def test_without_a_pipeline_there_are_no_images(verdicts):

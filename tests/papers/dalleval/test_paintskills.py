@@ -1,10 +1,9 @@
 """PaintSkills: what is asked for, and whether what a detector finds meets it."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError
 from biaslab.papers.dalleval.analysis.verdicts import RULES, counted, shuffled, statements, verdicts
 from biaslab.prompts import dalleval as prompts
 
@@ -183,22 +182,3 @@ def test_steps_tell_what_fails():
     nothing = found.assign(score=0.2)
     assert verdicts(nothing, asked("spatial", "dog", 1, "right", "car"))["outcome"].item() == "nothing found"
     assert verdicts(found, asked("object", "dog").iloc[:0]).empty
-
-
-@pytest.mark.parametrize(
-    ("change", "options", "error"),
-    [
-        ({"label": "cat"}, {}, UnknownNameError),
-        ({"left": 0.9, "right": 0.1}, {}, InputError),
-        ({"bottom": 1.2}, {}, InputError),
-        ({"top": np.nan}, {}, InputError),
-        ({}, {"rule": "papers"}, UnknownNameError),
-        ({}, {"threshold": 70}, ParameterError),
-    ],
-)
-def test_what_does_not_fit_is_refused(change, options, error):
-    found = pd.DataFrame([detection("i", "dog", 0.9)]).assign(**change)
-    with pytest.raises(error):
-        statements(found, "object", **options)
-    with pytest.raises(UnknownNameError):
-        prompts.skills("val")

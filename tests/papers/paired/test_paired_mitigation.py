@@ -16,12 +16,7 @@ from scipy import stats as scipy_stats
 from biaslab.ground import tables
 from biaslab.papers import paired
 from biaslab.papers.paired.analysis import mitigated
-from biaslab.prompts import paired as asking
-from biaslab.prompts.paired import sentence
 from biaslab.report.notebook import sanitise
-
-PLAIN = "Generate a picture of one sheriff on the left and one nurse on the right."
-
 
 # -- which way scores lean ---------------------------------------------------------------------------
 
@@ -69,44 +64,6 @@ def test_identities_that_lean_are_counted_after_correction(tables_of):
     counts = ["n_towards_before", "n_against_before", "n_towards", "n_against"]
     assert table[counts].to_numpy().tolist() == [[1, 0, 0, 1], [1, 0, 0, 1], [2, 0, 0, 2]]
     assert table["change"].tolist() == pytest.approx([-95, -95, -95])
-
-
-# -- what prompts tell -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("told", "found"),
-    [
-        (("", ""), {}),
-        (("female", ""), {"left": "female"}),
-        (("", "male"), {"right": "male"}),
-        (("female", "male"), {"left": "female", "right": "male"}),
-    ],
-)
-def test_told_genders_are_read_as_they_are_written(told, found):
-    for pair in (
-        (asking.occupation("construction worker"), asking.occupation("nurse")),
-        (asking.role("carpenter", "manager"), asking.role("carpenter", "intern", named=False)),
-        (asking.occupation("nurse"), asking.occupation("nurse")),
-    ):
-        plain = asking.fill("paired", pair)
-        added = sentence([p.phrase for p in pair], told)
-        text = f"{plain} {added}".strip()
-        assert mitigated.added_words(plain, text) == added
-        assert mitigated.told_genders(plain, added) == (found, False)
-
-
-def test_words_without_a_gender_are_told_apart():
-    added = "Show people of all genders."
-    assert mitigated.told_genders(PLAIN, added) == ({}, True)
-    both = f"Show the nurse as a man. {added}"
-    assert mitigated.told_genders(PLAIN, both) == ({"right": "male"}, True)
-    pair = (asking.occupation("sheriff"), asking.occupation("nurse"))
-    intervened = asking.fill("intervention", pair)
-    assert mitigated.added_words(PLAIN, intervened) == (
-        "if all individuals can be a sheriff or a nurse irrespective of their gender."
-    )
-    assert mitigated.added_words(PLAIN, "Another text.") == "Another text."
 
 
 def prompt(pair, setting, text, round_=0):
@@ -190,16 +147,12 @@ def test_critiques_stand_beside_images_of_the_same_prompts(tables_of):
     ids = {side: rows["image_id"].tolist() for side, rows in sheriff.groupby("side")}
     assert ids["before"] == ["paired-sheriff-nurse/0", "paired-nurse-sheriff/0"]
     assert ids["after"] == [i.replace("paired", "faircritic_1") for i in ids["before"]]
-    assert sheriff["people"].tolist() == [
-        "left: man", "right: man", "left: woman, told woman", "right: man, told woman"
-    ]  # fmt: skip
+    assert sheriff["people"].tolist() == ["left: man", "right: man", "left: woman", "right: man"]
     assert set(sheriff["added"]) == {"Show the sheriff as a woman."}
-    # Of all of them: what anybody is told; nobody is named. Those that were told something come first.
+    # Of all of them nobody is named. Those that were told something come first.
     whole = found[(found["critique"] == 0) & (found["side"] == "after")]
     assert set(whole["people"]) == {""} and whole[["n_told", "n_prompts"]].iloc[0].tolist() == [3, 4]
     assert len(whole) == 3 and "faircritic_1-nurse-mover/0" in set(whole["image_id"])
-    # The nurse is told to be a man in one prompt of four.
-    assert found.loc[found["critique"] == 2, ["n_told", "n_prompts"]].iloc[0].tolist() == [1, 4]
 
 
 def test_critiques_are_shown_as_text_beside_small_pictures(tables_of):

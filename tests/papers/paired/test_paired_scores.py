@@ -12,7 +12,6 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 
 from biaslab import published
 from biaslab.ground.errors import InputError
-from biaslab.papers import paired
 from biaslab.study import sources
 
 CELL = ["model", "aspect", "setting"]
@@ -30,13 +29,6 @@ def test_published_shares_are_the_printed_ones_and_whole_people():
     assert len(both) == 80
     # Printed to two decimals: thirds are off by a third of a hundredth.
     assert np.abs(both["percent_female_x"] - both["percent_female_y"]).max() < 0.005
-
-
-def test_where_nobody_is_judged_no_sampling_has_a_score(monkeypatch):
-    row = {"model": "m", "aspect": "occupation", "setting": "single", "image_id": "single-nurse/0"}
-    row |= {"run": 1, "stereotype": "female", "identity": "nurse", "gender": "unsure"}
-    monkeypatch.setattr(paired.measure, "people", lambda pipeline: pd.DataFrame([row]))
-    assert paired.measure.run_score(None).empty
 
 
 # Means of the printed scores (tables 11 and 13): 20 and 36 identities a list.
@@ -57,13 +49,6 @@ def test_overall_scores_follow_from_the_printed_identities(printed, aspect, sett
     # 3 images alone; 800 images of 2 people; 216 images of 2 people.
     people = {("occupation", "single"): 120, ("occupation", "paired"): 1600, ("power", "paired"): 432}
     assert one(scores, stereotype="overall")["n"] == people.get((aspect, setting), 216)
-
-
-def test_printed_rows_are_kept_apart(printed):
-    scores = cell(printed["stereotype_score"], evidence="printed")
-    assert set(scores["setting"]) == {"faircritic", "paired_top5", "intervention", "intervention_top5"}
-    assert scores[["ci_low", "ci_high", "n"]].isna().all(axis=None)
-    assert set(scores["reason"]) == {"the paper prints no values per identity"}
 
 
 # -- intervals ---------------------------------------------------------------------------------------
@@ -111,24 +96,7 @@ def test_interval_over_shared_occupations_takes_both_roles_together(printed):
     assert row["p"] == pytest.approx(test.pvalue, rel=0.01)
 
 
-def test_limits_stay_in_the_range_of_scores(tables_of):
-    study = tables_of(percent_female=lists([9, 1], [5, 5], 10))
-    female = one(study["stereotype_score"], stereotype="female")
-    # Scores 80 and -80: t of 1 degree of freedom gives about ±1016 points.
-    assert (female["score"], female["ci_low"], female["ci_high"]) == (0, -100, 100)
-
-
 # -- identities --------------------------------------------------------------------------------------
-
-
-def test_identity_scores_are_the_printed_ones(printed):
-    occupations = printed["occupation_score"]
-    table = published.load("paired_table_11").merge(occupations, on=["occupation", "setting"])
-    assert len(table) == 80 and np.abs(table["score_x"] - table["score_y"]).max() < 0.01
-    table = published.load("paired_table_13")
-    table["stereotype"] = table["power_level"].map({"low": "female", "high": "male"})
-    table = table.merge(printed["power_score"], on=["occupation", "setting", "stereotype"])
-    assert len(table) == 144 and np.abs(table["score_x"] - table["score_y"]).max() < 0.01
 
 
 def test_intervals_and_tests_of_identities(printed):

@@ -457,12 +457,6 @@ def test_shared_images_do_not_widen_the_change(n_generated):
     assert limits(row) == pytest.approx((low, high), abs=0.1 * (high - low))
 
 
-def test_a_single_approach_has_no_change():
-    rows = share_rows("naive", {"captions": {"a": 30}}, {"1": {"a": 20}})
-    table = change_of(rows)
-    assert table.empty and list(table) == tables.schema("paradox_approach_change").names
-
-
 def test_means_over_prompts_need_every_prompt():
     of = [("a", "1", 20, 10), ("a", "2", 40, 30), ("b", "1", 70, 30), ("b", "2", 50, np.nan), ("c", "1", 70, 40)]
     columns = ["occupation", "prompt", "percent_training", "percent_generated"]

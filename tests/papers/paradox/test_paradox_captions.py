@@ -168,22 +168,6 @@ def test_captions_without_a_pair_have_a_reason():
     assert table.loc[("indicator", "all"), "reason"] == ""
 
 
-def test_paraphrases_are_checked():
-    def row(k, occupation, indicator, caption, paraphrase):
-        keys = {"corpus": "mini", "occupation": occupation, "caption_id": f"c{k}", "indicator": indicator}
-        return keys | {"caption": caption, "paraphrase": paraphrase}
-
-    rows = [
-        row(0, "nurse", "female", "A woman who is a nurse", "A picture of a woman who is a nurse"),
-        row(1, "nurse", "none", "nurses at work", "nurses at work"),  # not changed; the plural counts
-        row(2, "nurse", "none", "a nurse at work", "a person at work"),  # lost the occupation
-        row(3, "cook", "male", "a male cook", "a cook, cookery"),  # lost the indicator
-    ]
-    table = paradox.paraphrase_check(pd.DataFrame(rows), **AT).set_index("check")
-    assert table["percent"].to_dict() == {"changed": 75, "occupation_kept": 75, "indicator_kept": 75}
-    assert limits(table.loc["changed"]) == wilson(3, 4) and set(table["n"]) == {4}
-
-
 # -- training images that could not be fetched -----------------------------------------------------------------
 
 COUNTS = [
@@ -268,7 +252,6 @@ def test_examples_stand_in_the_order_asked_for():
         (paradox.indicator_correlation, "paradox_indicators"),
         (paradox.similarity_mean, "paradox_similarity"),
         (paradox.gender_word_accuracy, "paradox_gender_words"),
-        (paradox.paraphrase_check, "paradox_paraphrases"),
         (paradox.occupation_amplification, "paradox_percent_female"),
         (paradox.share_intervals, "paradox_percent_female"),
     ],

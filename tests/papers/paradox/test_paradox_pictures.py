@@ -50,20 +50,6 @@ def test_generated_images_of_one_prompt():
     assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
 
 
-def test_training_images_come_in_the_random_order():
-    rows = of([judged("b", "nurse", rank=2), judged("a", "nurse", rank=1)])
-    shown = pictures.training(rows, ["nurse"], each=1)
-    assert shown[["image_id", "kind", "below"]].values.tolist() == [["a", "training", "text of a"]]
-
-
-def test_images_without_a_gender_of_each_reason():
-    training = of([judged(f"t{k}", "cook", outcome="no_face") for k in range(3)] + [judged("ok", "cook")])
-    generated = of([judged("g0", "nurse", outcome="uncertain"), judged("g1", "nurse")])
-    shown = pictures.not_judged(training, generated, each=2)
-    assert shown["image_id"].tolist() == ["t0", "t1", "g0"]
-    assert shown["below"].tolist() == ["training: cook", "training: cook", "generated: nurse"]
-
-
 def test_selected_captions_stand_beside_generated_images():
     named = (("c1", "nurse"), ("c2", "nurse"), ("c3", "cook"))
     training = of([judged(c, o, "captions", caption_id=c) for c, o in named])
@@ -94,13 +80,6 @@ def test_pairs_of_one_caption():
     assert shown["below"].tolist() == [
         "text of c0", "generated from this caption", "text of c1", "generated from this caption",
     ]  # fmt: skip
-
-
-def test_prompts_of_one_occupation():
-    rows = of([judged(f"{p}{k}", "attorney", p) for p in "21" for k in range(3)] + [judged("n", "nurse")])
-    shown = pictures.by_prompt(rows, "attorney", each=2)
-    assert shown["image_id"].tolist() == ["10", "11", "20", "21"]
-    assert pictures.by_prompt(rows, "poet").empty
 
 
 def test_no_images_no_gallery():

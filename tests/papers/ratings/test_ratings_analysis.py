@@ -75,10 +75,6 @@ def agreement(rated: Rated) -> pd.DataFrame:
     return ratings.rater_agreement(rated, **DRAWS)
 
 
-def occupations(rated: Rated) -> pd.DataFrame:
-    return paradox.occupation_amplification(rated.percent_female, confidence=0.95)
-
-
 # -- amplification ---------------------------------------------------------------------------------------
 
 
@@ -198,19 +194,6 @@ def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
     assert np.isnan(row["value"]) and row["reason"] == "all ratings are one label: female"
 
 
-def test_many_raters_are_no_columns(read):
-    rng = np.random.default_rng(1)
-    rows = [
-        (f"i{i}", "training" if i % 2 else "generated", "nurse", f"w{w}", rng.choice(["female", "male"]))
-        for i in range(40)
-        for w in rng.choice(50, size=3, replace=False)
-    ]
-    opened = read(pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"]))
-    n_raters = len({row[3] for row in rows})
-    assert (agreement(opened)["n_raters"] == n_raters).all()
-    assert set(sensitivity(opened)["kind"]) == {"rule", "extreme"}
-
-
 # -- shares, one source, models --------------------------------------------------------------------------
 
 
@@ -233,8 +216,6 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
     assert reasons == ["no generated images of this occupation"]
     assert agreement(opened)["value"].notna().all()
     figures.percent_female(ratings.outcomes(opened))
-    drawn = figures.amplification(table, occupations(opened))
-    assert text(drawn)[0].startswith("There are not both")
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
 
 
@@ -383,35 +364,6 @@ def test_shares_are_drawn_by_source_with_their_n(usual):
     assert places(ax, "o") == pytest.approx({"nurse": 80, "clerk": 60, "carpenter": 20})
     generated = {"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100}
     assert places(ax, "s") == pytest.approx(generated)
-
-
-def test_several_prompts_have_a_colour_each(read):
-    shares = "occupation,source,prompt,percent_female,n\nnurse,training,,80,10\n"
-    shares += "nurse,generated,1,90,20\nnurse,generated,$2$,70,30\n"
-    figure = figures.percent_female(ratings.outcomes(read(shares)))
-    (legend,) = figure.legends
-    prompts = {"generated images, 1", "generated images, \\$2\\$"}
-    assert {t.get_text() for t in legend.get_texts()} == {"training images", *prompts}
-    (ax,) = figure.axes
-    points = np.concatenate([line.get_xydata() for line in ax.lines[1:] if len(line.get_xdata())])
-    assert sorted(points[:, 0]) == pytest.approx([70, 80, 90]) and len(set(points[:, 1])) == 3
-
-
-def test_amplification_is_drawn_over_its_occupations(usual):
-    occupations = paradox.occupation_amplification(usual.rated.percent_female, confidence=0.95)
-    figure = figures.amplification(usual.amplification, occupations)
-    (ax,) = figure.axes
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert [label.split("(n = ")[1] for label in labels] == ["2)", "3)", "3)"]
-    at = drawn(ax, "o")
-    table = usual.amplification.set_index("definition").loc[DEFINITIONS]
-    expected = {0: [10, 10], 1: [0, 10, 10], 2: [-20, 10, 10]}
-    for k, values in expected.items():
-        # The mean stands in its row, occupations below it.
-        assert at[at[:, 1] == k, 0] == pytest.approx(table["amplification"].iloc[k])
-        assert sorted(at[np.abs(at[:, 1] - k - 0.14) < 1e-9, 0]) == pytest.approx(values)
-    assert drawn(ax, "x")[:, 0] == pytest.approx([0])  # clerk; maid has no value
-    assert "clerk" in text(figure) and "maid" not in text(figure)
 
 
 def test_sensitivity_draws_every_rule_in_every_panel(read, usual):

@@ -101,20 +101,3 @@ def test_group_truth_by_scikit_learn():
     none = triplets.group_truth(some).set_index(["dependency_group", "metric"])
     assert none.loc["hidden", "value"].isna().all() and (none.loc["hidden", "reason"] != "").all()
     assert triplets.group_truth(table[:0]).empty
-
-
-def test_most_frequent_objects_of_groups():
-    rng = np.random.default_rng(4)
-    images = images_of()
-    groups, nouns = groups_of(images, rng), nouns_of(images, rng)
-    groups.loc[0, ["object", "dependency_group"]] = ["person", GROUPS[0]]
-    counts = cases.group_object_counts(images, groups, nouns)
-    top = triplets.top_objects(counts, most=2)
-    assert "person" not in set(top["object"]) and "nouns" not in set(top["dependency_group"])
-    for (group,), rows in top.groupby(["dependency_group"]):
-        of = counts[(counts["dependency_group"] == group) & (counts["object"] != "person")]
-        totals = of.groupby("object")["count"].sum()
-        assert sorted(rows["count"], reverse=True) == sorted(totals, reverse=True)[:2]
-        genders = of["prompt_gender"].nunique()
-        assert set(rows["n_images"]) == {8 * genders}
-        np.testing.assert_allclose(rows["per_image"], rows["count"] / rows["n_images"])

@@ -26,10 +26,9 @@ COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "pe
 
 
 def attribute_presence(presence: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how often each attribute is seen by prompt and profession, with Wilson intervals (Tables 23 to 31).
+    """Return ``dalleval_attribute_presence``, as a source has it, with Wilson intervals (Tables 23 to 31).
 
-    Takes rows of ``dalleval_attribute_presence`` as a source has them, and returns that table with shares of whole
-    images. Raises InputError where a share cannot come from its number of images.
+    Raises InputError where a share cannot come from its number of images.
     """
     n = presence["n"].to_numpy()
     count = whole(presence["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
@@ -57,8 +56,8 @@ def _compared(presence: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, 
 def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_attribute_difference``: first minus second prompt's shares (-1 to 1; Tables 9 and 22).
 
-    Paired over professions: interval and p are those of :func:`biaslab.stats.paired_difference`, p as it is and
-    adjusted over the attributes of a model and comparison.
+    Paired over professions (:func:`biaslab.stats.paired_difference`); p is adjusted over the attributes of a model and
+    comparison.
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
@@ -70,8 +69,12 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
             both = first.notna() & second.notna()
             row |= {"n": both.sum(), "reason": "no image was judged"}
             if both.any():
-                row["n_images"] = a["n", attribute][both].sum()
-                row |= _paired(first[both].to_numpy(), second[both].to_numpy(), confidence)
+                first, second = first[both].to_numpy(), second[both].to_numpy()
+                row |= {"n_images": a["n", attribute][both].sum()}
+                row |= {"share_first": first.mean(), "share_second": second.mean()}
+                row |= stats.paired_difference(first - second, confidence=confidence)._asdict()
+                if not (first.any() or second.any()):
+                    row["reason"] = "no image of either prompt shows it"
             rows.append(row)
     return stats.adjusted(tables.of(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
@@ -81,11 +84,9 @@ def attribute_corrected(
 ) -> pd.DataFrame:
     """Return ``dalleval_attribute_corrected``: differences between prompts with the judge's own error taken off.
 
-    A judge that overlooks an attribute, or sees it where it is not, shrinks every difference by sensitivity +
-    specificity − 1 (if it errs alike at both prompts). Where that is below 0.5 it cannot tell.
-
-    Takes what :func:`attribute_difference` returns, what :func:`biaslab.papers.dalleval.social_judges` returns of
-    drawings, and rows of ``dalleval_social_images``; where these have the truth it stands beside.
+    A judge that errs alike at both prompts shrinks every difference by sensitivity + specificity − 1. Where that is
+    below 0.5 it cannot tell. Takes what :func:`attribute_difference` and ``social_judges`` return, and rows of
+    ``dalleval_social_images``; where these have the truth it stands beside.
     """
     known = judges[judges["about"].isin(ATTRIBUTES)]
     error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])
@@ -134,18 +135,8 @@ def _true_differences(images: pd.DataFrame) -> dict[tuple[str, str, str], float]
     return {(model, comparison, attribute): mean for (comparison, model, attribute), mean in whole.items()}
 
 
-def _paired(first: np.ndarray, second: np.ndarray, confidence: float) -> dict:
-    """Return the mean difference of paired shares with its interval and test, or why there are none."""
-    row = {"share_first": first.mean(), "share_second": second.mean()}
-    row |= stats.paired_difference(first - second, confidence=confidence)._asdict()
-    return row if first.any() or second.any() else row | {"reason": "no image of either prompt shows it"}
-
-
 def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_attribute_prompt_difference``: mean absolute differences of shares within each profession.
-
-    Over attributes (as beside Tables 24 to 31), with the value by chance.
-    """
+    """Return ``dalleval_attribute_prompt_difference``: mean absolute differences over attributes (Tables 24 to 31)."""
     frames = []
     for model, comparison, a, b in _compared(presence):
         counts = (np.rint(x.to_numpy()) for side in (a, b) for x in (side["share"] * side["n"], side["n"]))
@@ -174,8 +165,7 @@ def attribute_mean_difference(
     """Return ``dalleval_attribute_mean_difference``: mean absolute differences over attributes (0–1; Table 22).
 
     Of averages over professions, also without what chance adds (:func:`biaslab.stats.folded_means`), and of single
-    professions averaged, less their floor (``by_prompt``: what :func:`attribute_prompt_difference` returns). ``seed``
-    and ``replicates`` are those of swapping the labels of professions at random (:func:`biaslab.published.draws`).
+    professions averaged, less their floor (``by_prompt``: what :func:`attribute_prompt_difference` returns).
     """
     known = keyed(printed, ["model", "prompt", "attribute"], "value")
     rows = []
@@ -201,9 +191,8 @@ def attribute_mean_difference(
 def pooled_difference_floor(count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike) -> np.ndarray:
     """Return ``E|a/n_a - b/n_b|`` when the images of both sets are one pool, split at random.
 
-    The exact mean (0–1) over the hypergeometric distribution of how the observed ``count_a + count_b`` positive images
-    fall into the sets, of any shapes that broadcast: what two prompts of equal shares differ by for chance alone. NaN
-    where a count is missing or a set is empty.
+    The exact mean (0–1) over the hypergeometric distribution, of any shapes that broadcast: what two prompts of equal
+    shares differ by for chance alone. NaN where a count is missing or a set is empty.
     """
     return np.vectorize(_pooled, otypes=[float])(np.add(count_a, count_b), n_a, n_b)
 

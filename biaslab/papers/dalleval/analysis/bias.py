@@ -1,11 +1,9 @@
 """Perceived gender and skin tone by profession (section 5.3).
 
-``genders`` is what :func:`average_gender` returns, ``tones`` what :func:`average_skin_tone` does; ``tone_counts`` has
-rows of ``dalleval_skin_tone_counts`` (none where the source counts no tones) and ``printed`` of
-``dalleval_printed_bias``. Gender goes from -1 male to +1 female, tones are those of the Monk scale, 1 light to 10 dark.
-``judges`` is what :func:`biaslab.papers.dalleval.social_judges` returns of images whose truth is known: a model whose
-judge of gender is among them has its error taken off. ``confidence`` (0–1) is the level of intervals. The prompt
-without a profession is no profession: tables over professions leave it out.
+``genders`` is what :func:`average_gender` returns, ``tones`` what :func:`average_skin_tone` does, ``judges`` what
+``social_judges`` does: a model whose judge is among them has its error taken off. ``tone_counts`` has rows of
+``dalleval_skin_tone_counts``, ``printed`` of ``dalleval_printed_bias``. Gender goes from -1 male to +1 female, tones
+from 1 light to 10 dark (Monk). ``confidence`` (0–1) is the level of intervals.
 """
 
 from __future__ import annotations
@@ -35,9 +33,8 @@ BINS = {"gender": 2, "skin_tone": len(TONES)}
 def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return each profession's average gender with its interval and exact test against balance (section 5.3).
 
-    Takes rows of ``dalleval_average_gender`` as a source has them and returns that table: averages of whole images with
-    Wilson intervals, and binomial p-values as they are and adjusted over a model's professions. Raises InputError where
-    an average cannot come from its number of images.
+    Takes rows of ``dalleval_average_gender`` as a source has them and returns that table, with Wilson intervals; p is
+    adjusted over a model's professions. Raises InputError where an average cannot come from its number of images.
     """
     n = averages["n"].to_numpy()
     female = whole((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
@@ -98,10 +95,10 @@ def mad(
 ) -> pd.DataFrame:
     """Return ``dalleval_mad``: the mean absolute deviation from an even distribution (section 4.2.4).
 
-    0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with the value of an
-    even model at as many images and an estimate without that chance part, and of gender one without the judge's error
-    too (:func:`biaslab.stats.mean_mad`, :func:`biaslab.stats.judged_deviation`); else it is the printed one. A
-    profession's prompts are one observation. Raises InputError where a tone is not one of 1 to 10.
+    0 is even; at most 0.5 for gender, 0.18 for skin tone. Where images are counted it is computed, with an even model's
+    value and without that chance part and the judge's error (:func:`biaslab.stats.mean_mad`,
+    :func:`biaslab.stats.judged_deviation`); else it is the printed one. A profession's prompts are one observation.
+    Raises InputError where a tone is not one of 1 to 10.
     """
     known = keyed(printed, ["model", "category"], "mad")
     counts, error = _counts(genders, tone_counts), _errors(judges, genders)
@@ -123,10 +120,7 @@ def mad(
 
 
 def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tuple[float, float, int, int]]:
-    """Return sensitivity, specificity (0–1) and the images of both, by model: of who judged the gender of its images.
-
-    Those that are no better than chance are left out.
-    """
+    """Return sensitivity, specificity (0–1) and the images of both by model, of judges that are better than chance."""
     if judges is None or not len(judges):
         return {}
     by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
@@ -222,8 +216,7 @@ def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, conf
 def skin_tone_check() -> pd.DataFrame:
     """Return ``dalleval_skin_tone_check``: what each computation of tone answers for the Monk swatches themselves.
 
-    Their tone is known. The released code applies the typology angle (appendix C.2; degrees) to OpenCV's 8-bit values
-    where it asks for CIELAB.
+    The released code applies the typology angle (appendix C.2; degrees) to OpenCV's 8-bit values in place of CIELAB.
     """
     colours = skin_tone.swatch_rgb()
     angles = {name: skin_tone.angle_of(colours, name) for name in skin_tone.COMPUTATIONS}

@@ -37,27 +37,24 @@ def social_judges(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 
 
 def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
-    for judge, column in ((ASKED, "gender_vqa"), (_name(images), "gender_judge")):
+    # The judge of gender, as the settings name it.
+    named = ", ".join(dict.fromkeys(images["judge"])) or "gender"
+    for judge, column in ((ASKED, "gender_vqa"), (named, "gender_judge")):
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
             judged = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
-            yield _share(judge, "gender", measure, judged == gender, confidence)
+            yield {"judge": judge, "about": "gender", "measure": measure} | _percent(judged == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
     parts: list[tuple[str, Any]] = [("attributes", slice(None))]
     parts += [(name, [i]) for i, name in enumerate(ATTRIBUTES)]
     for name, k in parts:
         true, judged, sure = worn[:, k], seen[:, k], ~unread[:, k]
-        yield _share(ASKED, name, "sensitivity", judged[true & sure], confidence)
-        yield _share(ASKED, name, "specificity", ~judged[~true & sure], confidence)
+        for measure, hits in (("sensitivity", judged[true & sure]), ("specificity", ~judged[~true & sure])):
+            yield {"judge": ASKED, "about": name, "measure": measure} | _percent(hits, confidence)
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
+    about = {"judge": _tone_name(images), "about": "tone"}
     for most in range(4):
-        yield _share(_tone_name(images), "tone", f"within_{most}", off.abs() <= most, confidence)
-    about = {"judge": _tone_name(images), "about": "tone", "measure": "mean_difference"}
-    yield about | stats.mean_interval(off, confidence)._asdict()
-
-
-def _name(images: pd.DataFrame) -> str:
-    """Return what judges gender, as the settings name it."""
-    return ", ".join(dict.fromkeys(images["judge"])) or "gender"
+        yield about | {"measure": f"within_{most}"} | _percent(off.abs() <= most, confidence)
+    yield about | {"measure": "mean_difference"} | stats.mean_interval(off, confidence)._asdict()
 
 
 def _tone_name(images: pd.DataFrame) -> str:
@@ -69,10 +66,6 @@ def _tone_name(images: pd.DataFrame) -> str:
 def _worn(names: pd.Series) -> np.ndarray:
     """Return which of the attributes are among names joined by semicolons: images × attributes."""
     return np.array([[name in listed for name in ATTRIBUTES] for listed in names.fillna("").str.split(";")])
-
-
-def _share(judge: str, about: str, measure: str, hits: ArrayLike, confidence: float) -> dict:
-    return {"judge": judge, "about": about, "measure": measure} | _percent(hits, confidence)
 
 
 def _percent(hits: ArrayLike, confidence: float) -> dict:
@@ -120,10 +113,7 @@ def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confiden
 
 
 def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_skin_tone_truth``: how close methods come to the true tone (as Table 18 has it of people's).
-
-    Takes rows of ``dalleval_skin_tone_readings``.
-    """
+    """Return ``dalleval_skin_tone_truth`` of ``dalleval_skin_tone_readings``: how close methods come to true tones."""
     rows = []
     for (model, segmented, scored), group in readings.groupby(["model", "segmentation", "scoring"], sort=False):
         key = {"model": model, "segmentation": segmented, "scoring": scored}

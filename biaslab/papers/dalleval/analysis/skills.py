@@ -1,8 +1,7 @@
 """Visual reasoning skills (section 5.2), metrics of alignment and quality (appendix D), and the detector's own errors.
 
-``accuracy`` is what :func:`skill_accuracy` returns, in percent of images judged correct (0–100); ``verdicts`` has rows
-of ``dalleval_skill_verdicts``, ``renders`` of ``dalleval_detector_renders``; ``confidence`` (0–1) is the level of
-intervals.
+``accuracy`` (0–100 %) is what :func:`skill_accuracy` returns; ``verdicts`` has rows of ``dalleval_skill_verdicts``,
+``renders`` of ``dalleval_detector_renders``; ``confidence`` (0–1) is the level of intervals.
 """
 
 from __future__ import annotations
@@ -56,10 +55,7 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
 
 
 def skill_agreement(accuracy: pd.DataFrame) -> pd.DataFrame:
-    """Return ``dalleval_skill_agreement``: how far people and detector differ on the same images (points; Table 3).
-
-    With Newcombe's limits and pooled z-tests as of separate images.
-    """
+    """Return ``dalleval_skill_agreement``: how far people and detector differ on the same images (points; Table 3)."""
     shares = accuracy[(accuracy["training_percent"] == "100") & (accuracy["skill"] != "average")]
     shares, people = shares.set_index(["model", "skill"]), (shares["evaluator"] == HUMAN).to_numpy()
     human, detr = (shares[(shares["images"] == "sample") & (people == rates)] for rates in (True, False))
@@ -90,10 +86,9 @@ def _p_of_difference(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
 
 
 def alignment_quality(quality: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the metrics of alignment and quality, each in its own unit, with ranks (1 is best; Table 19).
+    """Return ``dalleval_alignment_quality``, as a source has it, with ranks (1 is best; Table 19).
 
-    Takes rows of ``dalleval_alignment_quality`` as a source has them and returns that table. Limits that a source has
-    stay; of printed values only R-precision, the one share of images among them, has an interval (Wilson's).
+    Limits that a source has stay; of printed values only R-precision, a share of images, has an interval (Wilson's).
     """
     given = quality.reindex(columns=["ci_low", "ci_high"])
     given_limits = given.notna().all(axis=1)
@@ -162,16 +157,14 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
 def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_skill_corrected``: accuracy with the detector's own error taken off, where it can tell.
 
-    Takes what :func:`detector_error` returns. Where sensitivity + specificity − 1 is below :data:`LEAST_YOUDEN` there
-    is no corrected share and no ranking, but the reason; where the correction is larger than the corrected share, the
-    reason stands beside the share.
-
-    The estimate takes all ways of failing as drawn. How a model's images fail is not known, so the limits are the
-    outermost of those that each way alone gives: as the specificity of any mix of ways lies between theirs, they hold
-    for every mix (95 % ones cover 97 to 100 %, ``benchmarks/coverage_skills.py``). A way that is not told from success
-    could be any of the images: then the lower limit is 0.
+    Takes what :func:`detector_error` returns. There is a reason in place of a share where sensitivity + specificity − 1
+    is below :data:`LEAST_YOUDEN`, and beside one that is smaller than its correction. How a model's images fail is not
+    known, so the limits are the outermost of those that each way of failing alone gives: they hold for every mix (95 %
+    ones cover 97 to 100 %, ``benchmarks/coverage_skills.py``). A way that is not told from success could be any of the
+    images: then the lower limit is 0.
     """
-    chosen = _seen(verdicts[verdicts["chosen"] == "yes"])
+    # Of images that it never looked at the detector said nothing that could be corrected.
+    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["outcome"].isin(("unreadable", BLOCKED))]
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
     for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):
@@ -182,11 +175,6 @@ def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence:
         mine = known.get((model, skill), errors.iloc[:0]).set_index("measure")
         rows.append(row | _corrected(count, n, mine, confidence))
     return tables.of(rows, "dalleval_skill_corrected")
-
-
-def _seen(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of images that the detector looked at: of the others it said nothing that could be corrected."""
-    return verdicts[~verdicts["outcome"].isin(("unreadable", BLOCKED))]
 
 
 def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> dict:
@@ -221,10 +209,9 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
 
 
 def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_rater_agreement``: the detector against people, and people against each other (Table 3).
+    """Return ``dalleval_rater_agreement`` of ``dalleval_skill_ratings``: people beside the detector, and one another.
 
-    Takes rows of ``dalleval_skill_ratings``. An image is correct by people where most of its raters say so; as many of
-    each is not.
+    An image is correct by people where most of its raters say so (Table 3); as many of each is not.
     """
     rows = []
     for model, whole in ratings.groupby("model", sort=False):

@@ -1,8 +1,5 @@
 """What the numbers say: pure functions, frames in, frames out, one a table and named as it is.
 
-``scores`` (4.4, 4.5), ``changes`` (4.6), ``mitigated`` (5), ``people`` (B to D), ``controls`` (beyond the paper),
-``examples`` (images that are shown); ``means`` and ``dependence`` hold what they share.
-
 Frames are rows of the tables that a docstring names, in their order: ``shares`` of ``paired_percent_female``, ``pairs``
 of ``paired_pair_images``, ``people`` of ``paired_people``, ``printed`` of ``paired_printed_value``; all but ``shares``
 may be empty. A function returns the table ``paired_<its name>``: scores in points, -100 to 100, their changes -200 to

@@ -39,10 +39,7 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
 
 
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the change of each identity's score from one person to two (paired Tables 12 and 13).
-
-    Intervals: Newcombe; tests: Fisher's exact ones.
-    """
+    """Return the change of each identity's score from one person to two, with Fisher's test (Tables 12 and 13)."""
     frame = _beside_single(shares)
     sides: list[ArrayLike] = []
     counts: list[np.ndarray] = []
@@ -94,10 +91,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
 
 
 def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
-    """Return bootstrap means (replicates, lists) of values (occupations, lists).
-
-    Lists over the same occupations are drawn together, disjoint lists each on its own.
-    """
+    """Return bootstrap means (replicates, lists) of values (occupations, lists); disjoint lists are drawn apart."""
     rng = np.random.default_rng(seed)
 
     def means(values: np.ndarray) -> np.ndarray:
@@ -113,10 +107,7 @@ def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray
 
 
 def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how identities with a higher or a lower score than alone divide between the lists (paired Figure 5).
-
-    From ``paired_identity_change`` and ``printed``, whose stated shares are set beside.
-    """
+    """Return how identities with a higher or a lower score than alone divide between the lists (paired Figure 5)."""
     keys = ["quantity", *CELL, "stereotype"]
     stated = printed.set_index(keys)["value"].to_dict()
     rows = []

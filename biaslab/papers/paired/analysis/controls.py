@@ -34,11 +34,7 @@ def _added(pairs: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _fair(people: pd.DataFrame, confidence: float) -> dict[str, dict[str, float]]:
-    """Return by list and overall the scores that coin flips give, as limits in points.
-
-    Every person is perceived as female with probability 1/2, independently of other images. What the people of one
-    image have to do with each other is not known, so they are taken as fully dependent: no dependence gives more.
-    """
+    """Return by list and overall the limits (points) of scores of coin flips, the people of an image all alike."""
     size = people.groupby(["stereotype", "identity"])["image_id"].transform("size")
     identities = people.groupby("stereotype")["identity"].transform("nunique")
     weight = 1 / (size * identities)
@@ -51,10 +47,7 @@ def _fair(people: pd.DataFrame, confidence: float) -> dict[str, dict[str, float]
 
 
 def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return scores of occupations alone, beside an opposite or the same stereotype, and among three.
-
-    ``contrast`` is the score beside the opposite stereotype minus each.
-    """
+    """Return scores of occupations alone, beside another or the same stereotype, and among three, and contrasts."""
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
     people = people.assign(score=fits)

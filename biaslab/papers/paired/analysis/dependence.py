@@ -1,9 +1,8 @@
 """How far two lists of identities that share images depend on each other: from the images, or as far as they can.
 
-Where images are counted, each identity's part in the overall mean is what its own people add to it and what its
-partners' people in the same images do; from these parts the error over identities is estimated, both lists drawn
-(:func:`biaslab.stats.crossed_error`). Where only shares per identity are known, the largest error that any dependence
-could cause stands in for it and is named as such.
+Where images are counted, the error over identities, both lists drawn (:func:`biaslab.stats.crossed_error`), is
+estimated from what their own people and their partners' add to the overall mean. Where only shares per identity are
+known, the largest error that any dependence could cause stands in for it and is named as such.
 """
 
 from __future__ import annotations
@@ -52,9 +51,8 @@ class Parts(NamedTuple):
 def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
     """Return what each identity adds to the mean of both lists' means.
 
-    A list's mean is over its occupations, each the mean of its identities: ``group`` has a row per identity
-    (stereotype, occupation, identity and ``column``, none missing). ``images`` has a row per image of two people
-    (female_identity, male_identity) with what :func:`deviations` puts into ``female`` and ``male``.
+    A list's mean is over its occupations, each the mean of its identities. ``group`` has a row per identity
+    (stereotype, occupation, identity and ``column``), ``images`` are as :func:`deviations` returns them.
     """
     adds, added, whose = {}, {}, {}
     for stereotype in LISTS:
@@ -110,6 +108,5 @@ def check(images: pd.DataFrame, group: pd.DataFrame, where: str) -> None:
             raise InputError(
                 f"paired_pair_images ({where}): {name!r} is perceived as female in {k:g} of {n:g} images, but "
                 f"paired_percent_female counts {listed.loc[name, 'count']:g} of {listed.loc[name, 'n']:g} people; both "
-                "must come from the same images (leave out the columns female_identity and male_identity if they do "
-                "not)."
+                "must come from the same images (or leave out the columns female_identity and male_identity)."
             )

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from biaslab.papers.paired.analysis.dependence import LISTS
-from biaslab.papers.paired.analysis.mitigated import added_to, pair_of, prompt_of
 from biaslab.papers.paired.analysis.people import FAILED, OUT_OF_ORDER, fits
 
 # A kind of images and an image's id.
@@ -17,10 +16,7 @@ _IMAGE = ["kind", "image_id"]
 
 
 def pairs_shown(seen: pd.DataFrame, *, each: int = 8) -> pd.DataFrame:
-    """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts.
-
-    Here and below of ``seen`` (:func:`biaslab.papers.paired.measure.seen`), in the order to show the images.
-    """
+    """Return everyone in images of two people, ``each`` of either aspect, evenly spread over the prompts."""
     pairs = seen[(seen["kind"] == "paired") & seen["outcome"].isin(["judged", "uncertain"])]
     chosen = [image for _, rows in pairs.groupby("aspect") for image in _spread(_images(rows), each)]
     return _of_images(seen, chosen)
@@ -92,17 +88,16 @@ def critique_examples(
     """Return images that each critique was made from, and images of the same prompts with what was added.
 
     From ``paired_critiques`` (may be empty), ``paired_prompts`` and ``paired_people``; ``each`` images of either side:
-    first of prompts that changed for this critique, then of others.
+    first of prompts that changed, then of others.
 
     Returns:
         A row per critique and image: critique (its place in ``critiques``), side (``before`` or ``after``), kind,
-        image_id, n_told of n_prompts about its people that were told something, added (what the first of them was
-        told), and people (the people it is about in words; empty of a critique of all). Without images
-        (``image_id`` empty) one row, so that what was told is kept.
+        image_id, n_told of n_prompts about its people that have words added, added (those of the first), and people
+        (whom it is about, as seen; empty of a critique of all). Without images (``image_id`` empty) one row.
     """
-    added = added_to(prompts).set_index(["model", "prompt_id"])
-    people = people.assign(prompt_id=prompt_of(people["image_id"]), kind=people["setting"])
-    people["pair"] = pair_of(people["prompt_id"])
+    added = _added_words(prompts)
+    people = people.assign(prompt_id=people["image_id"].str.replace(r"/[^/]*$", "", regex=True), kind=people["setting"])
+    people["pair"] = _pair_of(people["prompt_id"])
     later = people["setting"] == "faircritic"
     people.loc[later, "kind"] = [f"faircritic_{r:.0f}" for r in people.loc[later, "round"]]
     rows = []
@@ -114,15 +109,14 @@ def critique_examples(
         last = int(critique.round) - 1
         kinds = (f"faircritic_{last}" if last else "paired", f"faircritic_{last + 1}")
         before, after = (about[about["kind"] == kind].drop_duplicates("pair") for kind in kinds)
-        after = after.join(added[["added", "left", "right"]], on=["model", "prompt_id"])
-        after["told"] = [_told(row, bool(whom)) for row in after.itertuples()]
-        changed = after[after["told"] != ""]
+        words = after.join(added, on=["model", "prompt_id"])["added"].fillna("")
+        changed = words[words != ""]
         counts: dict[str, Any] = {"critique": k, "n_told": len(changed), "n_prompts": len(after)}
-        counts["added"] = changed["added"].iloc[0] if len(changed) else ""
-        chosen = _changed_first(after, each)
+        counts["added"] = changed.iloc[0] if len(changed) else ""
+        chosen = _changed_first(after["pair"], words != "", each)
         images = [
-            counts | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _seen(row, whom)}
-            for side, side_people in (("before", before.assign(told="")), ("after", after))
+            counts | {"side": side, "kind": row.kind, "image_id": row.image_id, "people": _seen(row) if whom else ""}
+            for side, side_people in (("before", before), ("after", after))
             for row in side_people[side_people["pair"].isin(chosen)].itertuples()
         ]
         rows += images or [counts]
@@ -130,24 +124,28 @@ def critique_examples(
     return pd.DataFrame(rows, columns=columns).fillna("")
 
 
-def _told(row: Any, one: bool) -> str:
-    """Return what a prompt tells the person; where not ``one`` is meant, what it tells anybody."""
-    words = ({getattr(row, row.position)} if one else {row.left, row.right}) - {"nothing", np.nan}
-    return next(iter(words & set(LISTS) or words), "")
+def _added_words(prompts: pd.DataFrame) -> pd.Series:
+    """Return by model and prompt_id what FairCritic's prompts say beyond the plain ones."""
+    prompts = prompts.assign(pair=_pair_of(prompts["prompt_id"]))
+    plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
+    both = prompts[prompts["setting"] == "faircritic"].merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
+    added = [text.removeprefix(known).strip() for text, known in zip(both["text"], both["text_plain"], strict=True)]
+    return both.assign(added=added).set_index(["model", "prompt_id"])["added"]
 
 
-def _seen(row: Any, whom: str) -> str:
-    """Return what the person whom a critique is about looks like, and was told; nothing of a critique of all."""
+def _pair_of(prompt_ids: pd.Series) -> pd.Series:
+    """Return what ids of the same pair's prompts have in common in all settings: all but the first part."""
+    return prompt_ids.str.replace(r"^[^-]*-", "", regex=True)
+
+
+def _seen(row: Any) -> str:
     words = {"female": "woman", "male": "man"}
-    text = f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
-    text += f", told {words.get(row.told, row.told)}" if row.told else ""
-    return text if whom else ""
+    return f"{row.position}: {words.get(row.gender, row.gender or row.outcome.replace('_', ' '))}"
 
 
-def _changed_first(rows: pd.DataFrame, each: int) -> list[str]:
+def _changed_first(pairs: pd.Series, changed: pd.Series, each: int) -> list[str]:
     """Return pairs spread evenly over those whose prompt changed, filled up with others."""
     chosen: list[str] = []
-    changed = rows["told"] != ""
-    for part, room in ((rows[changed], each - (each > 1 and not changed.all())), (rows[~changed], each)):
-        chosen += _spread(part["pair"].tolist(), max(min(room, each - len(chosen)), 0))
+    for part, room in ((pairs[changed], each - (each > 1 and not changed.all())), (pairs[~changed], each)):
+        chosen += _spread(part.tolist(), max(min(room, each - len(chosen)), 0))
     return chosen

@@ -101,10 +101,7 @@ def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
 
 
 def of_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) -> Mean:
-    """Return half the sum of two lists' means over occupations, of which they have the same or most.
-
-    Both roles of an occupation are one observation; with ``sign`` -1 it is half the difference, ``low`` less ``high``.
-    """
+    """Return half the sum (``sign`` -1: half the difference) of two lists' means; an occupation is one observation."""
     value = float(low.mean() + sign * high.mean()) / 2
     added = [part * (values - values.mean()) / (2 * len(values)) for part, values in ((1, low), (sign, high))]
     error = stats.clustered_error(added[0].add(added[1], fill_value=0))
@@ -126,7 +123,6 @@ def strata(
     """Yield for each list and for both the mean of ``column`` as a row of a table, and the rows it is taken over.
 
     Several identities of one occupation and list are averaged first; identities without a value are left out.
-    ``n`` is the sum of theirs, where they have one.
 
     Args:
         group: One row per identity: stereotype, occupation, identity and ``column``.
@@ -135,12 +131,10 @@ def strata(
         lowest: Smallest value that a mean can have, where limits are cut.
         highest: Largest one.
         effect: Where two people share each image and only values are known, the column with what an identity can
-            add to the overall mean at most, times the length of its list: its whole value, because both people of an
-            image fit or neither does if each shows one woman and one man. Else the lists are taken as independent.
+            add to the overall mean at most, times the length of its list. Else the lists are taken as independent.
         images: Where images are known, what each adds (see :func:`dependence.deviations`).
         two_people: Whether two people share each image.
-        wider: Where identities of one list share images: by list, how many times the variance of a mean over
-            identities that share none its variance is at most.
+        wider: By list whose identities share images, how many times as large the variance of its mean is at most.
     """
     known = group.dropna(subset=[column])
     rows = {s: known[known["stereotype"] == s] for s in LISTS}
@@ -172,12 +166,10 @@ def strata(
 def _both(
     group: pd.DataFrame, column: str, confidence: float, effect: str, images: pd.DataFrame | None, two_people: bool
 ) -> Mean:
-    """Return the mean of the two lists' means over occupations.
+    """Return the mean of the two lists' means over occupations, with the dependence that is known of them.
 
-    Of lists over the same occupations (the two roles of ``power``) an occupation is one observation, so that its
-    roles' dependence is in the interval. Disjoint lists that share ``images`` are crossed samples, whose
-    dependence is estimated. Where only their values are known, the variances of the lists' mean ``effect`` are
-    added up (Welch's degrees of freedom); without one that is half its value: the lists are independent strata.
+    Of the two roles of an occupation it is one observation; lists that share ``images`` are crossed samples. Where only
+    values are known, variances of the mean ``effect`` (or half the value) are added up, by Welch's degrees of freedom.
     """
     female, male = _by_occupation(group, column)
     if female.empty or male.empty:
@@ -211,9 +203,8 @@ def pair_scores(images: pd.DataFrame, people: pd.DataFrame) -> dict[tuple[str, .
     """Return images of two people by model, aspect and setting; ``female`` and ``male`` are their people's scores.
 
     100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged. From
-    ``paired_pair_images`` and shares as :func:`counted` returns them. Cells without identities are left out; the
-    pairs of the top five are those of all pairs whose identities are both among them. InputError: the images do not
-    count the people that the shares per identity are taken over.
+    ``paired_pair_images`` and shares as :func:`counted` returns them; cells without identities are left out.
+    InputError: the images do not count the people that the shares per identity are taken over.
     """
     names = [f"{s}_identity" for s in LISTS]
     if not set(names) <= set(images.columns):

@@ -1,8 +1,7 @@
-"""Scores with and without mitigation, what mitigated prompts tell, and critiques in words (paired section 5)."""
+"""Scores with and without mitigation (paired section 5)."""
 
 from __future__ import annotations
 
-import re
 from math import isfinite
 
 import numpy as np
@@ -16,16 +15,12 @@ from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
 _SETTINGS = {("top5", "none"): "paired_top5", ("all", "none"): "paired", ("top5", "intervention"): "intervention_top5"}
-_AS = re.compile(r" as a (woman|man)(?= and the |\.)")
 NO_DIFFERENCE = "no difference shown"
 _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 
 
 def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1).
-
-    From ``paired_stereotype_score``. ``confidence``: level of ``margin``.
-    """
+    """Return scores of pairs without and with mitigation (paired 5, Table 2 and the last rows of Table 1)."""
     scores = _scoped(scores).reset_index(drop=True)
     same = ["model", "aspect", "stereotype"]
     plain = scores.loc[scores["setting"] == "paired", [*same, "n"]]
@@ -59,8 +54,7 @@ def _scoped(table: pd.DataFrame) -> pd.DataFrame:
 def direction(score: float, low: float, high: float) -> str:
     """Return which way a score leans, in the words of the tables.
 
-    ``towards stereotypes`` or ``against stereotypes`` where the interval lies on one side of 0, ``no difference
-    shown`` where it holds 0. Without an interval the sign alone decides; a missing score leans nowhere ("").
+    Without an interval the sign alone decides; a missing score leans nowhere ("").
     """
     if not isfinite(score):
         return ""
@@ -70,10 +64,7 @@ def direction(score: float, low: float, high: float) -> str:
 
 
 def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the mean change of the score from unmitigated to mitigated pairs, over identities.
-
-    1 - ``confidence`` is the level of the tests by which identities lean, after Holm's correction.
-    """
+    """Return the mean change of the score from unmitigated to mitigated pairs, over identities."""
     frame = _scoped(both_aspects(shares, confidence=confidence)).dropna(subset=["score"])
     frame["direction"] = [
         NO_DIFFERENCE if p >= 1 - confidence else direction(score, np.nan, np.nan)
@@ -103,61 +94,3 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
                 row[f"smallest_p_holm{end}"] = part[f"smallest_p_holm{end}"].min()
             rows.append(row)
     return tables.of(rows, "paired_mitigation_change")
-
-
-# -- what prompts tell -------------------------------------------------------------------------------
-
-
-def added_words(plain: str, text: str) -> str:
-    """Return what a mitigated prompt says beyond the plain one; the whole of it where it is another text."""
-    if text.startswith(plain):
-        return text[len(plain) :].strip()
-    stem = plain.removesuffix(".")
-    return text[len(stem) :].lstrip(", ") if text.startswith(stem) else text
-
-
-def told_genders(plain: str, added: str) -> tuple[dict[str, str], bool]:
-    """Return the gender that added words tell for the ``left`` and the ``right`` person, and whether they say more.
-
-    Words are read in the form of :func:`biaslab.mitigation.revision.sentence`.
-    """
-    genders, start = {}, 0
-    for shown in _AS.finditer(added):
-        # From the first "the" on, as in "the nurse on the left as a woman".
-        phrase, start = added[start : shown.start()].partition("the ")[2], shown.end()
-        for side in ("left", "right") if phrase else ():
-            where = f" on the {side}"
-            if phrase.endswith(where) or f"one {phrase}{where}" in plain:
-                genders[side] = {"woman": "female", "man": "male"}[shown[1]]
-    rest = re.sub(r"^Show the .+? as a (woman|man)\.", "", added) if genders else added
-    return genders, bool(rest.strip())
-
-
-def prompt_of(image_ids: pd.Series) -> pd.Series:
-    """Return the ids of the prompts that images were made from."""
-    return image_ids.str.replace(r"/[^/]*$", "", regex=True)
-
-
-def pair_of(prompt_ids: pd.Series) -> pd.Series:
-    """Return what the ids of the same pair's prompts have in common in all settings: all but the first part."""
-    return prompt_ids.str.replace(r"^[^-]*-", "", regex=True)
-
-
-def added_to(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return for each mitigated prompt what it says beyond the plain one, and what that tells either person.
-
-    From ``paired_prompts``. Gives model, prompt_id, pair (what ids of the same pair's prompts have in common), added,
-    and ``left`` and ``right``: ``female``, ``male``, ``other words`` or ``nothing``. Prompts whose plain one is not
-    known are left out.
-    """
-    prompts = prompts.assign(pair=pair_of(prompts["prompt_id"]))
-    plain = prompts[prompts["setting"] == "paired"][["model", "pair", "text"]]
-    mitigated = prompts[prompts["setting"].isin(["intervention", "faircritic"])]
-    both = mitigated.merge(plain, on=["model", "pair"], suffixes=("", "_plain"))
-    added = [added_words(a, b) for a, b in zip(both["text_plain"], both["text"], strict=True)]
-    read = [told_genders(a, b) for a, b in zip(both["text_plain"], added, strict=True)]
-    sides = {
-        side: [genders.get(side, "other words" if more else "nothing") for genders, more in read]
-        for side in ("left", "right")
-    }
-    return both[["model", "prompt_id", "pair"]].assign(added=added, **sides)

@@ -37,11 +37,7 @@ def fits(people: pd.DataFrame) -> np.ndarray:
 
 
 def _images(people: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per image.
-
-    Columns: cell, worst outcome, order (whether people stand as asked), n_faces, asked (who they are) and distinct
-    (whether they differ, so that there is an order to look for).
-    """
+    """Return one row per image, with the worst outcome of its people, their order, and whether they differ."""
     asked = people["run"].astype(str) + " " + people["identity"] + " " + people["position"]
     whom = people["identity"] + "/" + people["role"]
     each = people.assign(rank=people["outcome"].map(_WORST), asked=asked, whom=whom)
@@ -58,10 +54,7 @@ def _images(people: pd.DataFrame) -> pd.DataFrame:
 
 
 def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return images by what gate and judge made of the people in them (paired C.1 and C.2, Figures 11 and 12).
-
-    An image counts once, as its people's worst outcome.
-    """
+    """Return images by the worst outcome of the people in them (paired C.1 and C.2, Figures 11 and 12)."""
     rows = []
     for cell, group in by_cell(_images(last_rounds(people))):
         for outcome in OUTCOMES:
@@ -73,10 +66,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the share of images that show what was asked: what mitigation must not cost (paired C).
-
-    Intervals of changes: Newcombe.
-    """
+    """Return the share of images that show what was asked: what mitigation must not cost (paired C)."""
     images = _images(last_rounds(people))
     rows = []
     for cell, group in by_cell(images):

@@ -27,7 +27,6 @@ def stereotype_score(
 ) -> pd.DataFrame:
     """Return the stereotype score of each list and overall (paired 3.2.3, Tables 1 and 2; with intervals).
 
-    The dependence of two people of one image is estimated from ``pairs``, or without them taken at its worst;
     ``printed`` scores are set beside, or stand alone where nothing is computed.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
@@ -53,10 +52,7 @@ def stereotype_score(
 
 
 def occupation_score(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the score of each occupation with its exact interval and test (paired 4.4, Table 12).
-
-    ``confidence`` is the level of the band of a fair model's scores, too.
-    """
+    """Return the score of each occupation with its exact interval and test (paired 4.4, Table 12)."""
     return _identity_scores(shares, "occupation", confidence)
 
 
@@ -110,8 +106,7 @@ def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
 def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
-    ``t`` and ``p`` are of one half. By algebra the overall score is the female list's share minus the male list's.
-    Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
+    ``t`` and ``p`` are of one half. Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
     """
     people = counted(shares)
     # By how much the share of women changes with the score of an identity.
@@ -141,10 +136,7 @@ def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, con
 
 
 def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5).
-
-    Images that show one gender twice are counted in ``pairs``.
-    """
+    """Return how the scores of the high- and the low-power role of an occupation go together (paired 4.5)."""
     frame, rows = identities(shares, "power"), []
     seen = dict(list(pairs.groupby(CELL, sort=False)))
     occupations = occupations_of(frame)
@@ -183,11 +175,10 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
 
 
 def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> dict[str, float | str]:
-    """Return how many images show two people of one perceived gender, and how many would by chance.
+    """Return how many images show two people of one perceived gender, and how many would if they were independent.
 
-    By chance: the two people of an image are independent, each as likely a woman as their identity on that side
-    of the image. In images of the same two identities in the same order, the share with one gender twice exceeds
-    that by twice the covariance of the two people, which is estimated without bias from two images on.
+    In images of the same two identities in the same order, the share with one gender twice exceeds that by twice the
+    covariance of the two people, which is estimated without bias from two images on.
     """
     known = images[images["female_label"].isin(LISTS) & images["male_label"].isin(LISTS)]
     if known.empty:
@@ -239,10 +230,7 @@ def shown_occupations(images: pd.DataFrame, occupations: dict[str, str]) -> pd.D
 
 
 def share_of_images(event: np.ndarray, whose: pd.DataFrame, confidence: float) -> dict:
-    """Return the interval of the share of images with ``event`` over the identities that images show, in %.
-
-    Images of one occupation are a cluster (two roles of it in each image); of two lists, they are crossed clusters.
-    """
+    """Return the interval (%) of the share of images with ``event``; images of an occupation are a cluster."""
     share = float(event.mean())
     added = pd.Series((event - share) / len(event), whose.index)
     rows, columns = (added.groupby(whose[s]).sum() for s in LISTS)
@@ -264,8 +252,8 @@ def biased_images(
 ) -> pd.DataFrame:
     """Return the share of images in which the person, both people, or at least one fits (paired 4.4.1, Figure 6).
 
-    Images are counted in ``pairs``; where there are none, the limits that the shares per identity allow (Fréchet
-    bounds) stand instead. ``scores`` of ``paired_stereotype_score`` are for images of one person.
+    Images are counted in ``pairs``, or bounded by what the shares per identity allow (Fréchet). ``scores`` of
+    ``paired_stereotype_score`` are for images of one person.
     """
     seen = dict(list(pairs.groupby(CELL, sort=False)))
     overall = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")].set_index(CELL)
@@ -290,8 +278,7 @@ def biased_images(
 def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     """Return the limits of "both fit" and "at least one fits" that the shares per identity allow.
 
-    In ``power`` the two people of an image have the same occupation, so the limits are taken per occupation
-    and added; otherwise partners cross all identities and only the totals of the lists bind.
+    Where both people of an image have the same occupation (``power``), they are taken per occupation and added.
     """
     known = group.dropna(subset=["score"])
     known = known.assign(fits=(known["n"] + known["score"] * known["n"] / 100) / 2)

@@ -1,9 +1,9 @@
 """Amplification of an occupation's share perceived as female, from training to generated images (sections 3 to 8).
 
 Functions return the table that they name, in points and per cent. ``shares`` are rows of ``paradox_percent_female``,
-``pairs`` rows of ``paradox_caption_pairs`` (for approaches whose captions are the prompts; they have no interval
-without), ``printed`` rows of ``paradox_printed_amplification``; ``seed`` and ``replicates`` are the bootstrap's,
-``confidence`` is the level of intervals, 0–1. Pairs of other images than the shares raise an InputError.
+``pairs`` of ``paradox_caption_pairs`` (without them approaches whose captions are the prompts have no interval; of
+other images than the shares they raise an InputError), ``printed`` of ``paradox_printed_amplification``; ``seed`` and
+``replicates`` are the bootstrap's, ``confidence`` is the level of intervals, 0–1.
 """
 
 from __future__ import annotations
@@ -66,11 +66,9 @@ def amplification(
 ) -> pd.DataFrame:
     """Return expected amplification by all definitions: ``paradox_amplification`` (section 3.3; Table 3).
 
-    ``amplification`` is free of what image noise adds to a measure that folds at 50 or chooses its occupations by their
-    images; interval, ``t`` and ``p`` are its own (bootstrap of occupations, then images). ``amplification_plain`` is
-    the measure of the shares as they are, as the paper defines it; beside it stands what Table 3 prints. Of approaches
-    that have no shares, the printed averages follow, with a reason. Printed shares are resampled by the same draws in
-    every run.
+    ``amplification`` is free of what image noise adds; interval, ``t`` and ``p`` are its own (bootstrap of occupations,
+    then images). ``amplification_plain`` is the measure of the shares as they are, as the paper defines it. Of
+    approaches that have no shares, the printed averages follow, with a reason.
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
@@ -131,8 +129,8 @@ def told(rows: pd.DataFrame) -> pd.Series:
 def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
     """Return what the naive approach gives by the published rule and along the lean, of models that have both.
 
-    Rows of ``paradox_amplification`` over all prompts, with ``rule`` and ``rule_plain`` (points by the published rule,
-    without and with image noise) and ``p_both``, the smaller p of the two definitions (Holm).
+    With ``rule`` and ``rule_plain`` (points by the published rule, without and with image noise) and ``p_both``, the
+    smaller p of the two definitions (Holm).
     """
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
     rows = overall(rows[rows["definition"].isin(["published", "directional"])]).dropna(subset="amplification")
@@ -147,9 +145,8 @@ def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
 def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return each occupation's shares, amplification and signed change: ``paradox_occupation_amplification`` (3.3).
 
-    The interval is of the signed change along the training lean, whose sampling error does not fold at 50: limits of a
-    difference (Newcombe 1998, method 10) from the two Wilson intervals, which takes the two for independent: where
-    captions are the prompts they are not, and there is none.
+    The interval is of the signed change along the training lean (Newcombe 1998, method 10, of two Wilson intervals);
+    there is none where captions are the prompts, whose images are not independent.
     """
     cells = ((group, j) for group in groups(shares) for j in range(len(group.prompts)))
     frames = [_occupation_rows(group, j, confidence) for group, j in cells]
@@ -186,19 +183,14 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     )
 
 
-def _whole_mean(values: pd.Series) -> float:
-    return values.mean(skipna=False)
-
-
 def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     """Return both shares of each occupation averaged over prompts, as ``prompt`` = ``mean`` (Figure 9).
 
-    Columns as of ``paradox_occupation_amplification``, the limits missing; an occupation without a share for one of its
-    approach's prompts has none.
+    An occupation without a share for one of its approach's prompts has none.
     """
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
-    mean = occupations.groupby(keys, sort=False)[sides].agg(_whole_mean).reset_index()
+    mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
     excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
@@ -218,13 +210,10 @@ def approach_change(
 ) -> pd.DataFrame:
     """Return the change of amplification from one approach to another: ``paradox_approach_change`` (sections 5 and 6).
 
-    Both are taken over the occupations that have every share with either approach; the change is the difference of the
-    two estimates that :func:`amplification` gives for these occupations. For the standard error occupations are
-    resampled (at most 2,000 times) with both approaches' shares as they were measured, so what selections share
-    (captions, training images, generated images) counts as shared; new images are drawn only to take out their noise.
-    Where an approach has no interval of its own, both values are plain and the change has none. ``p`` is that of the
-    interval; ``n_occupations`` are those that count, of the approach with fewer. Where shares of either are missing,
-    printed averages are compared, with a reason.
+    The difference of the estimates that :func:`amplification` gives for the occupations that have every share with
+    either approach. For its standard error occupations are resampled (at most 2,000 times) with both shares, so what
+    selections share counts as shared. Where an approach has no interval of its own, both values are plain and
+    the change has none; where shares of either are missing, printed averages are compared, with a reason.
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
@@ -347,8 +336,7 @@ def _between(group: Group, reference: Group, pairs: list[tuple[int, int]], boots
 def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the paper's t-tests, beside what it says of SD 1.4: ``paradox_t_tests`` (section 5.3, footnote 11).
 
-    ``p_holm`` is adjusted over the prompts of an approach (Holm); ``rejected`` is whether ``p`` is below
-    1 - ``confidence``, as the paper does for each prompt alone, and empty where there is no interval.
+    ``p_holm`` is adjusted over the prompts of an approach; ``rejected`` goes by ``p``, as the paper does.
     """
     stated = published.load("paradox_text")
     stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
@@ -371,12 +359,10 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how much shares move between prompts, and whether noise explains it: ``paradox_prompt_variation`` (8).
 
-    ``sd_prompts`` is the population standard deviation over prompts, ``printed`` what the arXiv version has of it;
-    ``sd_noise`` is what binomial noise alone would give (root mean square) around the pooled share; the chi-square test
-    of equal shares is adjusted over the occupations of a model (Holm); whether a lean flips is told by Wilson limits,
-    and tested (``p_lean``) by exact binomial tests: a prompt below one half and another above, adjusted for the prompts
-    among which both are looked for (Bonferroni) and over the occupations (Holm). Approaches that share their generated
-    images with the naive one have no rows of their own.
+    ``sd_prompts`` is the population standard deviation over prompts, ``sd_noise`` what binomial noise alone would give
+    around the pooled share; the chi-square test of equal shares is adjusted over occupations (Holm), as is ``p_lean``:
+    exact binomial tests of one prompt below one half and another above, of all prompts (Bonferroni). Approaches that
+    share their generated images with the naive one have no rows of their own.
 
     Raises:
         MissingInputError: No model was asked with two prompts.

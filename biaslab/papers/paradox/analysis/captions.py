@@ -6,7 +6,6 @@ Functions return the table that they name, from rows of the measured table that 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,8 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslab import lexicons, published, stats
-from biaslab.captions.indicators import indicators as indicators_of
+from biaslab import published, stats
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
 from biaslab.ground import tables
@@ -42,11 +40,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return the share of images that passed the gate, one clear face, per source, approach and prompt.
-
-    Columns as of ``paradox_outcomes`` (``percent`` with its Wilson limits), and ``judged``, the share judged in the end
-    (%).
-    """
+    """Return ``paradox_outcomes`` of images that passed the gate, with ``judged``, the share judged in the end (%)."""
     keys = ["model", "source", "approach", "prompt", "n_images"]
     passed = outcomes[outcomes["outcome"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
@@ -64,8 +58,7 @@ def _nothing(n: ArrayLike) -> np.ndarray:
 def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the share of training images that could be fetched, by occupation: ``paradox_image_survival``.
 
-    The interval (Wilson) is of the share fetched of all images asked for. The bounds of the share perceived as female
-    take every missing image as a man's, then as a woman's. ``counts`` are rows of ``paradox_download_outcomes``.
+    With Wilson limits; bounds of the share perceived as female take every missing image as a man's, then as a woman's.
     """
     keys = ["corpus", "approach", "prompt", "occupation"]
     missing = counts[counts["outcome"] != FETCHED].sort_values("n", ascending=False, kind="stable")
@@ -93,8 +86,8 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def indicator_correlation(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how perceived gender goes with indicators over occupations: ``paradox_indicator_correlation`` (5.1).
 
-    Pearson's r, with Fisher's z. The paper correlates the share perceived as female in training images with the share
-    of captions that have female indicators; a caption with indicators of both genders has female ones, too (``any``).
+    Pearson's r, with Fisher's z; a caption with indicators of both genders has female ones, too (``any``, as the paper
+    counts).
     """
     rows = []
     for corpus, some in indicators.groupby("corpus", sort=False):
@@ -114,8 +107,8 @@ def indicator_correlation(indicators: pd.DataFrame, *, confidence: float) -> pd.
 def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return how often captions indicate a gender, by whether it is the rarer: ``paradox_indicator_use`` (section 5.1).
 
-    Which gender is rarer is decided for each occupation by its training images; an occupation whose images are half and
-    half, or all of one gender, has no two groups to compare. Intervals are Student t, of means over occupations.
+    Which gender is rarer is decided by an occupation's training images; where these are half and half, or all of one
+    gender, there is none. Intervals are Student's t over occupations.
     """
     rows = []
     for corpus, some in indicators.groupby("corpus", sort=False):
@@ -134,10 +127,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
 
 
 def marked(caption: str, spans: str) -> str:
-    """Return a caption with the words that indicate a gender in square brackets (Table 5).
-
-    ``spans`` are as :func:`biaslab.captions.indicators.indicators` gives them: ``start:end:label``, joined by ``;``.
-    """
+    """Return a caption with the words that indicate a gender (``start:end:label;…``) in square brackets (Table 5)."""
     out, at = [], 0
     for span in sorted(parse_spans(spans), key=lambda s: s.start):
         if span.start < at:  # within one that is marked already
@@ -148,10 +138,7 @@ def marked(caption: str, spans: str) -> str:
 
 
 def marked_examples(examples: pd.DataFrame, occupations: Sequence[str]) -> pd.DataFrame:
-    """Return the first caption of each kind of indicator for ``occupations``, in their order (Table 5).
-
-    Rows of ``paradox_examples``; ``caption`` has the indicators in square brackets.
-    """
+    """Return the first caption of each kind of indicator for ``occupations``, marked, in their order (Table 5)."""
     some = examples[examples["occupation"].isin(occupations) & (examples["indicator"] != "none")]
     some = some.groupby(["occupation", "indicator"], sort=False).head(1)
     some = some.sort_values("occupation", key=lambda c: c.map(list(occupations).index), kind="stable")
@@ -163,10 +150,7 @@ def marked_examples(examples: pd.DataFrame, occupations: Sequence[str]) -> pd.Da
 
 
 def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return mean similarities, and their change from the naive approach: ``paradox_similarity_mean`` (section 5.2).
-
-    Cosines, -1 to 1; intervals are Student t, of means over occupations.
-    """
+    """Return mean cosines, and their change from the naive approach: ``paradox_similarity_mean`` (section 5.2)."""
     rows: list[list] = []
     for model, of_model in similarity.groupby("model", sort=False):
         for compared in ("text", "image"):
@@ -207,10 +191,7 @@ def _similarity_rows(wide: pd.DataFrame, model: str, approach: str, compared: st
 
 
 def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
-    """Return how often images follow the indicators in their captions: ``paradox_gender_word_accuracy`` (section 6).
-
-    ``words`` are rows of ``paradox_gender_words``; intervals are Wilson's, images of one caption count as independent.
-    """
+    """Return how often images follow the indicators in their captions: ``paradox_gender_word_accuracy`` (section 6)."""
     counts = ["n_same", "n_pairs", "n_followed", "n_judged"]
     each = words.groupby(["model", "approach", "indicator"], sort=False, as_index=False)[counts].sum()
     every = each.groupby(["model", "approach"], sort=False, as_index=False)[counts].sum()
@@ -227,43 +208,11 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     return tables.of(found, "paradox_gender_word_accuracy")
 
 
-def paraphrase_check(
-    paraphrases: pd.DataFrame, settings: pd.DataFrame | None = None, *, confidence: float
-) -> pd.DataFrame:
-    """Return how many paraphrases keep what they must: ``paradox_paraphrase_check`` (A.6; Wilson intervals).
-
-    Rows of ``pipeline_settings`` say how names told a gender when captions were measured (``names``).
-    """
-    told = [] if settings is None else settings.loc[settings["setting"] == "captions.names", "set_to"].tolist()
-    names = told[0] if told else "gazetteer"
-    rows = []
-    for corpus, some in paraphrases.groupby("corpus", sort=False):
-        again = indicators_of(some["paraphrase"].tolist(), names=names)["indicator"].to_numpy()
-        checks = {
-            "changed": (some["caption"] != some["paraphrase"]).sum(),
-            "occupation_kept": sum(map(_is_named, some["occupation"], some["paraphrase"])),
-            "indicator_kept": (again == some["indicator"].to_numpy()).sum(),
-        }
-        rows += [[corpus, check, count, len(some)] for check, count in checks.items()]
-    frame = pd.DataFrame(rows, columns=["corpus", "check", "count", "n"])
-    found = stats.percents(frame["count"], frame["n"], confidence)
-    return tables.of(frame.assign(**found, reason=_nothing(frame["n"])), "paradox_paraphrase_check")
-
-
-def _is_named(occupation: str, text: str) -> bool:
-    """Tell whether ``text`` has an occupation or one of its plurals as whole words, in any case."""
-    any_of = "|".join(map(re.escape, (occupation, *lexicons.plurals(occupation))))
-    return bool(re.search(rf"(?<!\w)(?:{any_of})(?!\w)", text, re.IGNORECASE))
-
-
 # -- what is not real ---------------------------------------------------------------------------------------------
 
 
 def embedded(settings: pd.DataFrame) -> pd.DataFrame:
-    """Return the models of ``pipeline_settings`` that are no real ones, or are measured beside captions of known truth.
-
-    Columns model, words (what their package says of them) and more (a sentence, or empty).
-    """
+    """Return the models of ``pipeline_settings`` that are no real ones, or have captions of known truth."""
     rows = []
     for model, one in settings.groupby("model", sort=False):
         corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]

@@ -149,12 +149,8 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     if rows.empty or len(group.prompts) != 1:
         return group
     place = {occupation: i for i, occupation in enumerate(group.occupations)}
-    unknown = rows.loc[~rows["occupation"].isin(place), "occupation"]
-    if len(unknown):
-        raise InputError(
-            f"paradox_caption_pairs has captions of {unknown.iloc[0]!r} ({group.model}, {group.approach}), of which "
-            "paradox_percent_female has no share."
-        )
+    unknown = rows.loc[~rows["occupation"].isin(place), "occupation"].tolist()
+    rows = rows[rows["occupation"].isin(place)]
     captions = stats.ByCaption(
         rows["occupation"].map(place),
         rows["training"].map({"female": 1.0, "male": 0.0}),
@@ -163,14 +159,11 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
         rows["n_captions"],
         len(place),
     )
-    both = [np.hstack([captions.counts, captions.n]), np.hstack(group.counts())]
-    other = (both[0] != both[1]).any(axis=1)
-    if other.any():
-        i = int(other.argmax())
-        told = ["{0} of {2} training and {1} of {3} generated images".format(*counts[i]) for counts in both]
+    differ = (np.hstack([captions.counts, captions.n]) != np.hstack(group.counts())).any(axis=1)
+    if other := [*unknown, *compress(group.occupations, differ)]:
         raise InputError(
-            f"paradox_caption_pairs and paradox_percent_female differ for {group.occupations[i]!r} ({group.model}, "
-            f"{group.approach}): {told[0]} female against {told[1]}. Both must be of the same images."
+            f"paradox_caption_pairs and paradox_percent_female differ for {other[0]!r} ({group.model}, "
+            f"{group.approach}); both must be of the same images."
         )
     return replace(group, captions=captions)
 
