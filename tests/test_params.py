@@ -243,15 +243,13 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["a, seed = 1, 2"], "cell 2, line 1 (`a, seed = 1, 2`) does not: it is no assignment to one name."),
-        (["seed = int('1')"], "(`seed = int('1')`) does not: int('1') is none."),
-        (["a = 1\nseed = a"], "line 2 (`seed = a`) does not: a is none."),
-        (["seed: int"], "(`seed: int`) does not: seed has no value."),
-        (["seed = 1\nseed = 2"], "line 2 (`seed = 2`) does not: seed is set twice."),
-        (["seed = 1\nfrom values import seed"], "line 2 (`from values import seed`) does not: seed is set twice."),
-        (["%matplotlib inline\nseed = 1"], "line 1 (`%matplotlib inline`) does not: invalid syntax."),
-        (["seed: int = 1", "x = 2\nseed = 5"], "Cell 3, line 2 (`seed = 5`) sets seed again, so what a run sets"),
-        (["seed = 1", "", "seed: int = 5"], "Cell 4, line 1 (`seed: int = 5`) sets seed again"),
+        (["a, seed = 1, 2"], "its line 1 does not"),
+        (["seed = int('1')"], "its line 1 does not"),
+        (["a = 1\nseed = a"], "its line 2 does not"),
+        (["seed: int"], "its line 1 does not"),
+        (["%matplotlib inline\nseed = 1"], "its line 1 does not"),
+        (["seed: int = 1", "x = 2\nseed = 5"], "Cell 3 sets seed again"),
+        (["seed = 1", "", "seed: int = 5"], "Cell 4 sets seed again"),
     ],
 )
 def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, write_notebook, cells, message):
@@ -266,21 +264,13 @@ def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, wr
         project(f"{both}other: 1\n")
 
 
-@pytest.mark.parametrize(
-    ("tags", "message"),
-    [
-        (("", "parameters", "parameters"), "Cells 2 and 3 are tagged 'parameters', and a run"),
-        (("parameters", "", ""), r"Cell 1 is tagged 'parameters' and is no code\. Tag the cell that sets them\."),
-        (("", "injected-parameters", "parameters"), "Values of an earlier run stand above"),
-    ],
-)
-def test_cells_that_hide_what_a_run_sets_are_refused(project, tmp_path, write_notebook, tags, message):
+def test_values_of_an_earlier_run_above_the_parameters_are_refused(project, tmp_path, write_notebook):
     path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1", "seed")
     whole = json.loads(path.read_text())
-    for cell, tag in zip(whole["cells"], tags, strict=True):
-        cell["metadata"] = {"tags": [tag] if tag else []}
+    for cell, tag in zip(whole["cells"], ("title", "injected-parameters", "parameters"), strict=True):
+        cell["metadata"] = {"tags": [tag]}
     path.write_text(json.dumps(whole))
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises(ParameterError, match="Values of an earlier run stand above"):
         project("run: mine\nnotebooks: ['own/*']\n")
 
 
@@ -341,32 +331,5 @@ def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, writ
     write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")
     found, other = params.find_notebooks(tmp_path / "nb")
     assert found.problem.startswith("The cell tagged 'parameters' must set literals only, one name each")
-    assert "does not: " in found.problem and len(found.problem) < 500
     # In any other cell it is the notebook's own matter.
     assert other.problem == ""
-
-
-@pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [
-        ({"kernelspec": {"name": "ir", "language": "R"}}, "It is written in R,"),
-        ({"language_info": {"name": "julia"}}, "It is written in julia,"),
-        ({"kernelspec": {"name": "python3"}}, ""),
-        ({"language_info": {"name": "ipython"}}, ""),
-        (3, ""),
-    ],
-)
-def test_notebooks_of_other_languages_are_not_executed(project, tmp_path, write_notebook, metadata, problem):
-    good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
-    other = json.loads(good.read_text()) | {"metadata": metadata}
-    (tmp_path / "notebooks/own/other.ipynb").write_text(json.dumps(other))
-    told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
-    assert told["own/other"].startswith(problem) and bool(told["own/other"]) == bool(problem)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX alone")
-def test_a_name_that_is_not_utf_8_is_told(project, tmp_path, write_notebook):
-    good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
-    os.link(good, os.fsencode(good.parent) + b"/b\xffad.ipynb")
-    told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
-    assert told == {"own/good": "", r"own/b\xffad": "Its name is not UTF-8, so no record can name it. Rename it."}
