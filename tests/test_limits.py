@@ -32,7 +32,10 @@ def own(name, model):
 
 
 def of(folder, *tables_, source=""):
-    return limits.of_run(folder, [{"name": n, "models": m} for n, m in tables_], source)[len(limits.LIMITS) :]
+    frames = {path.stem: tables.read(path, path.stem) for path in folder.glob("*.csv")}
+    as_printed = {name: sources.printed_models(name, frame) for name, frame in frames.items()}
+    results = [{"name": n, "models": m} for n, m in tables_]
+    return limits.of_run(folder, results, source, as_printed)[len(limits.LIMITS) :]
 
 
 PAIRED = "paired_percent_female"

@@ -13,7 +13,7 @@ from inspect import getdoc, signature
 from typing import Any, Literal, Union, get_args, get_origin
 
 from biaslab.ground import plugins
-from biaslab.ground.errors import UnknownNameError, near_matches
+from biaslab.ground.errors import UnknownNameError, name_help
 from biaslab.ground.groups import Group, Place, allowed_range, fields
 from biaslab.ground.values import check_draws, dotted
 from biaslab.models import registry
@@ -51,23 +51,14 @@ def declared(word: str = "") -> list[Declared]:
     """
     known = list(_all())
     wanted = word.strip().lower().removeprefix("settings.")
-    for fits in (
-        lambda one: one.name == wanted or one.name.startswith(f"{wanted}."),
-        lambda one: wanted in f"{one.name} {one.meaning}".lower(),
-    ):
-        if not wanted or (found := [one for one in known if fits(one)]):
-            return found if wanted else known
+    if named := [one for one in known if f"{one.name}.".startswith(f"{wanted}.") or not wanted]:
+        return named
+    if found := [one for one in known if wanted in f"{one.name} {one.meaning}".lower()]:
+        return found
     if wanted in _OF_NOTEBOOKS:
-        raise UnknownNameError(
-            f"{word!r} is a parameter of notebooks and stands beside their settings: --set {wanted}=VALUE on the "
-            f"command line, or a line of its own in a file of parameters. So do {', '.join(_OF_NOTEBOOKS)}."
-        )
-    forms = {form: one.name for one in reversed(known) for form in (one.name, one.name.rpartition(".")[2])}
-    near = list(dict.fromkeys(forms[name] for name in near_matches(wanted, forms)))
-    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise UnknownNameError(
-        f"No setting has {word!r} in its name or its sentence. {hint}Groups: {', '.join(filter(None, groups()))}."
-    )
+        raise UnknownNameError(f"{word!r} is a parameter of notebooks, beside their settings: --set {wanted}=VALUE.")
+    near = name_help(wanted, [one.name.rpartition(".")[2] for one in known])
+    raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {near}")
 
 
 def groups() -> dict[str, str]:

@@ -23,6 +23,7 @@ from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
 from biaslab.ground.errors import InputError, ParameterError, name_help, unknown_name
 from biaslab.ground.plaintext import plain
+from biaslab.ground.values import check_draws
 from biaslab.judging.questions import FORM, question
 from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
@@ -34,7 +35,7 @@ from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.runs import headlines, jobs, params, planning, runner
+from biaslab.runs import jobs, params, plan, planning, runner
 from biaslab.runs.compare import find
 from biaslab.study.sources import table_of
 
@@ -116,8 +117,7 @@ def rate(
             names a folder of a machine.
         RunError: The disk is full.
     """
-    if seed < 0:
-        raise ParameterError(f"--seed is {seed}; it is 0 or above.")
+    check_draws(seed=seed)
     told = str(images).startswith(IMAGES)
     try:
         folder, is_run = find(images, Path(outputs)), True
@@ -237,9 +237,7 @@ def _told(name: str) -> pd.DataFrame:
     several = () if MIXED in name else folder.models
     people = [PictureFolder(f"{name}{MIXED}{model}").people for model in several] or [folder.people]
     people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
-    whole = people.groupby("image_id")["position"].transform("size")
-    asked = [question("person", *whom, FORM) for whom in zip(people["position"], whole, strict=True)]
-    return people.drop(columns="prompt").assign(**{QUESTION: asked})
+    return _asked(people.assign(phrase="person")).drop(columns=["prompt", "phrase"])
 
 
 def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _Images:
@@ -344,25 +342,28 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         # Prompts of one's own.
         images = pipeline.custom.images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
-        n, position = table["people"], table.groupby("image_id").cumcount() + 1
-        if (n > 1).any():
-            asked = [question("person", *whom, FORM) for whom in zip(position, n, strict=True)]
-            table, columns = (table.assign(position=position, **{QUESTION: asked}), [*columns, "position", QUESTION])
+        if (table["people"] > 1).any():
+            table = table.assign(position=table.groupby("image_id").cumcount() + 1, phrase="person")
     elif one.of == "captions":
         images = pipeline.images(one.kind)
         table = images.table
     elif one.of == pipeline.people.asks_for:
         images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
-        columns = [*columns, "position", QUESTION]
-        n = table.groupby("image_id")["position"].transform("size")
-        whom = zip(table["phrase"], table["position"], n, strict=True)
-        table = table.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
+    if "position" in table:
+        table, columns = _asked(table), [*columns, "position", QUESTION]
     made = images.table.loc[images.table["outcome"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
+
+
+def _asked(people: pd.DataFrame) -> pd.DataFrame:
+    """Return people with what is asked about each: their rows have image_id, position and phrase."""
+    n = people.groupby("image_id")["position"].transform("size")
+    whom = zip(people["phrase"], people["position"], n, strict=True)
+    return people.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
 
 
 def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFrame, np.ndarray, int]:
@@ -370,7 +371,7 @@ def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFra
 
     Raises ParameterError where the run has no headlines, or no ratings to go on from.
     """
-    found, rated = list(headlines.of_run(folder)), headlines.table(folder, table_of(precision.ratings))
+    found, rated = list(plan.headlines(folder)), plan.table(folder, table_of(precision.ratings))
     if not found:
         raise ParameterError(f"The run {folder.name} has no shares by image: choose with --by {CHANCE}.")
     if further and rated.empty:

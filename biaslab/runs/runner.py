@@ -75,8 +75,7 @@ def run(
         record["left_out"] = jobs.left_out(planned)
         private = _folders(params, planned, folder)
         attempts = folder / PARTS / _ATTEMPTS
-        same = {"folder": folder, "folders": private, "started": record["started"]}
-        same["attempt"] = attempts / uuid.uuid4().hex[:12]
+        same = {"folder": folder, "folders": private, "attempt": attempts / uuid.uuid4().hex[:12]}
         guests = earlier.brought(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
             replace(job, fingerprint=earlier.fingerprint(job, record, judges.get(job.slug), guests), **same)
@@ -128,7 +127,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": gather.now(record["started"]), "seconds": round(time.monotonic() - began, 1)}
+        record |= {"ended": store.now(), "seconds": round(time.monotonic() - began, 1)}
         drawn, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
             # It reads the pipeline, which printed numbers do without.

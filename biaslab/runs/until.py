@@ -200,7 +200,7 @@ def _at(opened: Sequence[jobs.Opened], rounds: Rounds, n: int) -> list[jobs.Open
 
 
 def _changed(params: RunParams, rounds: Rounds, n: int) -> RunParams:
-    """Return a run that does."""
+    """Return a run that asks for ``n`` images of each prompt."""
     group, name = rounds.setting.split(".")
     settings = params.values.get("settings") or {}
     settings = {**settings, group: {**(settings.get(group) or {}), name: n}}

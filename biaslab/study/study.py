@@ -100,14 +100,8 @@ class Study:
         settings: dict = _NO_SETTINGS,
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
-        asked: dict[str, Any] = {
-            "source": source,
-            "model": model,
-            "ratings": ratings,
-            "seed": seed,
-            "settings": settings,
-        }
         root = project_root()
+        asked = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
         self._request = Request.of(asked := resolved(asked, root))
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = root / Path(output_dir or "outputs/explore").expanduser()
@@ -431,8 +425,7 @@ class Study:
             if has_tall := bool(main) and phone.restack(figure):
                 _save_png(figure, tall, _page(figure))
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
-        record["smallest"] = smallest
-        self._record("figures", record | {"kinds": ["png", "svg", *["tall.png"] * has_tall]})
+        self._record("figures", record | {"smallest": smallest, "kinds": ["png", "svg", *["tall.png"] * has_tall]})
         _display(png, caption)
         plt.close(figure)
 
@@ -457,6 +450,9 @@ class Study:
         ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
         cards that it opens with, from 1; ``card_printed`` where all their models are printed ones.
         """
+        from IPython import get_ipython
+        from IPython.display import display
+
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
         printed = self.printed_models if each else set()
         known = [set(frame["model"]) for frame in self._inputs.values() if "model" in frame]
@@ -468,7 +464,8 @@ class Study:
             place = (alone and card_printed) or card
             record = {"main": bool(main or place), "card": int(place), "printed": alone}
             self._record("findings", finding.as_record() | record)
-            _say(finding)
+            # As text where nothing shows more.
+            (print if get_ipython() is None else display)(finding)
         if not each:
             print("The source has no measurements for this answer, or nobody could be judged.")
 
@@ -595,14 +592,6 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     colours[3 * corner : 3 * corner + 3] = shade.tolist()
     few.putpalette(colours)
     few.save(path, dpi=(_DPI, _DPI))
-
-
-def _say(finding: Finding) -> None:
-    """Show a finding: as text where nothing shows more."""
-    from IPython import get_ipython
-    from IPython.display import display
-
-    (print if get_ipython() is None else display)(finding)
 
 
 def _display(picture: Path, alt: str) -> None:
