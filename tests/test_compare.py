@@ -78,18 +78,6 @@ def test_swept_parameters_are_matched_on():
     assert sorted(compare.side_by_side(second, first, **how)["seed_second"]) == [1, 1, 2, 2]
 
 
-def test_swept_values_of_other_types_do_not_break_the_match():
-    first = amplification("SD", [1, 1]).assign(model_set="all")
-    second = amplification("SD", [4, 4]).assign(model_set=2)
-    got = compare.side_by_side(first, second, "paradox_amplification", swept=["model_set"])
-    # One value a run, so it is told apart and not matched on.
-    assert got["amplification_difference"].tolist() == [3, 3]
-    assert set(got["model_set_first"]) == {"all"} and set(got["model_set_second"]) == {2}
-    first = pd.concat([first, first.assign(model_set="2")], ignore_index=True)
-    got = compare.side_by_side(first, second, "paradox_amplification", swept=["model_set"])
-    assert got.loc[got["in_runs"] == "both", "model_set"].tolist() == ["2", "2"]
-
-
 @pytest.fixture
 def two_runs(tmp_path):
     """Return the folder of two runs, "one" and "two", of which the second amplifies by 3 points more in one prompt."""

@@ -60,11 +60,6 @@ def test_printed_numbers_alone_are_named_by_paper(tmp_path):
     assert said.startswith("The inputs of this run are numbers as the papers print them")
 
 
-def test_a_model_is_not_printed_for_bearing_a_printed_name(tmp_path):
-    given(tmp_path, paradox_percent_female=own("paradox_percent_female", "SD 1.4"))
-    assert of(tmp_path, ("paradox_amplification", ["SD 1.4"])) == []
-
-
 @pytest.mark.parametrize("model", ["mini", "CompVis/stable-diffusion-v1-4"])
 def test_a_judge_that_a_package_brings_says_its_limits(tmp_path, model):
     said = "their errors are at their smallest"
@@ -90,11 +85,6 @@ def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing
     # Where raters judge no face is looked for, and all faces count where the whole image is one.
     assert judged(faces="yunet", gender="ratings:people.csv") == []
     assert judged(faces="whole image", gender="ViT-L-14:openai") == []
-
-
-def test_the_embedded_source_is_named_where_nothing_else_tells_it(tmp_path):
-    assert of(tmp_path, source="mini")[0].startswith("The model `mini` was trained on drawings")
-    assert of(tmp_path, source="published") == []
 
 
 def test_printed_rows_are_told_by_their_numbers():

@@ -185,11 +185,6 @@ def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
 
 
-def test_without_approaches_no_image_of_captions_is_asked_for(root, tmp_path):
-    none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
-    assert planning.asked(jobs.pipelines(jobs.plan(none))) == [] and planning.images([], {}).count("\n") == 0
-
-
 def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
     (before,) = asked.of_tables(mini, ["dalleval_social_images"])
@@ -241,17 +236,6 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     )
     found = asked.cost(one)
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
-
-
-def test_of_few_images_fewer_are_made_to_find_out(tmp_path, made):
-    few, more = (
-        next(asked.of_tables(pipeline(tmp_path, **changes), ["dalleval_social_images"]))
-        for changes in ({}, {"dalleval": {"professions": 12, "social_images": 1}})
-    )
-    # Of 6 images one is enough; 45 are left where both are asked for, so one and then four are made.
-    assert (few.images, more.images) == (6, 39)
-    assert [of.images for of in timed([few]).values()] == [1] and made == [1]
-    assert len(timed([few, more])) == 1 and made[1:] == [1, 4]
 
 
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):

@@ -55,24 +55,6 @@ def test_table_is_what_its_description_says(name):
                 assert frame[key].dropna().between(-100, 100).all(), key
 
 
-def test_load_gives_strings_floats_and_missing():
-    frame = published.load("paired_table_11")
-    chief = frame[(frame["occupation"] == "chief") & (frame["setting"] == "labour_statistics")].iloc[0]
-    assert np.isnan(chief["percent_female"])
-    assert chief["note"] == "no statistic: printed as N/A"
-    assert frame["note"].iloc[0] == ""
-    assert set(published.load("paradox_table_3")["prompt"]) == {"1", "2", "3", "4", "mean"}
-
-
-def test_index_lists_every_table():
-    index = published.index()
-    assert list(index.columns) == ["name", "paper", "table", "title", "unit", "rows"]
-    assert index["name"].tolist() == published.names()
-    row = index.set_index("name").loc["paired_table_13"]
-    # 36 occupations, 2 levels of power, 2 settings
-    assert row.tolist() == ["paired", "13", published.describe("paired_table_13").title, "points", 144]
-
-
 @pytest.mark.parametrize("call", [published.load, published.describe])
 def test_unknown_name_gets_near_matches(call):
     with pytest.raises(UnknownNameError) as raised:

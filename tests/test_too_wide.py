@@ -2,11 +2,9 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.captions import corpus as module
 from biaslab.captions.corpus import open_corpus
 from biaslab.ground import delimited
 from biaslab.ground.errors import InputError
@@ -88,14 +86,6 @@ def test_measured_tables_of_a_folder(tmp_path):
         with pytest.raises(InputError, match=rf"{name}\.csv has 1,001 columns; at most 1,000 are read"):
             read()
     assert delimited.MOST_COLUMNS == MOST
-
-
-def test_equal_names_are_told_apart_one_by_one():
-    # By hand: each takes one more "_" than the last of its name, and passes over names that are there.
-    given = ["a", "a", "a_", "a", "b", "", "", "text", "text"]
-    assert "|".join(module._carried_as(given)) == "a|a_|a__|a___|b||_|corpus_text|corpus_text_"
-    many = module._carried_as([""] * MOST)
-    assert np.array_equal([len(name) for name in many], range(MOST)) and set("".join(many)) == {"_"}
 
 
 def test_a_row_that_never_ends(tmp_path, monkeypatch):

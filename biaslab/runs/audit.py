@@ -43,10 +43,8 @@ def params_of(
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``ratings`` are what people said of a part of the images, as the setting ``judging.ratings``.
-    ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
-    is made of models, size, what images are made ``until``, or the ``half_width`` of sizes, where it is empty;
-    without ``papers`` the notebooks of all are executed.
+    ``ratings`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there is
+    no paradox. An empty ``name`` is made of models, size, and ``until`` or ``half_width``.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the

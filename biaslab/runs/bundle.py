@@ -233,8 +233,8 @@ def params_of(
 ) -> dict[str, Any]:
     """Return what a parameters file holds that repeats a bundle, on its own models or others.
 
-    The files that its settings name are written below ``outputs``, once it is known to be whole. ``corpus`` are
-    captions, which it does not hold; ``more`` is what else can be asked of an audit, and not of a bundle.
+    The files that its settings name are written below ``outputs``. ``corpus`` are captions, which it does not hold;
+    ``more`` is what else can be asked of an audit, and not of a bundle.
 
     Raises:
         InputError: It is no bundle, damaged, of a newer format, or names files outside of it.

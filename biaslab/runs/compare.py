@@ -125,7 +125,7 @@ def _own_models(first: pd.DataFrame, second: pd.DataFrame, beside: Collection[st
     return first, second
 
 
-def _printed(*folders: Path) -> set[str]:
+def printed_models(*folders: Path) -> set[str]:
     """Return the models of which runs have read nothing but what papers print."""
     printed, measured = set(), set()
     for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
@@ -172,14 +172,11 @@ def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] |
 
 
 def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None) -> Path:
-    """Compare finished runs with the first and leave a report: findings side by side, and a table per shared table.
+    """Compare finished runs with the first, and return the folder of a report: findings, and a table per shared table.
 
-    Runs are folders, or names below ``outputs``, where the comparison gets a folder; its ``name`` is by default
-    ``compare-<first>-<second>-…``. Differences are those of the others minus the first.
-
-    Returns:
-        The folder with ``index.html``, ``run.json`` and ``tables``, whose names end in the other run where there are
-            several.
+    Runs are folders, or names below ``outputs``, where the comparison gets a folder, by default
+    ``compare-<first>-<second>-…``. Differences are the others minus the first; names of tables end in the other run
+    where there are several.
 
     Raises:
         ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
@@ -275,7 +272,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, unread, reasons, beside = {}, [], {}, _printed(one, other)
+    frames, unread, reasons, beside = {}, [], {}, printed_models(one, other)
     for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")

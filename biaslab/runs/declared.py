@@ -9,21 +9,19 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from inspect import getdoc, signature
+from inspect import getdoc
 from typing import Any, Literal, Union, get_args, get_origin
 
 from biaslab.ground import plugins
 from biaslab.ground.errors import UnknownNameError, name_help
 from biaslab.ground.groups import Group, Place, allowed_range, fields
-from biaslab.ground.values import check_draws, dotted
+from biaslab.ground.values import dotted
 from biaslab.models import registry
 from biaslab.settings import Settings
 
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
 # Settings whose values are names of what packages bring, beside those of models.
 _NAMED = {"captions.corpus": plugins.CORPORA, "endpoint.service": plugins.IMAGES, "measures": plugins.MEASURES}
-# What is asked for itself, beside settings, in the cell that notebooks begin with.
-_OF_NOTEBOOKS = ("source", "model", *signature(check_draws).parameters)
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,6 @@ def declared(word: str = "") -> list[Declared]:
         return named
     if found := [one for one in known if wanted in f"{one.name} {one.meaning}".lower()]:
         return found
-    if wanted in _OF_NOTEBOOKS:
-        raise UnknownNameError(f"{word!r} is a parameter of notebooks, beside their settings: --set {wanted}=VALUE.")
     near = name_help(wanted, [one.name.rpartition(".")[2] for one in known])
     raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {near}")
 

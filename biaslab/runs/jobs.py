@@ -253,15 +253,11 @@ class Work(Protocol):
     which is asked with the id of one of its notebooks and returns this, or None where there is nothing beyond.
     """
 
-    @property
-    def generators(self) -> Sequence[Pipeline]:
-        """The pipelines whose images for the templates it takes."""
+    generators: Sequence[Pipeline]
+    """The pipelines whose images for the templates it takes."""
 
     def stages(self) -> Sequence[Callable[[], object]]:
-        """Return what takes long, apart, in order.
-
-        Each may raise :class:`~biaslab.keep.store.UnfinishedError` where the pipeline computes a share.
-        """
+        """Return what takes long, in order; each may raise UnfinishedError where the pipeline computes a share."""
 
 
 def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:

@@ -10,10 +10,9 @@ import ast
 import contextlib
 import itertools
 import json
-import math
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -33,8 +32,6 @@ from biaslab.report import records
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
-MOST_VARIANTS = 1_000
-"""Variants of a run, each of which executes every notebook."""
 # Bytes of a file of parameters, of which YAML's reader takes a second for each million.
 _MOST_BYTES = 5_000_000
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
@@ -124,16 +121,7 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, as they are and in words.
 
         Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
-
-        Raises:
-            ParameterError: There are more than :data:`MOST_VARIANTS`.
         """
-        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
-            lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
-            raise ParameterError(
-                f"The lists of values make {n:,} variants ({lists}); a run has at most {MOST_VARIANTS:,}. Give shorter "
-                "lists, or make several runs."
-            )
         words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
             [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())] for of in (self.sweep, words)
@@ -298,11 +286,10 @@ def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
             f"{getattr(error, 'lineno', None) or line} does not."
         ) from None
     for i, (source, kind, _) in enumerate(cells[at + 1 :], start=at + 2):
-        for name in _literals(source) if kind == "code" else ():
-            if name in defaults:
-                raise ParameterError(
-                    f"Cell {i} sets {name} again, so what a run sets would have no effect. Give it another name."
-                )
+        if kind == "code" and (again := _literals(source) & defaults.keys()):
+            raise ParameterError(
+                f"Cell {i} sets {min(again)} again, so what a run sets would have no effect. Give it another name."
+            )
     return defaults
 
 
@@ -316,11 +303,13 @@ def _assigned(node: ast.stmt) -> tuple[str, Any]:
     return targets[0].id, ast.literal_eval(node.value)
 
 
-def _literals(cell: str) -> Iterator[str]:
-    """Yield the names that a cell sets to literals."""
+def _literals(cell: str) -> set[str]:
+    """Return the names that a cell sets to literals."""
+    names = set()
     for node in getattr(_parsed(cell), "body", ()):
         with contextlib.suppress(*_NO_CODE):
-            yield _assigned(node)[0]
+            names.add(_assigned(node)[0])
+    return names
 
 
 @lru_cache(maxsize=2048)

@@ -20,7 +20,7 @@ from biaslab.models.picture_folder import IMAGES
 from biaslab.papers import precision
 from biaslab.report import records
 from biaslab.runs import sizes
-from biaslab.runs.compare import find
+from biaslab.runs.compare import find, printed_models
 from biaslab.runs.runner import PARAMS
 from biaslab.runs.sizes import Planned
 from biaslab.settings import Settings
@@ -50,8 +50,7 @@ def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planne
     Of single groups the widest stands for all. The second is ``precision_components``, with the ratings that it read.
     """
     settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
-    known = (p for p in folder.glob(f"{sources.MEASURED}/*.csv") if sources.has(p.stem, source="published"))
-    printed = {name for p in known for name in sources.printed_models(p.stem, tables.read(p, p.stem))}
+    printed = printed_models(folder)
     own = [one for one in headlines(folder) if one.model not in printed]
     own = [one for one in own if (one.cells["coefficient"] * one.cells["n"]).any()]
     widest: dict[tuple, tuple[Headline, stats.Design]] = {}

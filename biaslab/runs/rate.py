@@ -90,23 +90,21 @@ def rate(
 ) -> Page:
     """Write a page on which people rate a sample of images, and return what it holds.
 
-    Raters see images alone, in an order of each rater's own. What they download is a file of ratings in long form
-    (:mod:`biaslab.ratings`); the page is not written where such a file could not be read.
+    Raters see images alone, in an order of each rater's own, and download a file of ratings in long form
+    (:mod:`biaslab.ratings`).
 
     Args:
-        images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
-            a folder ``training``, at any depth, in any spelling and behind links, are training images, all others
-            generated ones, and the folder right above a file names its occupation. Of ``images:FOLDER``, what
-            :class:`~biaslab.models.picture_folder.PictureFolder` tells counts, and each person of a picture is asked
-            about: what comes back is a judge of them, ``ratings:FILE``.
+        images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
+            a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
+            right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
+            what comes back is a judge of them, ``ratings:FILE``.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
         kind: Which of that paper's images, such as ``paired``; empty are those of one person.
-        by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change the
-            run's headlines, none below a quarter of an equal chance. Each image's probability is in the file.
-        further: Whether to leave out what the run's ratings hold, and choose by uncertainty as these show the judge.
-        show_faces: Whether training images are rated, too, whose faces are real people's unless they are drawings; and
-            links that lead out of a folder.
+        by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change its
+            headlines, none below a quarter of an equal chance.
+        further: Whether to leave out what the run's ratings hold, and choose by uncertainty.
+        show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
         overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
 
@@ -167,11 +165,9 @@ def write(
     seed: int,
     private: Sequence[str] = (),
 ) -> Page:
-    """Write the page of a sample of images.
+    """Write the page of a sample of images; errors are those of :func:`rate`.
 
-    Images and what is known of them stand in one block of data, which is no script; shown are the images alone. What
-    is downloaded has the columns of the sample, then ``rater`` and ``label``. A browser keeps answers under a name made
-    of the page's content, so that pages of other images do not share them.
+    What is downloaded has the columns of the sample, then ``rater`` and ``label``.
 
     Args:
         drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
@@ -179,8 +175,6 @@ def write(
         target: The file.
         seed: Seed of the raters' orders.
         private: Folders that the page must not name.
-
-    Raises: As :func:`rate`.
     """
     _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
@@ -298,23 +292,18 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
     heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
     if paper and paper not in heads:
         raise unknown_name("paper whose images are rated", paper, heads)
-    if kind and kind not in heads.get(paper, ()):
-        known = {one: of for of, each in heads.items() for one in each}
-        if paper or kind not in known:
-            raise unknown_name("kind of images that are rated", kind, heads[paper] if paper else known)
-        paper = known[kind]
-    kinds = {name: kind if kind in each else each[0] for name, each in heads.items()}
+    able = {name: kind or kinds[0] for name, kinds in heads.items() if paper in ("", name) and kind in ("", *kinds)}
+    if not able:
+        known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
+        raise unknown_name("kind of images that are rated", kind, known)
     asked = planning.asked(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
-    by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, kinds[p])] for p in kinds}
-    there = [name for name, found in by_paper.items() if found]
-    if not there or paper not in ("", *there):
+    by_paper = ([one for one in asked if (one.paper, one.kind) == of] for of in able.items())
+    if not (chosen := next(filter(None, by_paper), [])):
         raise ParameterError(
-            f"The run {folder.name} generates no images of one person at an occupation"
-            f"{f' for {paper}' if paper else ''}. Papers that do: {', '.join(there) or 'none'}."
+            f"The run {folder.name} generates no images of people at occupations for {', '.join(able)}."
         )
-    paper = paper or there[0]
     frames, read = [], {}
-    for one in by_paper[paper]:
+    for one in chosen:
         # None is made, or bought, now.
         planning.check_there(one, folder.name)
         if ("generated", one.model) in read:
@@ -325,9 +314,9 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
         images, table = _generated(one)
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
-    pipeline = by_paper[paper][0].pipeline
+    pipeline = chosen[0].pipeline
     may_be_shown = show_faces or pipeline.training_pictures == DRAWINGS
-    if by_paper[paper][0].of == "captions" and pipeline.has_images and may_be_shown:
+    if chosen[0].of == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images

@@ -39,20 +39,16 @@ def run(
     rehearse: bool = False,
     progress: bool = True,
 ) -> dict:
-    """Execute the selected notebooks and build the report.
+    """Execute the selected notebooks, build the report, and return its record.
 
     A notebook of the same run that finished earlier, and of which nothing has changed since (notebook, parameters,
-    inputs, code, packages, and the files that it left), keeps its results; its record says so and has its own
-    ``ended``. Where that holds for all, nothing is written.
+    inputs, code, packages, and the files that it left), keeps its results. Where that holds for all, nothing is
+    written, and the record has ``up_to_date``.
 
     Args:
         overwrite: Whether a folder that holds another run may be replaced.
         again: Whether to execute also what has not changed.
         rehearse: Whether to try what the run uses before images are made.
-
-    Returns:
-        What ``run.json`` holds, and ``up_to_date`` where nothing was written; ``status`` is ``ok`` if every notebook
-        finished.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.

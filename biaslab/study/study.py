@@ -1,8 +1,4 @@
-"""What a notebook holds: where its inputs come from, and where its results go.
-
-A notebook opens one :class:`Study` from its parameters, takes measurements from it, and gives it the tables, figures
-and findings that the report shows. What lies between are ordinary calls on frames.
-"""
+"""What a notebook holds: where its inputs come from, and where its tables, figures and findings go."""
 
 from __future__ import annotations
 
@@ -121,14 +117,13 @@ class Study:
     # -- inputs and tables ---------------------------------------------------------------------------
 
     def load(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
-        """Return measurements from this study's source, for this study's model.
+        """Return measurements from this study's source, for this study's model and what stands beside it.
 
         Of a model that the source knows from other tables of the paper only there are no rows.
 
         Args:
             what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
-                and looked up under its paper and name in any other source. A pipeline has one model of its own; rows of
-                others are the printed numbers beside it, and stay.
+                and looked up under its paper and name in any other source.
             optional: Whether a source without these measurements gives a table without rows.
 
         Raises:
@@ -267,14 +262,10 @@ class Study:
     # -- analyses that take long -------------------------------------------------------------------------
 
     def cached(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
-        """Return ``analysis(*frames, **options)``, computed once for all notebooks of a run.
+        """Return ``analysis(*frames, **options)``, a pure function such as ``paradox.amplification``, computed once.
 
         Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
-        keyed by the frames, the options and the code of the analysis, a pure function such as
-        ``paradox.amplification``.
-
-        Raises:
-            RunError: The disk is full.
+        keyed by the frames, the options and the code of the analysis. RunError: The disk is full.
         """
         taken = signature(analysis).parameters
         options = {name: value for name, value in self.draws.items() if name in taken} | options
@@ -378,8 +369,7 @@ class Study:
             name: ``<paper>_<what>``: lower-case words joined by underscores.
             figure: The figure.
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
-            model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
-                of another than the first the figure's name does, too.
+            model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
             main: Whether the report's first page shows it; then narrow screens have a tall form of it where it has one.
             facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
                 ``caption`` of a figure of one's own.
@@ -430,14 +420,9 @@ class Study:
         plt.close(figure)
 
     def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
-        """Show what rows of a table answer, and record it for the report; where they say nothing, that is said.
+        """Show what rows of a table answer, such as ``paradox.answers.baseline``, and record it for the report.
 
-        Args:
-            answer: What is asked, such as ``paradox.answers.baseline``.
-            frame: Rows of the table that it names.
-
-        Raises:
-            InputError: The rows have not the columns that it reads.
+        Where they say nothing, that is said. InputError: The rows have not the columns that it reads.
         """
         found = answer.findings(frame, confidence=self.confidence)
         self.find(found, main=answer.main, card=answer.card, card_printed=answer.card_printed)
@@ -447,8 +432,8 @@ class Study:
     ) -> None:
         """Show findings, or lists of them, and record them for the report; where there are none, that is said.
 
-        ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
-        cards that it opens with, from 1; ``card_printed`` where all their models are printed ones.
+        ``main`` ones are among the first that the report says of their paper. ``card`` is their place among the cards
+        that it opens with, from 1; ``card_printed`` where all their models are printed ones.
         """
         from IPython import get_ipython
         from IPython.display import display
@@ -548,10 +533,7 @@ _NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False
 
 
 def _lay_out(figure: Figure) -> Bbox:
-    """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches.
-
-    For use under :data:`_NO_LAYOUT`, as the savings that follow.
-    """
+    """Place what is in a figure, once for all formats, under :data:`_NO_LAYOUT`; return what it takes up, in inches."""
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
     figure.set_dpi(_DPI)
     if (engine := figure.get_layout_engine()) is not None:
