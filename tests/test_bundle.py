@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 
 from biaslab.generation import generator
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.pipeline import Pipeline
 from biaslab.prompts import custom as asking
 from biaslab.runs import audit, bundle, earlier, export, gather, jobs, params
@@ -218,6 +218,14 @@ def test_prompts_and_groups_of_digits_alone_stay_what_they_are(tmp_path):
     pd.DataFrame(people).to_csv(tmp_path / "custom_people.csv", index=False)
     (found,) = asking.files_of(tmp_path).values()
     assert found.to_numpy().tolist() == [["0042", "007", 2, 1]]
+
+
+def test_a_key_in_a_prompt_is_not_sent(leave, pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", PROMPTS[0])
+    run = leave(f"images:{pictures}", [f"{k}.png" for k in range(4)], {"compare_with": "none"})
+    with pytest.raises(RunError, match="holds the key in the environment variable MY_API_KEY"):
+        export.export(**run)
+    assert not list((tmp_path / "outputs").glob("*.zip*"))
 
 
 def test_what_makes_no_images_or_has_several_settings_is_no_bundle(given, leave, tmp_path):

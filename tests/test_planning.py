@@ -185,6 +185,11 @@ def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
 
 
+def test_without_approaches_no_image_of_captions_is_asked_for(root, tmp_path):
+    none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
+    assert planning.asked(jobs.pipelines(jobs.plan(none))) == [] and planning.images([], {}).count("\n") == 0
+
+
 def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini = pipeline(tmp_path, model="mini")
     (before,) = asked.of_tables(mini, ["dalleval_social_images"])

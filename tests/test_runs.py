@@ -18,6 +18,7 @@ from unittest.mock import Mock
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from papermill.exceptions import PapermillExecutionError
 
 from biaslab import cli, report
 from biaslab.ground.errors import InputError, ParameterError, RunError
@@ -391,6 +392,30 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
     with pytest.raises(InputError, match=message):
         project({"paradox/a": code("ceo")}, f"run: mine\nsource: {source}\n")
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("Kernel died"), "RuntimeError: Kernel died"),
+        (PapermillExecutionError(3, 2, "", "ValueError", "x is 3", []), "ValueError: x is 3 (cell 2)"),
+    ],
+)
+def test_what_ends_a_notebook_is_its_reason(tmp_path, monkeypatch, error, said):
+    monkeypatch.setattr("papermill.execute_notebook", Mock(side_effect=error))
+    a = params.Notebook("paradox/a", tmp_path / "a.ipynb", "A", {})
+    record = execute.execute(jobs.Job(a, {}, "", {}, folder=tmp_path, attempt=tmp_path))
+    assert (record["status"], record["reason"], record["notebook"]) == ("failed", said, None)
+
+
+def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
+    cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
+    write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
+    (tmp_path / "r.csv").write_text("image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n")
+    (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
+    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
+    (job,) = jobs.plan(loaded)
+    assert job.parameters["source"] == "ratings" and not job.reason
 
 
 def test_variants_never_share_a_file_name():
