@@ -97,8 +97,9 @@ class Study:
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
         root = project_root()
-        asked = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
-        self._request = Request.of(asked := resolved(asked, root))
+        given = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
+        asked = resolved(given, root)
+        self._request = Request.of(asked)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = root / Path(output_dir or "outputs/explore").expanduser()
         # The folder of the start of a run that this process works for, where the study is a part of that run.
