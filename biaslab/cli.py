@@ -67,7 +67,8 @@ def parser_of_commands() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"biaslab {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # Options that several commands have.
-    bars, of_run, values, starts, outputs = (argparse.ArgumentParser(add_help=False) for _ in range(5))
+    parents = (argparse.ArgumentParser(add_help=False) for _ in range(7))
+    bars, of_run, values, starts, outputs, finished, replaced = parents
     bars.add_argument("--no-progress", action="store_true", help="show no progress bar")
     of_run.add_argument("params", metavar="PARAMS.yaml", help="the file, for example params/published.yaml")
     repeated = {"action": "append", "default": []}
@@ -89,14 +90,16 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "execute also notebooks of which nothing has changed since"
     starts.add_argument("--again", action="store_true", help=text)
     outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are")
+    finished.add_argument("run", metavar="RUN", help="a run's folder, or its name below --outputs")
+    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
+    replaced.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     def command(name: str, call: Callable, text: str, *parents: argparse.ArgumentParser, kept: str = ""):
         added = commands.add_parser(name, help=text, parents=parents)
         added.set_defaults(call=call, kept=kept)
         return added.add_argument
 
-    text = "write notebooks, parameters files and a README into a new folder, to work in"
-    add = command("init", _init, text)
+    add = command("init", _init, "write notebooks, parameters files and a README into a new folder, to work in")
     add("folder", metavar="FOLDER", help="the folder, new or empty")
 
     text = "execute notebooks from a parameters file and build the report"
@@ -137,34 +140,29 @@ def parser_of_commands() -> argparse.ArgumentParser:
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
     add("--wait", action="store_true", help="wait for other shares, and go on, until nothing is left")
 
-    text = "lay runs side by side: findings, and tables with differences"
-    add = command("compare", _compare, text, outputs)
+    add = command("compare", _compare, "lay runs side by side: findings, and tables with differences", outputs)
     add("first", metavar="RUN", help="a run's folder, or its name below --outputs")
     add("others", metavar="RUN", nargs="+", help="the runs that are compared with the first")
     add("--name", metavar="NAME", help="name of the comparison's folder")
 
     text = "say how many images narrower intervals take, by what the images of a run tell of their variance"
-    add = command("plan", _plan, text, outputs)
-    add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
+    add = command("plan", _plan, text, finished, outputs)
     text = "the half-width that is wanted, in percentage points of shares (default: 5)"
     add("--precision", type=float, metavar="POINTS", default=5.0, help=text)
 
-    add = command("export", _export, "put a run into one zip file for a colleague", outputs)
-    add("run", metavar="RUN", help="a run's folder, or its name below --outputs")
+    add = command("export", _export, "put a run into one zip file for a colleague", finished, outputs, replaced)
     add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
     text = "what repeats the run, with 'biaslab audit FILE.zip': prompts, settings, seeds, judges' answers, images"
     add("--bundle", dest="as_bundle", action="store_true", help=text)
     text = "with --bundle: also pictures of folders and endpoints, and captions, which you may have to ask others for"
     add("--all", dest="everything", action="store_true", help=text)
-    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
-    add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     add = command("cite", _cite, "say how to cite biaslab, or a run and the papers whose methods it used", outputs)
     add("run", metavar="RUN", nargs="?", help="a run's folder, or its name below --outputs")
     add("--author", metavar="NAME", default="", help="who made the run")
     add("--url", metavar="ADDRESS", default="", help="where its report can be read")
 
-    add = command("rate", _rate, "write a page on which people rate images", outputs)
+    add = command("rate", _rate, "write a page on which people rate images", outputs, replaced)
     text = "a run's folder, its name below --outputs, a folder of images, each named by its id, or 'images:FOLDER' as "
     text += "'biaslab audit' takes it, whose people are asked about one by one"
     add("images", metavar="RUN|FOLDER", help=text)
@@ -176,11 +174,9 @@ def parser_of_commands() -> argparse.ArgumentParser:
     add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
     text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
     add("--paper", metavar="PAPER", default="", help=text)
-    text = "which of its images: of paired also those of two people, 'paired'"
-    add("--kind", metavar="KIND", default="", help=text)
+    add("--kind", metavar="KIND", default="", help="which of its images: of paired also those of two people, 'paired'")
     add("--show-faces", action="store_true", help="training images too, whose faces are real people's")
     add("--to", metavar="FILE.html", help="where it goes (default: rate-NAME.html in --outputs)")
-    add("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     text = "list what a run can set: kind, bounds, unit, default and meaning, and what installed packages bring"
     add = command("settings", _settings, text)
@@ -192,11 +188,9 @@ def parser_of_commands() -> argparse.ArgumentParser:
 
     command("models", _models, "list the models that installed packages bring, with their folders and cards")
 
-    text = "say what a ledger of bought images holds, or rebuild a damaged one; buys nothing"
-    add = command("ledger", _ledger, text)
+    add = command("ledger", _ledger, "say what a ledger of bought images holds, or rebuild a damaged one; buys nothing")
     add("folder", metavar="FOLDER", help="the folder that holds bought.jsonl")
-    text = "rebuild it from its sound lines, the pictures and the answers"
-    add("--rebuild", action="store_true", help=text)
+    add("--rebuild", action="store_true", help="rebuild it from its sound lines, the pictures and the answers")
     add("--price", type=float, metavar="N", help="what an image cost, where no sound line says it")
 
     text = "say what the store of computed results holds, by stage, or prune what no current code reads"

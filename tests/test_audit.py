@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from biaslab import cli, request
+from biaslab import cli
 from biaslab.ground import shared
 from biaslab.ground.errors import BiaslabError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, checks
@@ -86,16 +86,6 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     (tmp_path / "link").symlink_to("model")
     with pytest.raises(ParameterError, match=re.escape(said)):
         audit.params_of(names, **how)
-
-
-def test_a_run_is_described_by_what_is_asked_for():
-    def described(**how):
-        return audit.params_of(["mini", "world"], **how)["description"].partition("same models: ")[2]
-
-    assert described(papers=["dalleval"]) == "scenes, and people by profession."
-    assert described(papers=["triplets"]) == "triplets of prompts that differ in a gender word."
-    assert described().startswith("people alone and in pairs; scenes") and "captions" not in described()
-    assert described(corpus="mini").startswith("captions with the images behind them; people alone")
 
 
 @pytest.mark.parametrize(
@@ -207,23 +197,6 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
     # All that it has would be found in images.
     with pytest.raises(ParameterError, match=r"triplets\.objects names nothing"):
         plan("triplets/5_*")
-
-
-def test_folders_may_lie_anywhere_and_be_called_as_people_call_them(root, tmp_path, folders, monkeypatch):
-    deep = tmp_path / ("x" * 100) / "a, b & c (v2)"
-    commit = "0123456789abcdef" * 2 + "01234567"
-    kept = tmp_path / "hub" / "models--owner--my--name" / "snapshots" / commit
-    for place in (deep, kept):
-        shutil.copytree(folders("sd1"), place)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    names = [f"~/{deep.relative_to(tmp_path)}", str(kept)]
-    given = audit.params_of(names)
-    assert given["title"] == "Audit of a, b & c (v2), owner/my--name@01234567"
-    assert given["run"] == "audit-a-b-c-v2-owner-my-name-01234567-standard"
-    opened = params.load(runner.PARAMS, given=given, overrides=SMALL, notebooks_dir=root / "notebooks")
-    settings = Settings.of(request.resolved(dict(opened.values))["settings"])
-    pipeline = Pipeline(str(deep), settings, progress=False)
-    assert [one.label for one in (pipeline, *pipeline.others)] == ["a, b & c (v2)", "owner/my--name@01234567"]
 
 
 def refused(root, *names, **how):

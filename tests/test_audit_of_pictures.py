@@ -134,15 +134,6 @@ def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
     assert found["notebooks"] == ["custom/*"] and found["title"] == "Audit of A, B"
 
 
-def test_prompts_of_ones_own_are_asked_in_place_of_the_papers(tmp_path):
-    given = {"prompts": "mine.csv", "benchmark": "labour.csv"}
-    found = audit.params_of(["mini"], **given)
-    assert found["settings"]["custom"] == given and found["notebooks"] == ["custom/*"]
-    # The papers' are asked, too, where they are named.
-    both = audit.params_of(["mini"], papers=["paired"], **given)
-    assert both["settings"]["custom"] == given and all(one.startswith("paired/") for one in both["notebooks"])
-
-
 def test_a_folder_that_nothing_tells_apart_is_refused_before_anything_is_written(tmp_path):
     blank(tmp_path, "a.png")
     for folder, told in ((tmp_path, r"a\.png"), (tmp_path / "nowhere", "nowhere")):

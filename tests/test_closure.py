@@ -376,7 +376,7 @@ def test_a_module_that_no_source_names_is_known(root):
     assert found == {
         "keep/kernels.py",
         "runs/execute.py",
-        "runs/headlines.py",
+        "runs/plan.py",
         "runs/jobs.py",
         "runs/pictures.py",
         "runs/units.py",

@@ -81,29 +81,13 @@ def test_a_file_that_names_a_folder_is_refused(outputs, monkeypatch):
         coded = quote(str(folder), safe="").replace(str(folder)[1], f"%{ord(str(folder)[1]):02x}", 1)
         for text in (f"file://{folder}/x", f"({folder})", f"?at={coded}"):
             refused(outputs, "tables/a.csv", text, r"tables/a\.csv names")
+    # As spreadsheets write it.
+    refused(outputs, "tables/a.csv", "see /srv/clients/acme".encode("utf-16"), "names /srv/clients/acme")
     # The store, and folders of others.
     monkeypatch.setenv("BIASLAB_STORE", "/opt/elsewhere/store")
     for folder in ("/opt/elsewhere/store", "/home/Alice", "/srv/clients", r"C:\Users\alice"):
         said = refused(outputs, "notebooks/paradox/4.ipynb", json.dumps(f"in {folder}: x"), "4.ipynb names")
         assert "--again" in said
-
-
-@pytest.mark.parametrize("ending", ["md", "HTML", ""])
-def test_texts_are_looked_at_whatever_their_ending(outputs, monkeypatch, ending):
-    name = f"tables/a.{ending}".rstrip(".")
-    monkeypatch.setattr("test_export.FILES", (*FILES, name))
-    refused(outputs, name, "see /srv/clients/acme", "names /srv/clients/acme")
-    # As spreadsheets write it.
-    refused(outputs, name, "see /srv/clients/acme".encode("utf-16"), "names /srv/clients/acme")
-
-
-def test_what_names_no_folder_of_anybody_is_sent(outputs):
-    """URLs, words with a slash, a system's own, and the letters among a picture's bytes."""
-    text = "https://example.org/home/Alice man/woman /usr/lib/python3.12/site.py /tmp/ipykernel_7/8.py </home>"
-    write(outputs / "mine" / "tables" / "a.csv", text)
-    write(outputs / "mine" / "figures" / "a.png", b"\x89PNG\0\0 ~/b /mnt/x")
-    record(outputs / "mine")
-    assert export.export("mine", outputs=outputs).exists()
 
 
 def test_a_key_of_the_environment_is_refused_and_not_repeated(outputs, monkeypatch):

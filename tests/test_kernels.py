@@ -44,16 +44,6 @@ def test_calls_are_made_in_processes_of_their_own(processes, tmp_path):
     assert processes.call(log, operator.add, 1, 1) == 2
 
 
-@posix
-def test_a_call_that_is_never_asked_ends_without_a_word(processes, tmp_path, capfd):
-    # What cannot be sent ends the call when its process is there, and so does Ctrl-C.
-    with pytest.raises(Exception, match="pickle"):
-        processes.call(tmp_path / "log", lambda: None)
-    assert processes.call(tmp_path / "log", operator.add, 1, 1) == 2
-    processes.__exit__(None)
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_what_never_hears_what_to_read_ends_without_a_word():
     code = "from biaslab.keep import kernels; kernels.Processes({}, lambda: None)"

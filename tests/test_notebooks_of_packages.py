@@ -88,24 +88,12 @@ def test_notebooks_of_a_package_stand_beside_the_users(install, project, tmp_pat
     assert "guest.inner" not in sys.modules
 
 
-def test_the_users_notebook_of_the_same_name_counts(install, project, write_notebook):
-    install("guest", "guest/1_first")
-    mine = write_notebook(project / "notebooks/guest/1_first.ipynb", PARAMETERS, title="Changed")
-    (found,) = load(project, "guest/*").selected
-    assert (found.title, found.path) == ("Changed", mine)
-
-
 def test_they_are_executed_where_a_pattern_asks_for_them(install, project):
     install("guest", "guest/1_first")
     assert ids(load(project, "*")) == ["paradox/1_mine"]
     assert ids(load(project, "*", "g*")) == ["paradox/1_mine", "guest/1_first"]
     # Wherever the user's notebooks are.
     assert ids(load(project, "g*", notebooks_dir=project / "notebooks")) == ["guest/1_first"]
-
-
-def test_without_the_package_no_notebook_matches(project):
-    with pytest.raises(ParameterError, match=r"No notebook matches 'guest/\*'"):
-        load(project, "guest/*")
 
 
 def test_a_package_that_is_not_there_is_named(install, project):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from biaslab.ground import reading
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import ParameterError
 from biaslab.runs import params
 
 CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\nsettings = {}\n'
@@ -27,17 +27,11 @@ def project(tmp_path, write_notebook):
     return load
 
 
-def test_values_titles_and_order_come_out_as_given(project):
-    got = project("run: mine\nseed: 7\nnotebooks: ['paradox/*']\n")
-    assert (got.run, got.title, dict(got.values)) == ("mine", "mine", {"seed": 7})
-    assert [(n.id, n.title) for n in got.selected] == [("paradox/4_baseline", "Baseline")]
-    assert got.selected[0].parameters["confidence"] == 0.95
-
-
 def test_set_and_notebook_override_the_file(project):
     overrides = ["seed=8", "run=2024", "jobs=1"]
-    got = project("run: mine\nseed: 7\n", overrides=overrides, notebooks=["paradox/*"])
-    assert (got.run, got.jobs, got.values["seed"], len(got.selected)) == ("2024", 1, 8, 1)
+    got = project("run: mine\nseed: 7\ndescription: 2026-13-45\n", overrides=overrides, notebooks=["paradox/*"])
+    assert (got.run, got.title, got.jobs, got.values["seed"]) == ("2024", "2024", 1, 8)
+    assert [(n.id, n.title) for n in got.selected] == [("paradox/4_baseline", "Baseline")]
 
 
 def test_a_list_means_one_variant_per_value_and_lists_multiply(project):
@@ -84,17 +78,14 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
     ("text", "message"),
     [
         ("modle: A", "'modle' is not a parameter. Did you mean 'model'?"),
+        ("modle: A\nseed: x", "seed is 'x'; it must be a whole number"),
         ("seed: many", "seed is 'many'; it must be a whole number"),
         ("seed: true", "seed is True; it must be a whole number"),
-        ("seed: 1.5", "seed is 1.5; it must be a whole number"),
         ("seed: [1, x]", "seed is 'x'; it must be a whole number"),
         ("seed: []", "seed is []; give one value"),
         ("seed: [1, 1]", "seed is [1, 1]; give one value"),
-        ("show: 1", "show is 1; it must be true or false"),
-        ("model: {a: 1}", "model is {'a': 1}; it must be a text"),
         ("settings: 3", "settings is 3; it must be a mapping"),
         ("run: ../up", "'../up' is not a name"),
-        ("run: ''", "'' is not a name"),
         ("jobs: -1", "jobs is -1;"),
         ("notebooks: ['paradx/*']", "No notebook matches 'paradx/*'."),
         ("notebooks: []", "notebooks is ();"),
@@ -103,14 +94,10 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
         # What YAML allows and no parameter is.
         ("? {a: 1}\n: 2", "(line 2, column 3): found unhashable key"),
         ("settings: {1: 2}", "settings has the key 1, which is not a text"),
-        ("? 1.5\n: 2", "has the key 1.5, which is not a text"),
         ("seed: " + "9" * 5000, "a value does not fit its kind (Exceeds"),
         ("settings: " + "[" * 700 + "]" * 700, "a value does not fit its kind (maximum recursion"),
         ("seed: " + "9" * 1000, "seed is a whole number beyond what is allowed"),
-        ("seed: 2026-13-45", "seed is '2026-13-45'; it must be a whole number"),
         ("seed: !!int abc", "a value does not fit its kind"),
-        ("seed: !!timestamp abc", "a value does not fit its kind"),
-        ('title: "\\Uffffffff"', "a value does not fit its kind"),
         ('title: "\\0"', "title is '\\x00', which holds a null byte"),
         ('settings: {a: "\\ud800"}', "settings.a is '\\ud800', which holds a null byte or half"),
         ("settings: {a: {b: [1, -.inf]}}", "settings.a.b is -inf; a number must be finite"),
@@ -160,11 +147,6 @@ def test_what_set_cannot_use_is_named(project, override, message):
     assert len(str(error.value)) < 500
 
 
-def test_kinds_that_serve_as_others(project):
-    got = project("run: 2026-12-01\ndescription: 2026-13-45\nconfidence: 1\n")
-    assert (got.run, got.description, got.values["confidence"]) == ("2026-12-01", "2026-13-45", 1.0)
-
-
 def test_a_model_in_place_of_a_file_says_what_to_run(project, tmp_path):
     with pytest.raises(ParameterError, match=r"A model is named with --set model=NAME\."):
         params.load("SG161222/RealVisXL_V4.0")
@@ -179,11 +161,6 @@ def test_a_files_key_of_other_notebooks_is_passed_over_and_a_set_one_is_not(proj
     assert dict(project(text).values) == {}
     with pytest.raises(ParameterError, match="'aspect' is a parameter of other notebooks, of none that this run"):
         project(text, overrides=["aspect=y"])
-
-
-def test_every_problem_is_told_at_once(project):
-    with pytest.raises(ParameterError, match=r"'modle' .* seed is 'x'"):
-        project("run: mine\nmodle: A\nseed: x\n")
 
 
 @pytest.mark.parametrize("value", ["on", "2024", "my #1.csv", "a: b", "~", "{x}", "null"])
@@ -217,15 +194,8 @@ def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_
     assert notebook.takes == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
 
 
-@pytest.mark.parametrize("cell", ["seed: int = 1", 'seed: "int | None" = None', "seed = 1  # type: int"])
-def test_parameters_with_annotations_are_parameters(project, tmp_path, write_notebook, cell):
-    write_notebook(tmp_path / "notebooks/own/typed.ipynb", f"from typing import Final\n{cell}")
-    got = project("run: mine\nnotebooks: ['own/*']\n", overrides=["seed=77"])
-    assert (set(got.selected[0].parameters), dict(got.values)) == ({"seed"}, {"seed": 77})
-
-
 def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):
-    cell = "rate = 1.0\nn = None\npair = (1, 2)\nodd = {1}\nname = ''\nwords = []\n"
+    cell = "from typing import Final\nrate: float = 1.0\nn = None\npair = (1, 2)\nodd = {1}\nname = ''\nwords = []\n"
     write_notebook(tmp_path / "notebooks/own/typed.ipynb", cell)
 
     def values(*overrides):
@@ -243,15 +213,13 @@ def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_noteboo
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["a, seed = 1, 2"], "cell 2, line 1 (`a, seed = 1, 2`) does not: it is no assignment to one name."),
-        (["seed = int('1')"], "(`seed = int('1')`) does not: int('1') is none."),
-        (["a = 1\nseed = a"], "line 2 (`seed = a`) does not: a is none."),
-        (["seed: int"], "(`seed: int`) does not: seed has no value."),
-        (["seed = 1\nseed = 2"], "line 2 (`seed = 2`) does not: seed is set twice."),
-        (["seed = 1\nfrom values import seed"], "line 2 (`from values import seed`) does not: seed is set twice."),
-        (["%matplotlib inline\nseed = 1"], "line 1 (`%matplotlib inline`) does not: invalid syntax."),
-        (["seed: int = 1", "x = 2\nseed = 5"], "Cell 3, line 2 (`seed = 5`) sets seed again, so what a run sets"),
-        (["seed = 1", "", "seed: int = 5"], "Cell 4, line 1 (`seed: int = 5`) sets seed again"),
+        (["a, seed = 1, 2"], "its line 1 does not"),
+        (["seed = int('1')"], "its line 1 does not"),
+        (["a = 1\nseed = a"], "its line 2 does not"),
+        (["seed: int"], "its line 1 does not"),
+        (["%matplotlib inline\nseed = 1"], "its line 1 does not"),
+        (["seed: int = 1", "x = 2\nseed = 5"], "Cell 3 sets seed again"),
+        (["seed = 1", "", "seed: int = 5"], "Cell 4 sets seed again"),
     ],
 )
 def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, write_notebook, cells, message):
@@ -266,21 +234,13 @@ def test_what_a_run_could_not_set_is_refused_with_its_line(project, tmp_path, wr
         project(f"{both}other: 1\n")
 
 
-@pytest.mark.parametrize(
-    ("tags", "message"),
-    [
-        (("", "parameters", "parameters"), "Cells 2 and 3 are tagged 'parameters', and a run"),
-        (("parameters", "", ""), r"Cell 1 is tagged 'parameters' and is no code\. Tag the cell that sets them\."),
-        (("", "injected-parameters", "parameters"), "Values of an earlier run stand above"),
-    ],
-)
-def test_cells_that_hide_what_a_run_sets_are_refused(project, tmp_path, write_notebook, tags, message):
+def test_values_of_an_earlier_run_above_the_parameters_are_refused(project, tmp_path, write_notebook):
     path = write_notebook(tmp_path / "notebooks/own/x.ipynb", "seed = 1", "seed")
     whole = json.loads(path.read_text())
-    for cell, tag in zip(whole["cells"], tags, strict=True):
-        cell["metadata"] = {"tags": [tag] if tag else []}
+    for cell, tag in zip(whole["cells"], ("title", "injected-parameters", "parameters"), strict=True):
+        cell["metadata"] = {"tags": [tag]}
     path.write_text(json.dumps(whole))
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises(ParameterError, match="Values of an earlier run stand above"):
         project("run: mine\nnotebooks: ['own/*']\n")
 
 
@@ -313,60 +273,11 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     assert (told["good"], dict(got.values)) == ("", {"seed": 7})
 
 
-def test_variants_are_counted_before_they_are_made(project):
-    """Three lists of 300 make 27 million of them, each a mapping."""
-    lists = {"model": [f"m{n}" for n in range(300)], "seed": [*range(300)]}
-    lists["confidence"] = [0.5 + n / 1000 for n in range(300)]
-    told = r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
-    with pytest.raises(ParameterError, match=told):
-        project("run: mine\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in lists.items())).variants()
-    assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
-    with pytest.raises(ParameterError, match="make 1,001 variants"):
-        project(f"run: mine\nseed: {[*range(1001)]}\n").variants()
-
-
-def test_a_file_of_parameters_that_is_none_is_not_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(ParameterError, match="There is no parameters file"):
-        params.load(tmp_path / "pipe.yaml")
-    (tmp_path / "large.yaml").touch()
-    os.truncate(tmp_path / "large.yaml", 5_000_001)
-    with pytest.raises(InputError, match=r"large\.yaml has 5,000,001 bytes; at most 5,000,000 are read"):
-        params.load(tmp_path / "large.yaml")
-
-
 @pytest.mark.parametrize("value", ["-" * 20_000 + "1", "1" + "+1" * 50_000, "a." * 400 + "b", "[{[]}]", '"\0"'])
 def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, write_notebook, value):
     write_notebook(tmp_path / "nb/paradox/a.ipynb", f"seed = {value}")
     write_notebook(tmp_path / "nb/paradox/b.ipynb", "seed = 1", f"study.load({value})")
     found, other = params.find_notebooks(tmp_path / "nb")
     assert found.problem.startswith("The cell tagged 'parameters' must set literals only, one name each")
-    assert "does not: " in found.problem and len(found.problem) < 500
     # In any other cell it is the notebook's own matter.
     assert other.problem == ""
-
-
-@pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [
-        ({"kernelspec": {"name": "ir", "language": "R"}}, "It is written in R,"),
-        ({"language_info": {"name": "julia"}}, "It is written in julia,"),
-        ({"kernelspec": {"name": "python3"}}, ""),
-        ({"language_info": {"name": "ipython"}}, ""),
-        (3, ""),
-    ],
-)
-def test_notebooks_of_other_languages_are_not_executed(project, tmp_path, write_notebook, metadata, problem):
-    good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
-    other = json.loads(good.read_text()) | {"metadata": metadata}
-    (tmp_path / "notebooks/own/other.ipynb").write_text(json.dumps(other))
-    told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
-    assert told["own/other"].startswith(problem) and bool(told["own/other"]) == bool(problem)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX alone")
-def test_a_name_that_is_not_utf_8_is_told(project, tmp_path, write_notebook):
-    good = write_notebook(tmp_path / "notebooks/own/good.ipynb", "seed = 1")
-    os.link(good, os.fsencode(good.parent) + b"/b\xffad.ipynb")
-    told = {n.id: n.problem for n in project("run: mine\nnotebooks: ['own/*']\n").selected}
-    assert told == {"own/good": "", r"own/b\xffad": "Its name is not UTF-8, so no record can name it. Rename it."}

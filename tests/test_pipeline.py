@@ -400,8 +400,8 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
         sources.measured("triplets_printed_chi_square", source="mini", pipeline=alone)
-    assert sources.has("paradox_printed_amplification", source="mini")
-    assert not sources.has("paradox_printed_amplification", source="mini", beside="none")
+    assert sources.has("paradox_printed_amplification", source="mini", beside=("published",))
+    assert not sources.has("paradox_printed_amplification", source="mini")
 
 
 def test_a_study_on_a_pipeline_keeps_what_stands_beside(fake, tmp_path):

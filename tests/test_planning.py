@@ -243,17 +243,6 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
 
 
-def test_of_few_images_fewer_are_made_to_find_out(tmp_path, made):
-    few, more = (
-        next(asked.of_tables(pipeline(tmp_path, **changes), ["dalleval_social_images"]))
-        for changes in ({}, {"dalleval": {"professions": 12, "social_images": 1}})
-    )
-    # Of 6 images one is enough; 45 are left where both are asked for, so one and then four are made.
-    assert (few.images, more.images) == (6, 39)
-    assert [of.images for of in timed([few]).values()] == [1] and made == [1]
-    assert len(timed([few, more])) == 1 and made[1:] == [1, 4]
-
-
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)

@@ -7,8 +7,6 @@ import threading
 import pytest
 
 from biaslab.ground import progress
-from biaslab.study import Study, sources
-from biaslab.study.study import ATTEMPT
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +38,6 @@ def test_a_line_below_the_cell(monkeypatch):
     assert not [t for t in threading.enumerate() if t.name == "biaslab progress"]
 
 
-def test_what_is_quick_says_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PATIENCE", 60.0)
-    with progress.working("computing shares"):
-        pass
-    assert capsys.readouterr() == ("", "")
-
-
 def test_in_a_run_the_file_says_it_and_a_bar_says_more(tmp_path, capsys):
     file = tmp_path / "progress.log"
     written = threading.Event()
@@ -63,20 +54,3 @@ def test_in_a_run_the_file_says_it_and_a_bar_says_more(tmp_path, capsys):
     file.write_text("judging: 6 of 9")
     progress._write(file, "computing shares: 5 s")
     assert file.read_text() == "judging: 6 of 9"
-
-
-def test_measurements_say_that_they_are_made(tmp_path, monkeypatch):
-    attempt = tmp_path / "mine/.parts/.attempts/1"
-    attempt.mkdir(parents=True)
-    monkeypatch.setenv(ATTEMPT, str(attempt))
-    study = Study(tmp_path / "mine/.parts/paradox/a")
-    said, heard, measured = set(), threading.Event(), sources.measured
-
-    def write(path, line):
-        said.add((path, line.rpartition(":")[0]))
-        heard.set()
-
-    monkeypatch.setattr(progress, "_write", write)
-    monkeypatch.setattr(sources, "measured", lambda *of, **how: heard.wait(30) and measured(*of, **how))
-    assert len(study.load("paradox_percent_female"))
-    assert said == {(attempt / "paradox/a/progress.log", "measuring paradox_percent_female")}

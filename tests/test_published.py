@@ -1,10 +1,7 @@
 """The papers' printed numbers: the loader, and the tables of `paradox` and `paired` against each other."""
 
 import csv
-import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -22,25 +19,12 @@ EPS = 1e-9
 # -- loader ----------------------------------------------------------------------------------------------
 
 
-def test_importing_and_describing_load_no_pandas():
-    code = (
-        "import sys; from biaslab import published; published.describe('paradox_table_6'); "
-        "sys.exit(any(m in sys.modules for m in ('pandas', 'numpy')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_every_csv_has_a_description_and_the_reverse():
     stems = {".csv": set(), ".json": set()}
     for entry in published._DATA.iterdir():
         stem, _, suffix = entry.name.partition(".")
         stems[f".{suffix}"].add(stem)
     assert stems[".csv"] == stems[".json"] == set(published.names())
-
-
-def test_names_are_in_numeric_order():
-    paired = [name for name in published.names() if name.startswith("paired_table")]
-    assert paired == [f"paired_table_{number}" for number in (1, 2, 3, 4, 7, 9, 10, 11, 12, 13)]
 
 
 @pytest.mark.parametrize("name", published.names())
@@ -71,45 +55,6 @@ def test_table_is_what_its_description_says(name):
                 assert frame[key].dropna().between(-100, 100).all(), key
 
 
-def test_load_gives_strings_floats_and_missing():
-    frame = published.load("paired_table_11")
-    chief = frame[(frame["occupation"] == "chief") & (frame["setting"] == "labour_statistics")].iloc[0]
-    assert np.isnan(chief["percent_female"])
-    assert chief["note"] == "no statistic: printed as N/A"
-    assert frame["note"].iloc[0] == ""
-    assert set(published.load("paradox_table_3")["prompt"]) == {"1", "2", "3", "4", "mean"}
-
-
-def test_attrs_say_where_the_numbers_come_from():
-    assert published.load("paradox_table_6").attrs == {
-        "name": "paradox_table_6",
-        "paper": "paradox",
-        "table": "6",
-        "title": "Share of images perceived as female for each occupation, Stable Diffusion 1.4",
-        "unit": "%",
-    }
-
-
-def test_each_load_is_a_fresh_frame():
-    first = published.load("paradox_table_3")
-    first["amplification"] = 0.0
-    assert published.load("paradox_table_3")["amplification"].min() == 1.11
-
-
-def test_index_lists_every_table():
-    index = published.index()
-    assert list(index.columns) == ["name", "paper", "table", "title", "unit", "rows"]
-    assert index["name"].tolist() == published.names()
-    row = index.set_index("name").loc["paired_table_13"]
-    # 36 occupations, 2 levels of power, 2 settings
-    assert row.tolist() == ["paired", "13", published.describe("paired_table_13").title, "points", 144]
-
-
-@pytest.mark.parametrize("name", [n for n in published.names() if n.startswith(("paradox_", "paired_"))])
-def test_no_row_is_printed_twice(name):
-    assert not published.load(name).duplicated().any()
-
-
 @pytest.mark.parametrize("call", [published.load, published.describe])
 def test_unknown_name_gets_near_matches(call):
     with pytest.raises(UnknownNameError) as raised:
@@ -118,19 +63,6 @@ def test_unknown_name_gets_near_matches(call):
     assert str(raised.value).startswith(start)
     with pytest.raises(UnknownNameError):
         call("../data/paradox_table_6")
-
-
-def test_cells_may_hold_commas_lines_and_nothing(tmp_path, monkeypatch):
-    text = {"unit": None, "description": "Occupation."}
-    columns = {"occupation": text, "percent": {"unit": "%", "description": "Share."}}
-    about = dict.fromkeys(("paper", "table", "title", "section", "unit"), "x")
-    (tmp_path / "x.json").write_text(json.dumps({**about, "columns": columns, "rows": 2, "notes": []}))
-    (tmp_path / "x.csv").write_text('occupation,percent\n"a, ""b""\nc",-1.50\nNA,\n')
-    monkeypatch.setattr(published, "_DATA", tmp_path)
-    frame = published.load("x")
-    assert frame["occupation"].tolist() == ['a, "b"\nc', "NA"]
-    assert frame["percent"].iloc[0] == -1.5
-    assert np.isnan(frame["percent"].iloc[1])
 
 
 # -- paradox ---------------------------------------------------------------------------------------------
@@ -375,23 +307,3 @@ def test_paired_agreement():
         assert kappa["average", setting] == pytest.approx(mean, abs=2 * HALF_HUNDREDTH)
     assert paired(9)["cohen_kappa"].between(-1, 1).all()
     assert len(paired(9)) == 4
-
-
-def test_paired_labour_statistics_say_how_they_were_read():
-    labour = paired(11).query("setting == 'labour_statistics'").set_index("occupation")
-    assert labour["score"].isna().all()
-    assert labour["percent_female"].isna().sum() == 1
-    for occupation, other in (("accountant", "auditor"), ("cleaner", "housekeeper")):
-        assert labour["percent_female"][occupation] == labour["percent_female"][other]
-        assert labour["note"][occupation] == f"printed as the same as {other}"
-    # A statistic with two decimals is a misprint or a mean of others, and says so.
-    noted = set(labour.index[labour["note"] != ""])
-    assert noted == {"chief", "accountant", "cleaner", "supervisor", "teacher"}
-    assert labour["percent_female"]["supervisor"] == 30.06
-
-
-def test_paired_counts_in_the_text():
-    words = published.load("paired_text").set_index(["quantity", "aspect"])["value"]
-    assert words["prompts", "occupation"] == 20 * 20 * 2
-    assert words["prompts", "power"] == 36 * 4 * 4 * 2
-    assert words["images", "power"] == words["runs", "power"] * 36 * 2

@@ -15,15 +15,12 @@ NOTEBOOK = dict.fromkeys(("suffix", "variant", "status", "reason"), "") | {"id":
 BROKEN = [
     ("", "is empty."),
     (json.dumps(RUN)[:-9], "is cut off, or no JSON."),
-    ("[" * 100_000, "is cut off, or no JSON."),
     ("[]", "is not the record of a run: there is a list in place of a mapping."),
     ('{"name": "some-package", "version": 3}', "is not the record of a run: there is no "),
     (json.dumps(RUN | {"run": 3}), "'run' is 3."),
     (json.dumps(RUN | {"notebooks": {"a": 1}}), "'notebooks' is {'a': 1}."),
-    (json.dumps(RUN | {"notebooks": ["a"]}), "in notebooks, there is a str in place of a mapping."),
     (json.dumps(RUN | {"notebooks": [NOTEBOOK | {"values": 1}]}), "in notebooks, 'values' is 1."),
     (json.dumps(RUN | {"notebooks": [NOTEBOOK, {"id": "b"}]}), "in notebooks, there is no 'suffix'"),
-    (json.dumps(RUN | {"tables": [{"name": None}]}), "in tables, 'name' is None."),
 ]
 
 

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from biaslab import report
 from biaslab.ground import tables
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
@@ -70,9 +69,6 @@ def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw):
         lambda ax: ax.plot([1, np.nan], [2, np.nan]),
         lambda ax: ax.scatter([1], [2]),
         lambda ax: ax.vlines([1], [0], [2]),
-        lambda ax: ax.hlines([1], [0], [0]),
-        lambda ax: ax.fill_between([0, 1], [0, 1], [1, 2]),
-        lambda ax: ax.barh([0], [3]),
         lambda ax: ax.barh([0], [0]),
         lambda ax: ax.imshow([[0, 1]]),
         lambda ax: ax.errorbar([1], [2], yerr=[1], fmt="none"),
@@ -151,15 +147,3 @@ def test_an_empty_table_is_written_and_said_to_be_empty(study, capsys):
         capsys.readouterr().out
         == "The source has no measurements for the table world_conditional, or nobody could be judged.\n"
     )
-
-
-def test_a_report_lists_no_table_without_rows(tmp_path):
-    (tmp_path / "tables").mkdir()
-    run = {"run": "mine", "status": "ok", "tables": []}
-    for name, rows in (("world_conditional", 0), ("world_knobs", 1)):
-        file = tmp_path / "tables" / f"{name}.csv"
-        file.write_text("sure,ambiguous\n" + "0.9,1\n" * rows)
-        run["tables"].append({"name": name, "title": f"Title of {name}", "file": f"tables/{name}.csv", "rows": rows})
-    (tmp_path / "run.json").write_text(json.dumps(run))
-    page = report.build(tmp_path).read_text(encoding="utf-8")
-    assert "Title of world_knobs" in page and "world_conditional" not in page

@@ -28,12 +28,6 @@ def test_each_has_its_own_and_all_else_is_that_of_all(folders):
     assert own.people.occupations == pipeline.settings.people.occupations
 
 
-def test_a_pipeline_with_other_settings_keeps_those_of_single_models(folders):
-    pipeline = compared("mini", folders("sd1")).changed(people={"occupations": 3})
-    (other,) = pipeline.others
-    assert other.settings.generation.steps == 1 and other.settings.people.occupations == 3
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -65,13 +59,6 @@ def test_names_with_dots_are_set_on_the_command_line(root):
     assert loaded.values["settings"]["models"] == {name: {"generation": {"steps": 4, "guidance_scale": 0}}}
     # What the file sets for all stays.
     assert loaded.values["settings"]["generation"]["steps"] == 3
-
-
-def test_names_of_folders_do_not_depend_on_the_working_folder(tmp_path, monkeypatch):
-    (tmp_path / "mine").mkdir()
-    monkeypatch.chdir(tmp_path)
-    model, found = checks.resolve_paths("mine", {"models": {"mine": TURBO, "owner/name": TURBO}})
-    assert model == str(tmp_path / "mine") and set(found["models"]) == {model, "owner/name"}
 
 
 def test_tables_and_captions_say_what_each_was_sent(folders, tmp_path):

@@ -135,21 +135,3 @@ def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, bi
     assert not set(people.loc[people["setting"] == "paired", "outcome"]) & {"judged"}
     # One occupation of each list, three times.
     assert len(alone[alone["aspect"] == "occupation"]) == 6
-
-
-def test_what_needs_pictures_of_known_truth_says_so(python):
-    code = """
-from biaslab.ground.errors import MissingInputError
-from biaslab.pipeline import Pipeline, Settings
-pipeline = Pipeline("owner/name", Settings.of({}), progress=False)
-try:
-    pipeline.dalleval.reference()
-except MissingInputError as error:
-    print(error)
-"""
-    done = python("-c", code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (
-        "The detector's error is measured on pictures of known truth, and no installed package brings photographs of "
-        "which it is known what they show.\n"
-    )

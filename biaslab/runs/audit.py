@@ -22,9 +22,8 @@ from biaslab.runs.params import run_name
 _PRESETS = Path(__file__).with_name("presets")
 SIZES = ("quick", "standard", "paper")
 """How much is asked: the names of presets, which ``presets/all.yaml`` goes before."""
-# What the name of a model at an endpoint or on the hub may be made of, and that of a model's folder.
-_PLAIN = re.compile(r"[\w.+@:/() -]{1,120}")
-_FOLDER = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
+# What the name of a model may be made of.
+_NAME = re.compile(r"[\w.+@:/(),;'&=!\[\]~#%$ -]{1,120}")
 
 
 def params_of(
@@ -44,10 +43,8 @@ def params_of(
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``ratings`` are what people said of a part of the images, as the setting ``judging.ratings``.
-    ``corpus`` are captions for the paradox, as the setting ``captions.corpus``; empty leaves it out. The run's ``name``
-    is made of models, size, what images are made ``until``, or the ``half_width`` of sizes, where it is empty;
-    without ``papers`` the notebooks of all are executed.
+    ``ratings`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there is
+    no paradox. An empty ``name`` is made of models, size, and ``until`` or ``half_width``.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -64,7 +61,7 @@ def params_of(
             f"--benchmark is {benchmark!r}, and shares are of prompts or pictures of one's own: name them with "
             "--prompts, or a folder of pictures as images:FOLDER."
         )
-    drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
+    drawn = _pictures(names[0]) == registry.DRAWINGS
     preset = _merged(*(yaml.safe_load((_PRESETS / f"{n}.yaml").read_text(encoding="utf-8")) for n in ("all", size)))
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
     photographs, pictures, alone, with_corpus, without, asked = (preset.pop(key) for key in parts)
@@ -92,8 +89,7 @@ def params_of(
             settings = _merged(settings, alone["papers"][paper]["settings"])
     if len(folders) == len(names) and not drawn:
         settings = _merged(settings, pictures)
-    files = {"prompts": prompts, "benchmark": benchmark}
-    if files := {name: value for name, value in files.items() if value}:
+    if files := {name: value for name, value in (("prompts", prompts), ("benchmark", benchmark)) if value}:
         settings["custom"] = files
     if ratings:
         settings = _merged(settings, {"judging": {"ratings": ratings}})
@@ -103,14 +99,21 @@ def params_of(
         of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = of_corpus | settings["captions"]
     notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
-    asked = [words for paper, words in asked.items() if any(one.startswith(f"{paper}/") for one in notebooks)]
     named = list(map(shown, names))
     goals = [f"until-{until}"] if until else [f"precision-{half_width:g}"] if half_width is not None else []
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size, *goals])
+    if own and folders:
+        description = f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
+    elif own:
+        description = f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
+    else:
+        words = [text for paper, text in asked.items() if any(one.startswith(f"{paper}/") for one in notebooks)]
+        description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
+        description += f"{'; '.join(words)}."
     return {
         "run": run_name(name or re.sub(r"[^A-Za-z0-9._]+", "-", joined).strip("-.")[:80]),
         "title": f"Audit of {listed}",
-        "description": _described(listed, asked, own=own, pictures=bool(folders)),
+        "description": description,
         "source": "pipeline",
         "model": names[0],
         **preset,
@@ -142,15 +145,6 @@ def models_of(names: Sequence[str]) -> list[str]:
     return names
 
 
-def _described(listed: str, asked: Sequence[str], *, own: bool, pictures: bool) -> str:
-    """Return what a run does, for its page; ``asked`` is what prompts ask for, in words."""
-    if own and pictures:
-        return f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
-    if own:
-        return f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
-    return f"The same prompts were asked of {listed}, and the images judged by the same models: {'; '.join(asked)}."
-
-
 def _each_model(name: str) -> list[str]:
     """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
@@ -179,12 +173,11 @@ def _check_model(name: str) -> None:
         _ = PictureFolder(name.removeprefix(IMAGES)).people
         return
     # Of a folder what tables call it counts, wherever it lies.
-    here = any(map(os.path.exists, map(os.path.expanduser, adapters.split(name).names)))
     label = shown(name)
-    if not (_FOLDER if here else _PLAIN).fullmatch(label if here else name) or not label.strip(" ."):
+    if not _NAME.fullmatch(label) or not label.strip(" ."):
         raise ParameterError(
-            f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and . _ - + @ : / ( ), "
-            "at most 120. A folder of another name can be renamed."
+            f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and "
+            ". _ - + @ : / ( ) , ; ' & = ! [ ] ~ # % $, at most 120. A folder of another name can be renamed."
         )
     one = registry.brought(name, "text-to-image")
     if not name.startswith(ENDPOINT) and not (one and one.draws):

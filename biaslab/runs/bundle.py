@@ -233,8 +233,8 @@ def params_of(
 ) -> dict[str, Any]:
     """Return what a parameters file holds that repeats a bundle, on its own models or others.
 
-    The files that its settings name are written below ``outputs``, once it is known to be whole. ``corpus`` are
-    captions, which it does not hold; ``more`` is what else can be asked of an audit, and not of a bundle.
+    The files that its settings name are written below ``outputs``. ``corpus`` are captions, which it does not hold;
+    ``more`` is what else can be asked of an audit, and not of a bundle.
 
     Raises:
         InputError: It is no bundle, damaged, of a newer format, or names files outside of it.
@@ -243,8 +243,8 @@ def params_of(
     path = paths[0]
     if len(paths) > 1 or not is_bundle(path):
         raise ParameterError("--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME.")
-    if given := [option for option in ("prompts", "benchmark", "papers", "until", "half_width") if more.get(option)]:
-        raise ParameterError(f"A bundle says what is asked: leave its {given[0]} to it, or use --set.")
+    if asked := [option for option in ("prompts", "benchmark", "papers", "until", "half_width") if more.get(option)]:
+        raise ParameterError(f"A bundle says what is asked: leave its {asked[0]} to it, or use --set.")
     digest, files = _checked(path)
     place = Path(outputs).absolute() / ".bundles" / digest[:16]
     for one, data in files.items():
@@ -255,10 +255,9 @@ def params_of(
     settings = dotted(_to_share(settings)) if isinstance(settings, Mapping) else {}
     settings = {k: str(place / v) if isinstance(v, str) and v in files else v for k, v in settings.items()}
     if not models:
-        each = [given.get("model"), settings.get("compare_with")]
-        each = [one for names in each for one in (names if isinstance(names, list) else [names])]
-        own = [str(one) for one in each if one not in _NO_MODELS]
-        commits = record.get("commits", {})
+        beside, commits = settings.get("compare_with"), record.get("commits", {})
+        own = [given.get("model"), *(beside if isinstance(beside, list) else [beside])]
+        own = [str(one) for one in own if one not in _NO_MODELS]
         models = [f"{one}@{commits[one]}" if one in commits else _here(one, path) for one in own]
     models = audit.models_of(models)
     of, run = ", ".join(map(audit.shown, models)), str(given.get("run", "run"))
@@ -288,10 +287,7 @@ def _here(name: str, path: str) -> str:
 
 
 def _checked(path: str) -> tuple[str, dict[str, bytes]]:
-    """Return a bundle's digest, its record and parameters, and the files that these name, once it is known to be whole.
-
-    Nothing is unpacked by its name but what stands right in :data:`INPUTS`.
-    """
+    """Return a whole bundle's digest, record and parameters, and of its files those right in :data:`INPUTS`."""
     try:
         with zipfile.ZipFile(Path(path).expanduser()) as packed:
             named = {e.filename.partition("/")[2]: e for e in packed.infolist() if not e.is_dir()}

@@ -17,11 +17,12 @@ from biaslab.ground import cells, tables
 from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
 from biaslab.ground.shared import folders as private_folders
 from biaslab.ground.shared import named, without
+from biaslab.keep.store import now
 from biaslab.prompts import custom as asking
 from biaslab.report import records
 from biaslab.runs import bundle, units
 from biaslab.runs.earlier import check_tables
-from biaslab.runs.gather import now, write_json, write_table
+from biaslab.runs.gather import write_json, write_table
 from biaslab.runs.limits import LIMITS
 from biaslab.runs.params import run_name
 from biaslab.stats import difference_interval, fewest_units
@@ -124,20 +125,24 @@ def _own_models(first: pd.DataFrame, second: pd.DataFrame, beside: Collection[st
     return first, second
 
 
-def _printed(*folders: Path) -> set[str]:
+def printed_models(*folders: Path) -> set[str]:
     """Return the models of which runs have read nothing but what papers print."""
     printed, measured = set(), set()
     for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
-        if not sources.has(path.stem, source="published"):
-            continue
-        try:
-            frame = tables.read(path, path.stem)
-        except InputError:
-            continue  # Of another version.
-        some = sources.printed_models(path.stem, frame)
-        printed |= {*some}
-        measured |= {*frame.get("model", ())} - {*some}
+        if sources.has(path.stem, source="published"):
+            frame = _read(path)
+            as_printed = sources.printed_models(path.stem, frame)
+            printed |= {*as_printed}
+            measured |= {*frame.get("model", ())} - {*as_printed}
     return printed - measured
+
+
+def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a run's table; without rows where it has none, or one of another version."""
+    try:
+        return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.of([], path.stem)
+    except InputError:
+        return tables.of([], path.stem)
 
 
 def _correlation(
@@ -167,14 +172,11 @@ def _compared(both: pd.DataFrame, values: Sequence[str], same: Collection[str] |
 
 
 def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outputs", name: str | None = None) -> Path:
-    """Compare finished runs with the first and leave a report: findings side by side, and a table per shared table.
+    """Compare finished runs with the first, and return the folder of a report: findings, and a table per shared table.
 
-    Runs are folders, or names below ``outputs``, where the comparison gets a folder; its ``name`` is by default
-    ``compare-<first>-<second>-…``. Differences are those of the others minus the first.
-
-    Returns:
-        The folder with ``index.html``, ``run.json`` and ``tables``, whose names end in the other run where there are
-            several.
+    Runs are folders, or names below ``outputs``, where the comparison gets a folder, by default
+    ``compare-<first>-<second>-…``. Differences are the others minus the first; names of tables end in the other run
+    where there are several.
 
     Raises:
         ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
@@ -229,7 +231,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
         **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
         "started": started,
-        "ended": now(started),
+        "ended": now(),
         "seconds": 0.0,
         "notebooks": [],
         "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
@@ -270,7 +272,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, unread, reasons, beside = {}, [], {}, _printed(one, other)
+    frames, unread, reasons, beside = {}, [], {}, printed_models(one, other)
     for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
@@ -301,7 +303,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             f"No row of the tables that {title} share is in both, so there is nothing to compare: they are of other "
             f"models, occupations or prompts. {' '.join(apart[:5])}"
         )
-    limits = [*_unfinished(one.name, other.name, runs), *unread, *apart, *unequal]
+    limits = [*_unfinished((one.name, other.name), runs), *unread, *apart, *unequal]
     return _Pair((one.name, other.name), frames, limits, level)
 
 
@@ -323,13 +325,8 @@ def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
     """Return the units that a run's rows of a table are means over."""
 
     def read(name: str) -> pd.DataFrame:
-        for path in (folder / room / f"{name}.csv" for room in ("tables", sources.MEASURED)):
-            if path.is_file():
-                try:
-                    return tables.read(path, name, more_keys=swept)
-                except InputError:
-                    break  # Of another version.
-        return tables.of([], name)
+        path = folder / "tables" / f"{name}.csv"
+        return _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
 
     return pd.concat(units.over()[table][0](read), ignore_index=True)
 
@@ -369,14 +366,13 @@ def _bundled(folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
 def _asked_apart(folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
     """Return what two runs ask in different ways, but for their models and where work runs; empty for nothing."""
     left = ("model", "settings", "source", "compare_with", *asking.FILES)
-    values = [
-        {k: v for k, v in {**run.get("parameters", {}), **bundle.settings_of(run)}.items() if k not in left}
-        for run in runs
-    ]
-    for folder, own in zip(folders, values, strict=True):
+    values = []
+    for folder, run in zip(folders, runs, strict=True):
+        own = {**run.get("parameters", {}), **bundle.settings_of(run)}
         # Of a file of prompts its content counts, and not its name.
         files = asking.files_of(folder / sources.MEASURED)
-        own |= {name: frame.to_csv(index=False, header=False) for name, frame in files.items()}
+        contents = {name: frame.to_csv(index=False, header=False) for name, frame in files.items()}
+        values.append({k: v for k, v in own.items() if k not in left} | contents)
     apart = [k for k in {**values[0], **values[1]} if values[0].get(k) != values[1].get(k)]
     if not apart:
         return ""
@@ -400,15 +396,14 @@ def find(run: str | Path, outputs: Path) -> Path:
 
 def _confidence(first: str, second: str, runs: Sequence[Mapping]) -> tuple[list[str], float]:
     """Return a sentence where the runs' intervals are not of one level, none where they are, and that level."""
-    if all("confidence" in run.get("sweep", {}) for run in runs):
-        return [], 0.95  # Rows are matched on it.
     levels = []
     for run in runs:
         defaults = [v["confidence"] for v in run.get("notebook_defaults", {}).values() if "confidence" in v]
         given = run.get("parameters", {}).get("confidence", defaults)
         swept = run.get("sweep", {}).get("confidence", given)
         levels.append(sorted(set(swept if isinstance(swept, list) else [swept])))
-    if not all(levels):
+    # Where both swept it, rows are matched on it.
+    if not all(levels) or all("confidence" in run.get("sweep", {}) for run in runs):
         return [], 0.95
     if levels[0] == levels[1] and len(levels[0]) == 1:
         return [], levels[0][0]
@@ -425,25 +420,25 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
     everywhere, somewhere_apart = set(), set()
     for paper in tables.measuring():
         kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
-        alike, apart, for_all = set(), set(), True
+        agree, for_all = {}, True
         for name in kept[0] & kept[1]:
             first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (one, other))
+            # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline made it:
+            # then it is about that pipeline.
+            published = sources.has(name.removesuffix(".csv"), source="published")
             for model in {*first, *second}:
-                one_s, other_s = first.get(model, set()), second.get(model, set())
+                rows = first.get(model, set()), second.get(model, set())
                 # Beside what no model has, a run may have more of its own.
-                agree = one_s == other_s or (model == "" and (one_s <= other_s or other_s <= one_s))
-                (alike if agree else apart).add(model)
-                # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline
-                # made it: then it is about that pipeline.
-                published = sources.has(name.removesuffix(".csv"), source="published")
-                for_all &= agree or model != "" or not published
-        if alike or apart:
-            found[paper] = True if not apart else alike - apart - {""} if for_all else ()
-            everywhere |= alike
-            somewhere_apart |= apart if for_all else alike | apart
+                alike = rows[0] == rows[1] or (model == "" and (rows[0] <= rows[1] or rows[1] <= rows[0]))
+                agree[model] = agree.get(model, True) and alike
+                for_all &= alike or model != "" or not published
+        if agree:
+            same = {model for model, alike in agree.items() if model and alike and for_all}
+            found[paper] = all(agree.values()) or same
+            everywhere |= same
+            somewhere_apart |= agree.keys() - same
     if found:
-        known = all(same is True for same in found.values())
-        found["synthesis"] = known or everywhere - somewhere_apart - {""}
+        found["synthesis"] = all(same is True for same in found.values()) or everywhere - somewhere_apart
     return found
 
 
@@ -459,18 +454,17 @@ def _rows_by_model(path: Path) -> dict[str, set[frozenset]]:
     return found
 
 
-def _unfinished(first: str, second: str, runs: Sequence[Mapping]) -> list[str]:
+def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
     """Say which run is not finished or did not execute all of its sections."""
     found = []
-    for name, run in zip((first, second), runs, strict=True):
+    for name, run in zip(names, runs, strict=True):
         ended = Counter(n.get("status", "unknown") for n in run.get("notebooks", []))
         left = ", ".join(f"{n} {status}" for status, n in sorted(ended.items()) if status != "ok")
         status = run.get("status", "not recorded")
         if left or status != "ok":
             sections = f"; of its {ended.total()} sections: {left}" if left else ""
-            found.append(
-                f"The status of the run {name} is {status}{sections}. Tables or rows may be missing for that reason."
-            )
+            missing = "Tables or rows may be missing for that reason."
+            found.append(f"The status of the run {name} is {status}{sections}. {missing}")
     return found
 
 
@@ -517,7 +511,7 @@ def _overview(pair: _Pair, folder: Path, of: str) -> dict:
     }
     rows = []
     for name, frame in pair.frames.items():
-        counts = [int((frame["basis"] == kind).sum()) for kind in (IDENTICAL, SAME_INPUTS, DIFFERENT, "")]
+        counts = frame["basis"].value_counts().reindex([IDENTICAL, SAME_INPUTS, DIFFERENT, ""], fill_value=0)
         rows.append([name, tables.schema(name).title, *counts, *_apart(name, frame, pair.confidence)])
     frame = pd.DataFrame(rows, columns=list(described))
     words = ("What was compared", "The tables that both runs have, and what their rows compare.")

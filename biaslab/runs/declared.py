@@ -9,21 +9,19 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from inspect import getdoc, signature
+from inspect import getdoc
 from typing import Any, Literal, Union, get_args, get_origin
 
 from biaslab.ground import plugins
-from biaslab.ground.errors import UnknownNameError, near_matches
+from biaslab.ground.errors import UnknownNameError, name_help
 from biaslab.ground.groups import Group, Place, allowed_range, fields
-from biaslab.ground.values import check_draws, dotted
+from biaslab.ground.values import dotted
 from biaslab.models import registry
 from biaslab.settings import Settings
 
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
 # Settings whose values are names of what packages bring, beside those of models.
 _NAMED = {"captions.corpus": plugins.CORPORA, "endpoint.service": plugins.IMAGES, "measures": plugins.MEASURES}
-# What is asked for itself, beside settings, in the cell that notebooks begin with.
-_OF_NOTEBOOKS = ("source", "model", *signature(check_draws).parameters)
 
 
 @dataclass(frozen=True)
@@ -51,23 +49,12 @@ def declared(word: str = "") -> list[Declared]:
     """
     known = list(_all())
     wanted = word.strip().lower().removeprefix("settings.")
-    for fits in (
-        lambda one: one.name == wanted or one.name.startswith(f"{wanted}."),
-        lambda one: wanted in f"{one.name} {one.meaning}".lower(),
-    ):
-        if not wanted or (found := [one for one in known if fits(one)]):
-            return found if wanted else known
-    if wanted in _OF_NOTEBOOKS:
-        raise UnknownNameError(
-            f"{word!r} is a parameter of notebooks and stands beside their settings: --set {wanted}=VALUE on the "
-            f"command line, or a line of its own in a file of parameters. So do {', '.join(_OF_NOTEBOOKS)}."
-        )
-    forms = {form: one.name for one in reversed(known) for form in (one.name, one.name.rpartition(".")[2])}
-    near = list(dict.fromkeys(forms[name] for name in near_matches(wanted, forms)))
-    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise UnknownNameError(
-        f"No setting has {word!r} in its name or its sentence. {hint}Groups: {', '.join(filter(None, groups()))}."
-    )
+    if named := [one for one in known if f"{one.name}.".startswith(f"{wanted}.") or not wanted]:
+        return named
+    if found := [one for one in known if wanted in f"{one.name} {one.meaning}".lower()]:
+        return found
+    near = name_help(wanted, [one.name.rpartition(".")[2] for one in known])
+    raise UnknownNameError(f"No setting has {word!r} in its name or its sentence. {near}")
 
 
 def groups() -> dict[str, str]:

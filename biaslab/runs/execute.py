@@ -21,7 +21,7 @@ from biaslab.keep import closure, kernels, store
 from biaslab.models import hub
 from biaslab.request import makes_images
 from biaslab.runs.earlier import digests
-from biaslab.runs.gather import copy, notes, now, write_json
+from biaslab.runs.gather import copy, notes, write_json
 from biaslab.runs.jobs import Job
 from biaslab.runs.params import RunParams
 from biaslab.study import Study, sources
@@ -90,10 +90,6 @@ def execute_all(
     began = time.monotonic()
 
     def ended(job: Job, record: dict) -> None:
-        here = record.pop("here", "")
-        # With the folders of this machine, which the record leaves out.
-        if here.startswith(RunError.__name__) and here != record["reason"]:
-            bar.write(f"{job.slug}: {here}", file=sys.stderr)
         done[job.slug] = _take_in(job, record)
         bar.set_postfix_str(f"{job.slug}: {record['status']}")
         bar.update()
@@ -237,9 +233,9 @@ def execute(job: Job) -> dict:
         failure = _said(error, job)
         # It may name folders.
         target.unlink(missing_ok=True)
-    here, failure = failure, public(failure)
+    failure = public(failure)
     if not target.exists():
-        return _record(job, "failed", failure, time.monotonic() - began) | {"here": here}
+        return _record(job, "failed", failure, time.monotonic() - began)
     index = Path(os.path.relpath(job.attempt / "index.html", page.parent)).as_posix()
     title = job.notebook.title + (f" ({job.label})" if job.variant else "")
     files = {"notebook": target.relative_to(job.attempt).as_posix()}
@@ -250,7 +246,7 @@ def execute(job: Job) -> dict:
         failure = failure or f"Its page could not be made: {_said(error, job)}"
     # A source without the notebook's input is no failure: the notebook does not apply.
     status = "ok" if not failure else "skipped" if failure.startswith("MissingInputError: ") else "failed"
-    return _record(job, status, failure, time.monotonic() - began) | files | {"here": here}
+    return _record(job, status, failure, time.monotonic() - began) | files
 
 
 def _papermill(job: Job, target: Path) -> str:
@@ -314,7 +310,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": now(job.started),
+        "ended": store.now(),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,

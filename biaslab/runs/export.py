@@ -42,15 +42,12 @@ def export(
     everything: bool = False,
     overrides: Sequence[str] = (),
 ) -> Path:
-    """Write one zip file with everything of a run that a reader needs, and return its path.
+    """Write one zip file with what a run's record names and a reader needs, and return its path.
 
-    It holds what the run's record names: its pages, executed notebooks, tables, figures and measured tables, and no
-    other file that lies in its folder. ``run`` is a folder, or a name below ``outputs``; the file is by default
-    ``<run>.zip`` there. An earlier one is replaced once the new one is whole, and nothing else.
-
-    ``as_bundle`` leaves pages out and puts in what repeats the run (:mod:`biaslab.runs.bundle`), by default into
-    ``<run>-bundle.zip``, with ``everything`` also what may be others'; ``overrides`` are parameters of the run to
-    replace, for its own name no folders.
+    ``run`` is a folder, or a name below ``outputs``; the file is by default ``<run>.zip`` there, and replaces an
+    earlier export. ``as_bundle`` leaves pages out and puts in what repeats the run (:mod:`biaslab.runs.bundle`), by
+    default into ``<run>-bundle.zip``, with ``everything`` also what may be others'; ``overrides`` are parameters of
+    the run to replace, as its own name no folders.
 
     Raises:
         ParameterError: There is no such run, or something else has the file's name; as a bundle, see there.
@@ -112,10 +109,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _named(record: Mapping, folder: Path) -> list[str]:
-    """Return the files that a record names and a reader needs, by their paths in the run's folder, where they are.
-
-    A path lies within the folders of a run, on any system, and no part of it hides; a link may lead anywhere.
-    """
+    """Return the files that a record names, within a run's folders on any system; a link may lead anywhere."""
     entries = [*record.get("notebooks", []), *record.get("tables", [])]
     named = (entry.get(k) for entry in entries for k in ("notebook", "html", "file"))
     names = set(FILES)
@@ -123,12 +117,11 @@ def _named(record: Mapping, folder: Path) -> list[str]:
         parts = PurePosixPath(name).parts
         if parts and parts[0] in FOLDERS and not any(part.startswith(".") or "\\" in part for part in parts):
             names.add(name)
-    paths = {name: folder / name for name in sorted(names)}
-    return [
-        name
-        for name, path in paths.items()
-        if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
-    ]
+
+    def is_own(path: Path) -> bool:
+        return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
+
+    return [name for name in sorted(names) if is_own(folder / name)]
 
 
 def _check(name: str, data: bytes, folders: Sequence[str], keys: Mapping[str, str]) -> None:

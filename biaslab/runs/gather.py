@@ -72,11 +72,11 @@ def gather(
             # Variants of other sources have other models of the same table.
             printed[name] = [m for m in of if m in printed.get(name, of)]
     ended = {n["status"] for n in notebooks}
-    stopped = "stopped" if "stopped" in ended else "ok"
+    finished = "stopped" if "stopped" in ended else "ok"
     as_printed = source == "published" and not record["inputs"]
     findings, verdicts = gather_findings(folder, notebooks)
     record |= {
-        "status": "failed" if "failed" in ended or problems else stopped,
+        "status": "failed" if "failed" in ended or problems else finished,
         "problems": problems,
         "notebooks": notebooks,
         "findings": findings,
@@ -138,7 +138,7 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
         for note in notes(folder, notebook)["tables"]:
             path = folder / PARTS / notebook["slug"] / "tables" / f"{note['name']}.csv"
             found.setdefault(note["name"], []).append((notebook, path))
-    records = []
+    written = []
     for name, parts in sorted(found.items(), key=lambda item: (tables.place(item[0]), item[0])):
         try:
             frame = _merge(name, parts, swept)
@@ -148,18 +148,16 @@ def _gather_tables(folder: Path, notebooks: list[dict], swept: list[str], proble
         declared = tables.schema(name)
         known = {c.name: (c.unit, c.description) for c in declared.columns}
         columns = [(c, *known.get(c, ("", ""))) for c in frame.columns]
-        more = {
-            "reason": "" if len(frame) else "The source has no measurements for it.",
-            "models": list(dict.fromkeys(frame["model"])) if "model" in frame else [],
-            "notebooks": list(dict.fromkeys(n["id"] for n, _ in parts)),
-        }
-        written = write_table(frame, folder, name, declared.title, declared.description, columns)
+        record = write_table(frame, folder, name, declared.title, declared.description, columns)
         # By what a page shows cells in words.
         about = {c.name: {"of": c.of, "labels": dict(c.labels)} for c in declared.columns}
-        for column in written["columns"]:
+        for column in record["columns"]:
             column |= {key: value for key, value in about.get(column["name"], {}).items() if value}
-        records.append(written | more)
-    return records
+        record["reason"] = "" if len(frame) else "The source has no measurements for it."
+        record["models"] = list(dict.fromkeys(frame["model"])) if "model" in frame else []
+        record["notebooks"] = list(dict.fromkeys(n["id"] for n, _ in parts))
+        written.append(record)
+    return written
 
 
 def write_table(
@@ -235,7 +233,7 @@ def provenance(params: RunParams) -> dict:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "started": now(),
+        "started": store.now(),
     }
 
 
@@ -243,17 +241,13 @@ def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
     done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
-    source = params.default("source")
+    source, ratings = params.default("source"), params.values.get("ratings", "")
     if source not in (None, *names()):
-        return f"Measurements: the tables in {', '.join(_each(source))}. {done}"
+        return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {done}"
     if source == "ratings":
-        files = ", ".join(Path(f).name for f in _each(params.values.get("ratings", "")))
-        done = f"Measurements: {files}. {done}"
+        files = ratings if isinstance(ratings, list) else [ratings]
+        done = f"Measurements: {', '.join(Path(file).name for file in files)}. {done}"
     return f"{params.description}\n\n{done}".strip()
-
-
-def _each(value: Any) -> list:
-    return value if isinstance(value, list) else [value]
 
 
 def git_state(folder: Path) -> dict:
@@ -270,11 +264,6 @@ def git_state(folder: Path) -> dict:
     commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "__init__.py") else None
     changes = git("status", "--porcelain") if commit else None
     return {"git_commit": commit, "git_dirty": bool(changes) if changes is not None else None}
-
-
-def now(since: str = "") -> str:
-    """Return the time in UTC as ISO 8601 has it, to the second; ``since`` where the clock was set back behind it."""
-    return max(store.now(), since)
 
 
 def write_json(path: Path, record: dict) -> None:

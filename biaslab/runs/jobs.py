@@ -23,8 +23,6 @@ from biaslab.study.study import PARTS
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
 
-# Bytes of a file's name, without ending: systems allow 255 with it.
-_LONGEST_NAME = 240
 _OUTPUT = "output_dir"
 
 
@@ -44,7 +42,6 @@ class Job:
     folder: Path = Path()  # The run's folder.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
     folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
-    started: str = ""  # When the run began, UTC.
 
     @property
     def takes(self) -> frozenset[str]:
@@ -58,15 +55,8 @@ class Job:
 
     @property
     def slug(self) -> str:
-        """The notebook id and the variant's suffix: a relative path without ending.
-
-        A digest ends what would be too long for the name of a file.
-        """
-        *folders, name = f"{self.notebook.id}{self.suffix}".split("/")
-        if len(whole := name.encode()) > _LONGEST_NAME:
-            end = f"-{hashlib.sha256(whole).hexdigest()[:8]}"
-            name = whole[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
-        return "/".join([*folders, name])
+        """The notebook id and the variant's suffix: a relative path without ending."""
+        return f"{self.notebook.id}{self.suffix}"
 
     @property
     def label(self) -> str:
@@ -229,14 +219,12 @@ def left_out(jobs: Iterable[Job]) -> list[str]:
     """Say what jobs do without because judges were given as empty, or never named: a sentence a setting."""
     # By setting: the notebooks left out, the tables of others, and those that say less.
     names: dict[str, tuple[set[str], set[str], set[str]]] = {}
-    for job in jobs:
-        if (without := job.without) is None:
-            continue
+    for job in (job for job in jobs if job.without):
+        without = job.without
         found = ({}, without.tables, without.in_part)
         for kind, by_name in enumerate([{job.notebook.id: without.settings}] if job.reason else found):
-            for name, settings in by_name.items():
-                for setting in settings:
-                    names.setdefault(setting, (set(), set(), set()))[kind].add(name)
+            for name, setting in ((name, one) for name, settings in by_name.items() for one in settings):
+                names.setdefault(setting, (set(), set(), set()))[kind].add(name)
     words = ("the notebooks ", "of others the tables ", "and in part, or by another judge, ")
     sentences = []
     # First those for which notebooks are left out, then those for which tables are.
@@ -265,15 +253,11 @@ class Work(Protocol):
     which is asked with the id of one of its notebooks and returns this, or None where there is nothing beyond.
     """
 
-    @property
-    def generators(self) -> Sequence[Pipeline]:
-        """The pipelines whose images for the templates it takes."""
+    generators: Sequence[Pipeline]
+    """The pipelines whose images for the templates it takes."""
 
     def stages(self) -> Sequence[Callable[[], object]]:
-        """Return what takes long, apart, in order.
-
-        Each may raise :class:`~biaslab.keep.store.UnfinishedError` where the pipeline computes a share.
-        """
+        """Return what takes long, in order; each may raise UnfinishedError where the pipeline computes a share."""
 
 
 def work(notebook: str, pipeline: Pipeline) -> Iterator[Work]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from biaslab.ground import tables
@@ -12,7 +11,6 @@ from biaslab.judging import photographs
 from biaslab.judging.names import RATINGS
 from biaslab.models import registry
 from biaslab.net.settings import ENDPOINT
-from biaslab.study import sources
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +31,8 @@ _JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
 def of_run(
     measured: Path,
     results: Iterable[Mapping],
-    source: object = "",
-    printed: Mapping[str, Collection[str]] = MappingProxyType({}),
+    source: object,
+    printed: Mapping[str, Collection[str]],
 ) -> list[str]:
     """Return the limits of a run: those of all runs first, then those of the models and papers that it holds.
 
@@ -42,7 +40,7 @@ def of_run(
         measured: The folder of the run's inputs, a CSV file each.
         results: The run's tables as ``run.json`` lists them: ``name`` and ``models`` of each.
         source: Its source, for runs whose notebooks ask for no settings.
-        printed: By input, its models whose rows are what a paper prints, as far as that is known; else it is found out.
+        printed: By input, its models whose rows are what a paper prints.
     """
     inputs = {path.stem: tables.read(path, path.stem) for path in sorted(measured.glob("*.csv"))}
     settings = inputs.pop("pipeline_settings", None)
@@ -55,34 +53,29 @@ def of_run(
     for table in results:
         shown.setdefault(_paper(table["name"]), set()).update(table["models"])
     # The models shown whose measurements are printed ones, by paper; and whether there are others.
-    shown_as_printed: dict[str, list[str]] = {}
+    as_printed: dict[str, list[str]] = {}
     others = False
     for name, frame in inputs.items():
-        if "model" in frame:
-            paper = _paper(name)
-            as_printed = printed[name] if name in printed else sources.printed_models(name, frame)
-            held = [model for model in dict.fromkeys(frame["model"]) if model in shown.get(paper, ())]
-            others |= any(model not in as_printed for model in held)
-            shown_as_printed.setdefault(paper, []).extend(model for model in held if model in as_printed)
+        held = [model for model in dict.fromkeys(frame.get("model", ())) if model in shown.get(_paper(name), ())]
+        as_printed.setdefault(_paper(name), []).extend(model for model in held if model in printed.get(name, ()))
+        others |= any(model not in printed.get(name, ()) for model in held)
     of = "; ".join(
-        f"{paper.title}: {', '.join(dict.fromkeys(shown_as_printed[name]))}"
+        f"{paper.title}: {', '.join(dict.fromkeys(as_printed[name]))}"
         for name, paper in tables.papers().items()
-        if paper.title and shown_as_printed.get(name)
+        if paper.title and as_printed.get(name)
     )
-    if not of:
-        return found
-    if others:
-        text = (
+    if of and others:
+        found.append(
             "Rows of models that a paper reports on are numbers as it prints them, rounded, with the number of images "
             f"that it states. They are of {of}. No image of theirs was made or judged for this run."
         )
-    else:
-        text = (
+    elif of:
+        found.append(
             "The inputs of this run are numbers as the papers print them, rounded, with the number of images that the "
             f"papers state. They are of {of}. Images that were left out by a gate are not known, so the true n can be "
             "smaller."
         )
-    return [*found, text]
+    return found
 
 
 def _of_settings(settings: pd.DataFrame) -> list[str]:
@@ -94,15 +87,12 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
         # What a package says of its judges is of both of them.
         judges = {(name, kind) for name, kind in judges if kind != "detector"}
     judged = [registry.said(name, "limits", kind) for name, kind in sorted(judges)]
-    return list(dict.fromkeys(filter(None, [*made, *judged, *_measured(value)])))
-
-
-def _measured(value: Mapping[str, Collection[str]]) -> list[str]:
-    """Return how often those erred that find faces and judge gender; packages have words of their own."""
+    # How often those erred that find faces and judge gender; packages have words of their own.
     genders = value.get("judging.gender", ())
     faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
-    counted = [photographs.of_faces(name) for name in sorted(faces) if not registry.brought(name, "detector")]
-    return counted + [photographs.of_gender(name) for name in sorted(genders)]
+    erred = [photographs.of_faces(name) for name in sorted(faces) if not registry.brought(name, "detector")]
+    erred += [photographs.of_gender(name) for name in sorted(genders)]
+    return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
 
 def _paper(table: str) -> str:

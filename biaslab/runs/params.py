@@ -10,7 +10,6 @@ import ast
 import contextlib
 import itertools
 import json
-import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -29,13 +28,10 @@ from biaslab.ground.groups import Group, Texts, Whole, field
 from biaslab.ground.places import packaged, project_root
 from biaslab.ground.values import dotted
 from biaslab.report import records
-from biaslab.runs import literals
 
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
-MOST_VARIANTS = 1_000
-"""Variants of a run, each of which executes every notebook."""
 # Bytes of a file of parameters, of which YAML's reader takes a second for each million.
 _MOST_BYTES = 5_000_000
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
@@ -48,7 +44,11 @@ _KINDS = {
     list: "a list",
     dict: "a mapping of names to values",
 }
+# The tag of the cell that papermill puts a run's values below.
+_TAG = "parameters"
 _UNTAGGED = "It has no cell tagged 'parameters', so a run cannot set what it computes with. Tag that cell."
+# What Python raises for code that is none, or lies too deep in itself.
+_NO_CODE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,7 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, as they are and in words.
 
         Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
-
-        Raises:
-            ParameterError: There are more than :data:`MOST_VARIANTS`.
         """
-        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
-            lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
-            raise ParameterError(
-                f"The lists of values make {n:,} variants ({lists}); a run has at most {MOST_VARIANTS:,}. Give shorter "
-                "lists, or make several runs."
-            )
         words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
             [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())] for of in (self.sweep, words)
@@ -198,7 +189,7 @@ def load(
             raise ParameterError(f"No notebook matches {pattern!r}. {name_help(pattern, [n.id for n in available])}")
     selected = [n for n in available if any(_matches(n, pattern) for pattern in run.notebooks)]
     if all(notebook.problem for notebook in selected):
-        raise ParameterError(" ".join(f"{_shown(n.path)}: {n.problem}" for n in selected))
+        raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     more["set_here"] = names
     checked = _notebook_values(given, selected, available, strict=set_here)
@@ -238,17 +229,12 @@ def find_notebooks(folder: str | Path, *brought: Path) -> list[Notebook]:
     for root in (folder, *brought):
         for path in root.rglob("*.ipynb"):
             place = path.relative_to(root)
-            name = _shown(place.with_suffix("")).replace(os.sep, "/")
+            name = place.with_suffix("").as_posix()
             if name in found or any(part.startswith(".") for part in place.parts):
                 continue
             notebook = _read_notebook(path, name)
             found[name] = notebook if root == folder else replace(notebook, folder=folder)
     return sorted(found.values(), key=lambda n: (n.id in _LAST, tables.place(n.id), n.id))
-
-
-def _shown(path: Path) -> str:
-    """Return a path that can be printed and written: of bytes that are not UTF-8, their numbers."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _read_notebook(path: Path, notebook_id: str) -> Notebook:
@@ -257,15 +243,12 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     def cannot(problem: str, is_tagged: bool = True) -> Notebook:
         return Notebook(notebook_id, path, notebook_id, {}, problem=problem, is_tagged=is_tagged)
 
-    if _shown(path) != str(path):
-        return cannot("Its name is not UTF-8, so no record can name it. Rename it.")
     try:
         if not (text := reading.text(path)).strip():
             return cannot(_UNTAGGED, False)
-        notebook = json.loads(text)
-        language = _language(notebook.get("metadata"))
         cells = [
-            ("".join(c["source"]), c["cell_type"], set(c["metadata"].get("tags") or ())) for c in notebook["cells"]
+            ("".join(cell["source"]), cell["cell_type"], set(cell["metadata"].get("tags") or ()))
+            for cell in json.loads(text)["cells"]
         ]
     except OSError as error:
         return cannot(f"It cannot be read ({error.strerror}). Mend or remove it.")
@@ -273,13 +256,10 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
         return cannot(f"It {str(error).removeprefix(f'{path} ')}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return cannot("It is not a whole notebook of format 4. Save it again in JupyterLab, or remove it.")
-    is_tagged = any(literals.TAG in tags for _, _, tags in cells)
-    if language:
-        return cannot(f"It is written in {language}, and a run executes Python only.", is_tagged)
-    if not is_tagged:
+    if not any(_TAG in tags for _, _, tags in cells):
         return cannot(_UNTAGGED, False)
     try:
-        parameters = literals.parameters(cells)
+        parameters = _defaults(cells)
     except ParameterError as error:
         return cannot(str(error))
     prose = "\n".join(source for source, kind, _ in cells if kind == "markdown")
@@ -289,26 +269,65 @@ def _read_notebook(path: Path, notebook_id: str) -> Notebook:
     return Notebook(notebook_id, path, title, parameters, code, *_measured(code))
 
 
-def _language(metadata: Any) -> str:
-    """Return the language of a notebook; empty for Python, and where its metadata, of any shape, does not say."""
-    told = ""
-    for part, key in (("language_info", "name"), ("kernelspec", "language")):
-        inner = metadata.get(part) if isinstance(metadata, dict) else None
-        value = inner.get(key) if isinstance(inner, dict) else None
-        told = value if isinstance(value, str) and value else told
-    return "" if re.fullmatch(r"(i?python[\d.]*)?", told.lower()) else told
+def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
+    """Return the literals that the tagged cell sets; a ParameterError where what a run sets would have no effect."""
+    at = next(i for i, (_, _, tags) in enumerate(cells) if _TAG in tags)
+    if any("injected-parameters" in tags for _, _, tags in cells[:at]):
+        raise ParameterError("Values of an earlier run stand above the cell tagged 'parameters'. Delete that cell.")
+    defaults, line = {}, 1
+    try:
+        for node in ast.parse(cells[at][0]).body:
+            line = node.lineno
+            if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr | ast.Pass):
+                defaults |= [_assigned(node)]
+    except _NO_CODE as error:
+        raise ParameterError(
+            "The cell tagged 'parameters' must set literals only, one name each, such as `seed = 1`; its line "
+            f"{getattr(error, 'lineno', None) or line} does not."
+        ) from None
+    for i, (source, kind, _) in enumerate(cells[at + 1 :], start=at + 2):
+        if kind == "code" and (again := _literals(source) & defaults.keys()):
+            raise ParameterError(
+                f"Cell {i} sets {min(again)} again, so what a run sets would have no effect. Give it another name."
+            )
+    return defaults
+
+
+def _assigned(node: ast.stmt) -> tuple[str, Any]:
+    """Return name and value of an assignment of a literal to one name; a ValueError for all else."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        raise ValueError
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if len(targets) > 1 or not isinstance(targets[0], ast.Name):
+        raise ValueError
+    return targets[0].id, ast.literal_eval(node.value)
+
+
+def _literals(cell: str) -> set[str]:
+    """Return the names that a cell sets to literals."""
+    names = set()
+    for node in getattr(_parsed(cell), "body", ()):
+        with contextlib.suppress(*_NO_CODE):
+            names.add(_assigned(node)[0])
+    return names
+
+
+@lru_cache(maxsize=2048)
+def _parsed(cell: str) -> ast.Module | None:
+    """Return a cell's code; None where it is a magic, or a mistake that the notebook itself will tell of."""
+    try:
+        return ast.parse(cell)
+    except _NO_CODE:
+        return None
 
 
 # A file of parameters is read several times on its way, and notebooks with it.
 @lru_cache(maxsize=512)
 def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tables that cells take from a study, and those of them that they need."""
-    taken, optional, calls = set(), set(), []
-    for cell in cells:
-        # What is no Python is a magic, or a mistake that the notebook itself will tell of.
-        with contextlib.suppress(*literals.NO_CODE):
-            calls += [node for node in ast.walk(literals.parsed(cell)) if isinstance(node, ast.Call)]
-    for call in calls:
+    taken, optional = set(), set()
+    parsed = filter(None, map(_parsed, cells))
+    for call in (node for tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call)):
         asked = getattr(call.func, "attr", "")
         if asked not in ("load", "has") or not call.args:
             continue

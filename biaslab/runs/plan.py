@@ -1,9 +1,11 @@
-"""How many images narrower intervals take, by what the images of a run tell of their variance."""
+"""The numbers that a run leads with, and how many images narrower intervals take by what its own tell."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +19,8 @@ from biaslab.measures.headline import MEAN, Headline
 from biaslab.models.picture_folder import IMAGES
 from biaslab.papers import precision
 from biaslab.report import records
-from biaslab.runs import headlines, sizes
-from biaslab.runs.compare import find
+from biaslab.runs import sizes
+from biaslab.runs.compare import find, printed_models
 from biaslab.runs.runner import PARAMS
 from biaslab.runs.sizes import Planned
 from biaslab.settings import Settings
@@ -27,15 +29,29 @@ from biaslab.study import sources
 _WORDS = {"group": "clusters", "template": "wording"}
 
 
+def headlines(folder: Path) -> Iterator[Headline]:
+    """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""
+    for paper in tables.measuring():
+        if find_spec(name := f"biaslab.papers.{paper}.headlines"):
+            room = import_module(name)
+            if sources.file_of(folder, room.TABLES[0]):
+                yield from room.headlines(*(table(folder, one) for one in room.TABLES))
+
+
+def table(folder: Path, name: str) -> pd.DataFrame:
+    """Return a run's table; without rows where it has none."""
+    path = sources.file_of(folder, name)
+    return tables.read(path, name) if path else tables.of([], name)
+
+
 def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planned], pd.DataFrame]:
     """Return the headlines of a run with parameters ``given``, by its own images, and what their variance is made of.
 
     Of single groups the widest stands for all. The second is ``precision_components``, with the ratings that it read.
     """
     settings = dotted(Settings().model_dump()) | dotted(given.get("settings") or {})
-    known = (p for p in folder.glob(f"{sources.MEASURED}/*.csv") if sources.has(p.stem, source="published"))
-    printed = {name for p in known for name in sources.printed_models(p.stem, tables.read(p, p.stem))}
-    own = [one for one in headlines.of_run(folder) if one.model not in printed]
+    printed = printed_models(folder)
+    own = [one for one in headlines(folder) if one.model not in printed]
     own = [one for one in own if (one.cells["coefficient"] * one.cells["n"]).any()]
     widest: dict[tuple, tuple[Headline, stats.Design]] = {}
     for one in own:
@@ -59,7 +75,7 @@ def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planne
         name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
         price = settings.get("endpoint.price") or 0.0
         planned.append(Planned(name, one.scale, design, declared["of"], setting, size, n, price=price))
-    rated = headlines.table(folder, sources.table_of(precision.ratings))
+    rated = table(folder, sources.table_of(precision.ratings))
     estimates = precision.estimates(own, rated, confidence=confidence)
     return planned, precision.components(own, estimates, confidence=confidence)
 

@@ -23,6 +23,7 @@ from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
 from biaslab.ground.errors import InputError, ParameterError, name_help, unknown_name
 from biaslab.ground.plaintext import plain
+from biaslab.ground.values import check_draws
 from biaslab.judging.questions import FORM, question
 from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
@@ -34,7 +35,7 @@ from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.runs import headlines, jobs, params, planning, runner
+from biaslab.runs import jobs, params, plan, planning, runner
 from biaslab.runs.compare import find
 from biaslab.study.sources import table_of
 
@@ -89,23 +90,21 @@ def rate(
 ) -> Page:
     """Write a page on which people rate a sample of images, and return what it holds.
 
-    Raters see images alone, in an order of each rater's own. What they download is a file of ratings in long form
-    (:mod:`biaslab.ratings`); the page is not written where such a file could not be read.
+    Raters see images alone, in an order of each rater's own, and download a file of ratings in long form
+    (:mod:`biaslab.ratings`).
 
     Args:
-        images: A run's folder, its name below ``outputs``, or a folder of image files, each named by its id: files in
-            a folder ``training``, at any depth, in any spelling and behind links, are training images, all others
-            generated ones, and the folder right above a file names its occupation. Of ``images:FOLDER``, what
-            :class:`~biaslab.models.picture_folder.PictureFolder` tells counts, and each person of a picture is asked
-            about: what comes back is a judge of them, ``ratings:FILE``.
+        images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
+            a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
+            right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
+            what comes back is a judge of them, ``ratings:FILE``.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
         kind: Which of that paper's images, such as ``paired``; empty are those of one person.
-        by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change the
-            run's headlines, none below a quarter of an equal chance. Each image's probability is in the file.
-        further: Whether to leave out what the run's ratings hold, and choose by uncertainty as these show the judge.
-        show_faces: Whether training images are rated, too, whose faces are real people's unless they are drawings; and
-            links that lead out of a folder.
+        by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change its
+            headlines, none below a quarter of an equal chance.
+        further: Whether to leave out what the run's ratings hold, and choose by uncertainty.
+        show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
         overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
 
@@ -116,8 +115,7 @@ def rate(
             names a folder of a machine.
         RunError: The disk is full.
     """
-    if seed < 0:
-        raise ParameterError(f"--seed is {seed}; it is 0 or above.")
+    check_draws(seed=seed)
     told = str(images).startswith(IMAGES)
     try:
         folder, is_run = find(images, Path(outputs)), True
@@ -167,11 +165,9 @@ def write(
     seed: int,
     private: Sequence[str] = (),
 ) -> Page:
-    """Write the page of a sample of images.
+    """Write the page of a sample of images; errors are those of :func:`rate`.
 
-    Images and what is known of them stand in one block of data, which is no script; shown are the images alone. What
-    is downloaded has the columns of the sample, then ``rater`` and ``label``. A browser keeps answers under a name made
-    of the page's content, so that pages of other images do not share them.
+    What is downloaded has the columns of the sample, then ``rater`` and ``label``.
 
     Args:
         drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
@@ -179,8 +175,6 @@ def write(
         target: The file.
         seed: Seed of the raters' orders.
         private: Folders that the page must not name.
-
-    Raises: As :func:`rate`.
     """
     _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
@@ -237,9 +231,7 @@ def _told(name: str) -> pd.DataFrame:
     several = () if MIXED in name else folder.models
     people = [PictureFolder(f"{name}{MIXED}{model}").people for model in several] or [folder.people]
     people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
-    whole = people.groupby("image_id")["position"].transform("size")
-    asked = [question("person", *whom, FORM) for whom in zip(people["position"], whole, strict=True)]
-    return people.drop(columns="prompt").assign(**{QUESTION: asked})
+    return _asked(people.assign(phrase="person")).drop(columns=["prompt", "phrase"])
 
 
 def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _Images:
@@ -300,23 +292,18 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
     heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
     if paper and paper not in heads:
         raise unknown_name("paper whose images are rated", paper, heads)
-    if kind and kind not in heads.get(paper, ()):
-        known = {one: of for of, each in heads.items() for one in each}
-        if paper or kind not in known:
-            raise unknown_name("kind of images that are rated", kind, heads[paper] if paper else known)
-        paper = known[kind]
-    kinds = {name: kind if kind in each else each[0] for name, each in heads.items()}
+    able = {name: kind or kinds[0] for name, kinds in heads.items() if paper in ("", name) and kind in ("", *kinds)}
+    if not able:
+        known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
+        raise unknown_name("kind of images that are rated", kind, known)
     asked = planning.asked(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
-    by_paper = {p: [one for one in asked if (one.paper, one.kind) == (p, kinds[p])] for p in kinds}
-    there = [name for name, found in by_paper.items() if found]
-    if not there or paper not in ("", *there):
+    by_paper = ([one for one in asked if (one.paper, one.kind) == of] for of in able.items())
+    if not (chosen := next(filter(None, by_paper), [])):
         raise ParameterError(
-            f"The run {folder.name} generates no images of one person at an occupation"
-            f"{f' for {paper}' if paper else ''}. Papers that do: {', '.join(there) or 'none'}."
+            f"The run {folder.name} generates no images of people at occupations for {', '.join(able)}."
         )
-    paper = paper or there[0]
     frames, read = [], {}
-    for one in by_paper[paper]:
+    for one in chosen:
         # None is made, or bought, now.
         planning.check_there(one, folder.name)
         if ("generated", one.model) in read:
@@ -327,9 +314,9 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
         images, table = _generated(one)
         frames.append(table.assign(source="generated", model=one.model))
         read["generated", one.model] = images
-    pipeline = by_paper[paper][0].pipeline
+    pipeline = chosen[0].pipeline
     may_be_shown = show_faces or pipeline.training_pictures == DRAWINGS
-    if by_paper[paper][0].of == "captions" and pipeline.has_images and may_be_shown:
+    if chosen[0].of == "captions" and pipeline.has_images and may_be_shown:
         images = pipeline.images("training")
         frames.append(images.table[["image_id", "occupation"]].assign(source="training", model=""))
         read["training", ""] = images
@@ -344,25 +331,28 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         # Prompts of one's own.
         images = pipeline.custom.images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
-        n, position = table["people"], table.groupby("image_id").cumcount() + 1
-        if (n > 1).any():
-            asked = [question("person", *whom, FORM) for whom in zip(position, n, strict=True)]
-            table, columns = (table.assign(position=position, **{QUESTION: asked}), [*columns, "position", QUESTION])
+        if (table["people"] > 1).any():
+            table = table.assign(position=table.groupby("image_id").cumcount() + 1, phrase="person")
     elif one.of == "captions":
         images = pipeline.images(one.kind)
         table = images.table
     elif one.of == pipeline.people.asks_for:
         images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
-        columns = [*columns, "position", QUESTION]
-        n = table.groupby("image_id")["position"].transform("size")
-        whom = zip(table["phrase"], table["position"], n, strict=True)
-        table = table.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
+    if "position" in table:
+        table, columns = _asked(table), [*columns, "position", QUESTION]
     made = images.table.loc[images.table["outcome"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
+
+
+def _asked(people: pd.DataFrame) -> pd.DataFrame:
+    """Return people with what is asked about each: their rows have image_id, position and phrase."""
+    n = people.groupby("image_id")["position"].transform("size")
+    whom = zip(people["phrase"], people["position"], n, strict=True)
+    return people.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
 
 
 def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFrame, np.ndarray, int]:
@@ -370,7 +360,7 @@ def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFra
 
     Raises ParameterError where the run has no headlines, or no ratings to go on from.
     """
-    found, rated = list(headlines.of_run(folder)), headlines.table(folder, table_of(precision.ratings))
+    found, rated = list(plan.headlines(folder)), plan.table(folder, table_of(precision.ratings))
     if not found:
         raise ParameterError(f"The run {folder.name} has no shares by image: choose with --by {CHANCE}.")
     if further and rated.empty:

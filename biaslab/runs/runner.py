@@ -39,20 +39,16 @@ def run(
     rehearse: bool = False,
     progress: bool = True,
 ) -> dict:
-    """Execute the selected notebooks and build the report.
+    """Execute the selected notebooks, build the report, and return its record.
 
     A notebook of the same run that finished earlier, and of which nothing has changed since (notebook, parameters,
-    inputs, code, packages, and the files that it left), keeps its results; its record says so and has its own
-    ``ended``. Where that holds for all, nothing is written.
+    inputs, code, packages, and the files that it left), keeps its results. Where that holds for all, nothing is
+    written, and the record has ``up_to_date``.
 
     Args:
         overwrite: Whether a folder that holds another run may be replaced.
         again: Whether to execute also what has not changed.
         rehearse: Whether to try what the run uses before images are made.
-
-    Returns:
-        What ``run.json`` holds, and ``up_to_date`` where nothing was written; ``status`` is ``ok`` if every notebook
-        finished.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
@@ -75,8 +71,7 @@ def run(
         record["left_out"] = jobs.left_out(planned)
         private = _folders(params, planned, folder)
         attempts = folder / PARTS / _ATTEMPTS
-        same = {"folder": folder, "folders": private, "started": record["started"]}
-        same["attempt"] = attempts / uuid.uuid4().hex[:12]
+        same = {"folder": folder, "folders": private, "attempt": attempts / uuid.uuid4().hex[:12]}
         guests = earlier.brought(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
             replace(job, fingerprint=earlier.fingerprint(job, record, judges.get(job.slug), guests), **same)
@@ -128,7 +123,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": gather.now(record["started"]), "seconds": round(time.monotonic() - began, 1)}
+        record |= {"ended": store.now(), "seconds": round(time.monotonic() - began, 1)}
         drawn, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
             # It reads the pipeline, which printed numbers do without.

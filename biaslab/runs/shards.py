@@ -28,13 +28,10 @@ def compute(
     wait: bool = False,
     waiting: Callable[[list[str]], object] = print,
 ) -> list[str]:
-    """Compute a share (i, n), i of n, of all that a run's notebooks take: captions, images and what judges say of them.
+    """Compute a share (i, n), i of n, of all that a run's notebooks take, and return what is left, a sentence a stage.
 
     With ``wait`` it waits for other shares, and goes on with what needs them, until nothing is left; ``waiting`` is
     called with what is left, each time that it has changed.
-
-    Returns:
-        What is left to other shares, a sentence a stage; nothing where all that the run needs is there.
 
     Raises:
         ParameterError: The share is not one of (0, n) to (n - 1, n), or the run makes nothing that can be shared.
@@ -82,7 +79,7 @@ def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[
     if not tables or any(schema(name).prompts == "captions" for name in tables if name in schemas()):
         yield from mine.on_captions()
     for name in tables:
-        if sources.has(name, source="pipeline", beside=()):
+        if sources.has(name, source="pipeline"):
             yield partial(sources.measured, name, source="pipeline", pipeline=mine)
     for notebook in notebooks:
         for more in jobs.work(notebook, mine):

@@ -81,15 +81,10 @@ def at_most(params: RunParams, points: float) -> tuple[RunParams, str]:
 def made(params: RunParams, points: float, say: Callable[[str], object], **how: bool) -> RunParams:
     """Make and judge images in batches until intervals are ±``points``; return the run that asks for as many.
 
-    What was made is found again. Where no more can be made, for their number, a limit of cost or an error after the
-    first batch, the run asks for those of the last whole batch. Its ``until`` has ``points``, ``groups`` (rows of
+    ``params`` are as of :func:`at_most`, ``say`` hears a sentence a batch, ``how`` is for
+    :func:`biaslab.runs.jobs.pipelines`. Where no more can be made, for their number, a limit of cost or an error after
+    the first batch, the run asks for those of the last whole batch. Its ``until`` has ``points``, ``groups`` (rows of
     :func:`intervals`) and ``limits`` (sentences).
-
-    Args:
-        params: As of :func:`at_most`.
-        points: Half the width that is aimed at, in points.
-        say: Hears a sentence a batch.
-        how: As of :func:`biaslab.runs.jobs.pipelines`.
 
     Raises RunError: The first batch cannot be made or judged.
     """
@@ -145,17 +140,14 @@ def intervals(people: pd.DataFrame, rounds: Rounds, points: float, confidence: f
     An image counts as the share of women among its judged people; one of whom nobody is judged is no observation. The
     k-th observation of a group is the mean over its prompts of the k-th image of each that counts, that of the mean
     over groups the mean of their k-th: so prompts, and groups, count alike however many of their people are judged.
-    Images of a prompt are independent, so that those that count are a sample of all that would; limits hold after all
-    numbers of observations at once, so that groups may differ in theirs.
+    Limits hold after all numbers of observations at once, so that groups may differ in theirs.
 
-    Args:
-        people: Rows of the table that ``rounds`` names.
-        points: Half the width that is aimed at, in points.
-        confidence: That of the limits, 0–1.
+    ``people`` are rows of the table that ``rounds`` names, ``points`` half the width that is aimed at, ``confidence``
+    that of the limits, 0–1.
 
     Returns:
-        For each model and group, and for :data:`ALL` where there are several: model, group, percent_female (of all
-        observations; None without any), ci_low, ci_high (:func:`biaslab.stats.confidence_sequence`, in percent), n
+        A row for each model and group, and for :data:`ALL` where there are several: model, group, percent_female (of
+        all observations; None without any), ci_low, ci_high (:func:`biaslab.stats.confidence_sequence`, in percent), n
         (observations).
     """
     for column, value in rounds.only.items():
@@ -200,7 +192,7 @@ def _at(opened: Sequence[jobs.Opened], rounds: Rounds, n: int) -> list[jobs.Open
 
 
 def _changed(params: RunParams, rounds: Rounds, n: int) -> RunParams:
-    """Return a run that does."""
+    """Return a run that asks for ``n`` images of each prompt."""
     group, name = rounds.setting.split(".")
     settings = params.values.get("settings") or {}
     settings = {**settings, group: {**(settings.get(group) or {}), name: n}}

@@ -1,7 +1,4 @@
-"""Where measured tables come from: printed numbers, ratings, a folder of tables, or the pipeline itself.
-
-One call, :func:`measured`, serves all of them, so a notebook does not know which it reads.
-"""
+"""Where measured tables come from: printed numbers, ratings, a folder of tables, or the pipeline itself."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ def measured(
     Args:
         source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``measured`` (a run's
             inputs), in its ``tables``, or in itself.
-        pipeline: What measures, for sources that make images; rows of other models, and printed numbers, follow its
-            own where its settings ask to ``compare_with`` them.
+        pipeline: What measures, for sources that make images; what its settings ask to ``compare_with`` follows.
         beside: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
@@ -75,7 +71,7 @@ def stands_beside(name: str, source: str) -> bool:
     if makes_images(source):
         return True
     paper = name.partition("_")[0]
-    return any(has(one, source=source, beside=()) for one in _readable() if one.partition("_")[0] == paper)
+    return any(has(one, source=source) for one in _readable() if one.partition("_")[0] == paper)
 
 
 def _with_printed(name: str, source: str, ratings: str) -> pd.DataFrame:
@@ -83,7 +79,7 @@ def _with_printed(name: str, source: str, ratings: str) -> pd.DataFrame:
     import pandas as pd
 
     printed = measured(name, source="published")
-    if not has(name, source=source, beside=()):
+    if not has(name, source=source):
         return printed
     own = measured(name, source=source, ratings=ratings)
     if "model" not in own:
@@ -197,22 +193,17 @@ def check_all(request: Request) -> None:
         from biaslab.ratings import readers
 
         models = set(readers.read(request.ratings).percent_female["model"])
-        if model != "all" and models == {readers.UNNAMED}:
-            raise ParameterError(
-                f"model is {model!r}, but {Path(request.ratings).name} has no column 'model'. Add one that names the "
-                "model of each generated image (training images may have none), or set model to 'all'."
-            )
         if model not in ("all", *models):
             raise unknown_name("model in the ratings", model, sorted(models))
     elif source not in names():
-        held = [name for name in _readable() if has(name, source=source, beside=())]
+        held = [name for name in _readable() if has(name, source=source)]
         if not held:
             raise InputError(f"{source} holds none of the tables that notebooks read: {', '.join(_readable())}.")
         for name in held:
             measured(name, source=source)
 
 
-def has(name: str, *, source: str, beside: Iterable[str] = ("published",)) -> bool:
+def has(name: str, *, source: str, beside: Iterable[str] = ()) -> bool:
     """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
     if source == "published":
         return name in _published()
@@ -278,7 +269,7 @@ def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
     """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
     if makes_images(source):
         return None
-    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source, beside=())]
+    held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
     frames = [measured(name, source=source, ratings=ratings) for name in held]
     of = [set(frame["model"]) for frame in frames if "model" in frame]
     return sorted(set().union(*of)) if of else None

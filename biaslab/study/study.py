@@ -1,8 +1,4 @@
-"""What a notebook holds: where its inputs come from, and where its results go.
-
-A notebook opens one :class:`Study` from its parameters, takes measurements from it, and gives it the tables, figures
-and findings that the report shows. What lies between are ordinary calls on frames.
-"""
+"""What a notebook holds: where its inputs come from, and where its tables, figures and findings go."""
 
 from __future__ import annotations
 
@@ -100,15 +96,10 @@ class Study:
         settings: dict = _NO_SETTINGS,
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
-        asked: dict[str, Any] = {
-            "source": source,
-            "model": model,
-            "ratings": ratings,
-            "seed": seed,
-            "settings": settings,
-        }
         root = project_root()
-        self._request = Request.of(asked := resolved(asked, root))
+        given = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
+        asked = resolved(given, root)
+        self._request = Request.of(asked)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
         self.output_dir = root / Path(output_dir or "outputs/explore").expanduser()
         # The folder of the start of a run that this process works for, where the study is a part of that run.
@@ -127,14 +118,13 @@ class Study:
     # -- inputs and tables ---------------------------------------------------------------------------
 
     def load(self, what: Callable | str, *, optional: bool = False) -> pd.DataFrame:
-        """Return measurements from this study's source, for this study's model.
+        """Return measurements from this study's source, for this study's model and what stands beside it.
 
         Of a model that the source knows from other tables of the paper only there are no rows.
 
         Args:
             what: What measures them, such as ``paradox.percent_female``: called here where the source is a pipeline,
-                and looked up under its paper and name in any other source. A pipeline has one model of its own; rows of
-                others are the printed numbers beside it, and stay.
+                and looked up under its paper and name in any other source.
             optional: Whether a source without these measurements gives a table without rows.
 
         Raises:
@@ -273,14 +263,10 @@ class Study:
     # -- analyses that take long -------------------------------------------------------------------------
 
     def cached(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
-        """Return ``analysis(*frames, **options)``, computed once for all notebooks of a run.
+        """Return ``analysis(*frames, **options)``, a pure function such as ``paradox.amplification``, computed once.
 
         Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
-        keyed by the frames, the options and the code of the analysis, a pure function such as
-        ``paradox.amplification``.
-
-        Raises:
-            RunError: The disk is full.
+        keyed by the frames, the options and the code of the analysis. RunError: The disk is full.
         """
         taken = signature(analysis).parameters
         options = {name: value for name, value in self.draws.items() if name in taken} | options
@@ -384,8 +370,7 @@ class Study:
             name: ``<paper>_<what>``: lower-case words joined by underscores.
             figure: The figure.
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
-            model_shown: One of :attr:`pipelines`, whose images it shows. Where there are several, the title names it;
-                of another than the first the figure's name does, too.
+            model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
             main: Whether the report's first page shows it.
             facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
                 ``caption`` of a figure of one's own.
@@ -426,20 +411,14 @@ class Study:
             _save_png(figure, png, page)
             figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
-        record["smallest"] = smallest
-        self._record("figures", record | {"kinds": ["png", "svg"]})
+        self._record("figures", record | {"smallest": smallest, "kinds": ["png", "svg"]})
         _display(png, caption)
         plt.close(figure)
 
     def answer(self, answer: Answer, frame: pd.DataFrame) -> None:
-        """Show what rows of a table answer, and record it for the report; where they say nothing, that is said.
+        """Show what rows of a table answer, such as ``paradox.answers.baseline``, and record it for the report.
 
-        Args:
-            answer: What is asked, such as ``paradox.answers.baseline``.
-            frame: Rows of the table that it names.
-
-        Raises:
-            InputError: The rows have not the columns that it reads.
+        Where they say nothing, that is said. InputError: The rows have not the columns that it reads.
         """
         found = answer.findings(frame, confidence=self.confidence)
         self.find(found, main=answer.main, card=answer.card, card_printed=answer.card_printed)
@@ -449,9 +428,12 @@ class Study:
     ) -> None:
         """Show findings, or lists of them, and record them for the report; where there are none, that is said.
 
-        ``main`` ones are among the first things that the report says of their paper. ``card`` is their place among the
-        cards that it opens with, from 1; ``card_printed`` where all their models are printed ones.
+        ``main`` ones are among the first that the report says of their paper. ``card`` is their place among the cards
+        that it opens with, from 1; ``card_printed`` where all their models are printed ones.
         """
+        from IPython import get_ipython
+        from IPython.display import display
+
         each = [f for given in findings for f in ([given] if isinstance(given, Finding) else given)]
         printed = self.printed_models if each else set()
         known = [set(frame["model"]) for frame in self._inputs.values() if "model" in frame]
@@ -463,7 +445,8 @@ class Study:
             place = (alone and card_printed) or card
             record = {"main": bool(main or place), "card": int(place), "printed": alone}
             self._record("findings", finding.as_record() | record)
-            _say(finding)
+            # As text where nothing shows more.
+            (print if get_ipython() is None else display)(finding)
         if not each:
             print("The source has no measurements for this answer, or nobody could be judged.")
 
@@ -546,10 +529,7 @@ _NO_LAYOUT = {"figure.autolayout": False, "figure.constrained_layout.use": False
 
 
 def _lay_out(figure: Figure) -> Bbox:
-    """Place what is in a figure once, for all the formats it is saved in, and return what it takes up, in inches.
-
-    For use under :data:`_NO_LAYOUT`, as the savings that follow.
-    """
+    """Place what is in a figure, once for all formats, under :data:`_NO_LAYOUT`; return what it takes up, in inches."""
     import matplotlib as mpl
 
     # At the PNG's resolution: glyphs are as wide as whole pixels, so at another one texts are longer or shorter.
@@ -585,14 +565,6 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     colours[3 * corner : 3 * corner + 3] = shade.tolist()
     few.putpalette(colours)
     few.save(path, dpi=(_DPI, _DPI))
-
-
-def _say(finding: Finding) -> None:
-    """Show a finding: as text where nothing shows more."""
-    from IPython import get_ipython
-    from IPython.display import display
-
-    (print if get_ipython() is None else display)(finding)
 
 
 def _display(picture: Path, alt: str) -> None:
