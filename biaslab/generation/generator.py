@@ -1,9 +1,7 @@
 """Images of prompts: text encoded once, batches across prompts, each image's noise its own.
 
-An image's noise depends on run seed, prompt (or the noise_id that several prompts have in common) and index alone:
-:func:`image_seed` seeds a generator on the CPU for each image. Noise is therefore the same, bit by bit, in every batch
-and on every device. Pixels are the same, byte by byte, for the same batches on the same machine; in other batches they
-may move by a level or two of 255 in float32.
+Noise is drawn on the CPU, by :func:`image_seed`, so that it is the same, bit by bit, in every batch and on every
+device. Pixels are the same for the same batches on the same machine; in others they may move by a level or two of 255.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import adapters, errors, finite, processor
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.ground.pictures import Unreadable
 from biaslab.judging.loaded import device as find_device
 from biaslab.judging.words import BLOCKED
@@ -42,9 +40,6 @@ _KEPT_TEXTS = 128
 # Pixels that are decoded at a time: autoencoders need far more memory for them than denoising does. On a CPU, 16 small
 # images stay in the caches.
 _DECODED, _DECODED_ON_CPU = 2**21, 2**16
-# Relative error of the denoising network in bfloat16 up to which it counts as accurate; networks that bear the type
-# are at 0.005 to 0.02.
-_ACCURATE = 0.05
 # The longer side of an image at most, in pixels.
 _LONGEST = 16_384
 # Images up to this many pixels have short sequences in attention.
@@ -64,10 +59,6 @@ def unwatched(chosen: range) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-class _SeenError(Exception):
-    """Ends a pipeline's call, once its network was called."""
-
-
 class Received(NamedTuple):
     """A text as the denoising network receives it."""
 
@@ -82,13 +73,12 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 
 
 def load(model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none") -> Generator:
-    """Load a model, ready to generate: a diffusers pipeline or a checkpoint in one file, also with LoRAs on it.
+    """Load a model, by a name as for :func:`biaslab.models.checkpoints.find`.
 
-    ``model`` is a name as for :func:`biaslab.models.checkpoints.find`, ``device`` is ``cpu``, ``cuda``, … or ``auto``
-    (a GPU where there is one), ``offload`` as the setting ``compute.offload``.
+    ``device`` is ``cpu``, ``cuda``, … or ``auto``, ``offload`` as the setting ``compute.offload``.
 
-    Raises ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
-    MissingInputError: The package that brings the model has lost its weights.
+    Raises ParameterError, MissingInputError: As of :func:`biaslab.generation.loading.look_up`, or the model cannot be
+    loaded, or do what is asked.
     """
     import torch
 
@@ -100,11 +90,13 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     name = adapters.split(model).base
     family = families.of_files(repositories.of_folder(files.folder, name), name)
     dtype = settings.dtype
-    if dtype == "auto" and not on_cpu:
+    if dtype == "auto" and on_cpu:
+        dtype = "float32"
+    elif dtype == "auto":
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = "float16" if emulated else family.dtype
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
-    stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
+    stored = "float32" if on_cpu and family.denoiser else dtype
     pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored))
     # As loaded, it has what its configurations leave out.
     family = families.of_pipe(pipe, name)
@@ -127,9 +119,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
 
 def check_offload(offload: str, device: str) -> None:
     """Raise ParameterError where models run on the CPU, in whose memory all of them is anyway."""
-    if offload != "none" and device == "auto":
-        device = processor.accelerator()
-    if offload != "none" and device == "cpu":
+    if offload != "none" and (processor.accelerator() if device == "auto" else device) == "cpu":
         raise ParameterError(
             f"compute.offload is {offload!r}, but models run on the CPU here, so it has no effect. Set compute.offload "
             "to none, or compute.device to a GPU."
@@ -139,8 +129,8 @@ def check_offload(offload: str, device: str) -> None:
 class Generator:
     """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
-    It is on its device (on a CPU, one of the table in float32). ``folder`` is that of its files, ``commit`` the model's
-    where it is on the hub. Raises ParameterError: What is asked has no effect on the model, or does not fit it.
+    ``folder`` is that of its files, ``commit`` the model's where it is on the hub. Raises ParameterError: What is asked
+    has no effect on the model, or does not fit it.
     """
 
     def __init__(
@@ -234,24 +224,19 @@ class Generator:
         }
 
     def _prepare(self) -> None:
-        """Bring the denoising network into its type; on a CPU, find out which one it bears."""
+        """Bring the denoising network into its type."""
         import torch
 
         family, dtype = self.family, self.settings.dtype
+        # What is quantised computes in a type of its own, and takes and gives numbers of any.
         if not family.denoiser or families.is_quantised(self._denoiser):
-            # What is quantised computes in a type of its own, and takes and gives numbers of any.
-            self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
             return
-        if dtype == "auto":
-            self.settings = self.settings.changed(dtype=self._try_bfloat16())
-        elif dtype != "float32":
+        if dtype != "float32":
             families.cast_inputs(self._denoiser, getattr(torch, dtype))
         for network in (self.pipe.vae, self._denoiser):
             # Of videos there is another format.
             if all(weights.ndim < 5 for weights in network.parameters()):
                 network.to(memory_format=torch.channels_last)
-        if self.device.type == "cpu" and self.settings.dtype == "bfloat16":
-            families.planar_norms(self._denoiser)
         if self.device.type != "cpu":
             # Some autoencoders overflow in float16 and say so.
             if self.pipe.vae.dtype == torch.float16 and self.pipe.vae.config.get("force_upcast"):
@@ -268,45 +253,12 @@ class Generator:
     def _denoiser(self):
         return getattr(self.pipe, self.family.denoiser)
 
-    def _try_bfloat16(self) -> str:
-        """Bring the network into bfloat16 where the CPU is faster with it and its answer hardly changes; say which."""
-        import torch
-
-        if not processor.favours_bfloat16():
-            return "float32"
-        whole, before = self._denoiser, self._first_answer()
-        small = copy.deepcopy(whole)
-        families.cast_inputs(small, torch.bfloat16)
-        setattr(self.pipe, self.family.denoiser, small)
-        error = float((self._first_answer() - before).norm() / before.norm())
-        if error <= _ACCURATE:
-            return "bfloat16"
-        setattr(self.pipe, self.family.denoiser, whole)
-        _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
-        return "float32"
-
-    def _first_answer(self):
-        """Return what the network says at the first step of an image without a prompt."""
-        import torch
-
-        answer = None
-
-        def see(module, args, output):
-            nonlocal answer
-            answer = torch.stack([one.float() for one in output[0]])
-            raise _SeenError
-
-        with self._denoiser.register_forward_hook(see), contextlib.suppress(_SeenError):
-            self._latents([""], [0])
-        return answer
-
     def _fitting_batch(self) -> int:
         import torch
 
         pixels = max(self.height * self.width, 64 * 64) if self.height else 512 * 512
         if self.device.type != "cuda":
-            # On a CPU more than this is slower: what a layer makes leaves the caches, and beyond 32 MiB its memory goes
-            # back to the system each time. Guidance has two rows an image.
+            # On a CPU more is slower: what a layer makes leaves the caches. Guidance has two rows an image.
             return max(1, min(MOST, MOST * 64 * 64 // (pixels * (2 if self._guided else 1))))
         torch.cuda.empty_cache()
         base = torch.cuda.memory_allocated(self.device)
@@ -343,7 +295,7 @@ class Generator:
         """Generate one image for each prompt and key.
 
         Args:
-            prompts: Texts, one for each image; the same text may come many times.
+            prompts: Texts, one for each image.
             keys: ``(prompt_id, index)`` of each image, or noise_id in prompt_id's place, which with the seed decide its
                 noise. Neighbours with the same key are in one batch wherever a batch holds them.
             seed: Seed of the run.
@@ -355,12 +307,10 @@ class Generator:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.models.images.Unreadable` with the reason
             ``blocked`` where the model's safety checker withheld it.
 
-        Raises InputError: There are not as many keys as prompts. ParameterError: The scheduler draws noise that cannot
-        be seeded for each image. RunError: A single image does not fit in memory, or the numbers overflow.
+        Raises ParameterError: The scheduler draws noise that cannot be seeded for each image. RunError: A single image
+        does not fit in memory, or the numbers overflow.
         """
-        if len(prompts) != len(keys):
-            raise InputError(f"There are {len(prompts)} prompts but {len(keys)} keys; give one for each.")
-        seeds = [image_seed(seed, prompt_id, index) for prompt_id, index in keys]
+        seeds = [image_seed(seed, prompt_id, index) for (prompt_id, index), _ in zip(keys, prompts, strict=True)]
         made: list[np.ndarray | Unreadable] = []
         while len(made) < len(prompts):
             n = _together(seeds[len(made) :], self.batch_size)
@@ -392,7 +342,7 @@ class Generator:
         return self._fit(prompts, seeds, chosen[:n], watch)
 
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
-        """Return texts as the denoising network receives them, before it casts them; shorter ones end in zeros.
+        """Return texts as the denoising network receives them; shorter ones end in zeros.
 
         Raises ParameterError: How the pipeline encodes a text is not known. RunError: The numbers overflow.
         """
@@ -518,7 +468,7 @@ class Generator:
         return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]
 
     def check_finite(self, numbers):
-        """Return numbers of the model's, an array or a tensor; raises RunError where one is not finite."""
+        """Return an array or tensor; raises RunError where a number is not finite."""
         if not finite.is_finite(numbers):
             fix = finite.not_finite(self.settings.dtype, "generation.dtype", others="bfloat16 or float32")
             raise RunError(f"{self.model} gives {fix}")

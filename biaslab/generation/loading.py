@@ -25,8 +25,8 @@ from biaslab.models.repositories import Located, Repository
 _log = logging.getLogger(__name__)
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
-# Weights of the same parts in another precision, or of another stage of training; of the first, those that are loaded
-# where there are no others, the best first.
+# Weights of the same parts in another precision, or of another stage of training; and those that are loaded where there
+# are no others, the best first.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
 _ANY_WEIGHTS = (".safetensors", *safety.OTHER_WEIGHTS)
@@ -69,12 +69,10 @@ class Files:
 def look_up(name: str, *, safety_checker: bool = True) -> Found:
     """Return the files of the text-to-image model ``name``; of those on the hub only configurations are fetched.
 
-    ``safety_checker`` is whether the model's own one is needed, where it has one.
-
-    Raises ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model is no
-    pipeline, or has no safetensors for all its parts; a package is missing that reads them; or a LoRA is none for it,
-    or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model has lost
-    its weights.
+    ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is not to
+    be had, or no pipeline with safetensors for all its parts; a package is missing that reads them; or a LoRA is none
+    for it, or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model
+    has lost its weights.
     """
     named = checkpoints.find(name)
     given = adapters.split(name)
@@ -132,12 +130,10 @@ def _pipeline(repository: Repository, safety_checker: bool) -> Found:
 
 
 def _no_weights(repository: Repository, part: str) -> ParameterError:
-    other = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
-    fix = "Choose a copy of the model that has them."
-    if part == "safety_checker":
-        fix = "Set generation.safety_checker to off to do without it, or choose a copy of the model that has them."
-    problem = f"{repository.name} has no weights as .safetensors, or not for all its parts: {part} has "
-    return safety.not_safetensors(problem + (", ".join(other) or "none"), fix)
+    others = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
+    without = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
+    problem = f"{repository.name} does not have all its weights as .safetensors: {part} has "
+    return safety.not_safetensors(problem + (", ".join(others) or "none"), f"{without} a copy that has them.")
 
 
 def _check_quantised(repository: Repository, part: str) -> None:
@@ -149,10 +145,7 @@ def _check_quantised(repository: Repository, part: str) -> None:
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
     what = f"{repository.name} is quantised ({part}: {method})"
     if not package:
-        raise ParameterError(
-            f"{what} in a way that diffusers does not read. Choose a copy that is not, or is by one of "
-            f"{', '.join(sorted(_QUANTISERS))}."
-        )
+        raise ParameterError(f"{what} in a way that diffusers does not read. Choose a copy that is not.")
     _check_package(package, f"{what}, which needs")
     if package == "bitsandbytes" and processor.accelerator() == "cpu":
         raise ParameterError(f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised.")
@@ -181,12 +174,8 @@ def _one_file(repository: Repository, where: str) -> Found:
             f"{name} is read by the configurations of {base}: {error} Run once with a network, or put it into a folder "
             f"with the {checkpoints.INDEX} and the configurations of its base model."
         ) from error
-    lacks = [part for part, kind in parts.items() if _lacks(*kind, tensors)]
-    if lacks:
-        raise ParameterError(
-            f"{name} holds no {' and no '.join(lacks)}, so it is no whole model. Name a file that does, or the "
-            "pipeline that it belongs to."
-        )
+    if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
+        raise ParameterError(f"{name} is no whole model: it holds no {' and no '.join(lacks)}. Name a file that does.")
     remarks = ()
     if base != str(repository.folder) and hub.on_hub(base)[0] != repository.on_hub:
         remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
@@ -242,10 +231,7 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
 
 
 def fetch(name: str, *, safety_checker: bool = True) -> Files:
-    """Return the files of the text-to-image model ``name``, downloaded where they are on the hub.
-
-    Raises as :func:`look_up`, and ParameterError where the model brings code.
-    """
+    """Return the files of :func:`look_up`, downloaded; ParameterError also where the model brings code."""
     found = look_up(name, safety_checker=safety_checker)
     given = adapters.split(name).adapters
     for remark in (remark for located in found.located for remark in located.remarks):
@@ -265,10 +251,7 @@ def _file(located: Located) -> Path:
 
 
 def pipeline_class(folder: Path, name: str):
-    """Return the diffusers class of the pipeline in ``folder``, which must make images from text alone.
-
-    Raises ParameterError: There is no pipeline, it brings code of its own, or it is of another kind.
-    """
+    """Return the diffusers class of the pipeline in ``folder``; ParameterError where it is none of text to image."""
     import diffusers
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
 
@@ -294,7 +277,7 @@ def pipeline_class(folder: Path, name: str):
 def load_pipeline(files: Files, name: str, *, dtype):
     """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
-    Raises ParameterError: They are not of a text-to-image pipeline that can be loaded, or a LoRA cannot be put on it.
+    Raises ParameterError: It cannot be loaded, or a LoRA cannot be put on it.
     """
     import diffusers
 
@@ -342,7 +325,7 @@ def _from_file(made: type, files: Files, name: str, dtype):
 
 
 def _class(library: str, name: str) -> type | None:
-    """Return the class of a part of a pipeline; None where it is of neither library nor of diffusers' pipelines."""
+    """Return the class of a part of a pipeline; None where neither library has it."""
     import diffusers
     import transformers
 
@@ -355,10 +338,7 @@ def _class(library: str, name: str) -> type | None:
 
 
 def set_scheduler(pipe, name: str) -> None:
-    """Give a pipeline the scheduler ``name``, with the settings of its own one.
-
-    Raises ParameterError: There is no such scheduler, or the model cannot take it.
-    """
+    """Give a pipeline the scheduler ``name``, set as its own one; ParameterError where it cannot take it."""
     from diffusers import SchedulerMixin
 
     fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]

@@ -43,10 +43,9 @@ class Custom(Part):
 
     @kept
     def prompts(self) -> pd.DataFrame:
-        """Return what images are asked for: as :func:`biaslab.prompts.custom.prompts`.
+        """Return what images are asked for, as :func:`biaslab.prompts.custom.prompts`.
 
-        Of a folder of pictures what it says of them; the file of prompts, where it is given, says to which group a
-        prompt belongs, and which prompts count.
+        Of a folder, the file of prompts, where it is given, says which prompts count, and for which group.
 
         Raises:
             MissingInputError: There are neither prompts nor pictures.
@@ -89,8 +88,7 @@ class Custom(Part):
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
-        Returns:
-            Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called).
+        Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called).
 
         Raises:
             InputError: The prompts or the file cannot be used, or it has none of the groups.
@@ -108,7 +106,7 @@ class Custom(Part):
         return known.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look, before anybody is judged, at ``ratings:FILE``.
+        """Look at ``ratings:FILE``, before anybody is judged.
 
         Raises:
             InputError: It rates nobody here.
@@ -122,8 +120,8 @@ class Custom(Part):
         file = judge.removeprefix(RATINGS)
         if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
             raise InputError(
-                f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}. Name "
-                "images in its column image_id as the folder, or the page of ratings, does."
+                f"{file} rates none of the {len(whom):,} people here. Its column image_id must name images as the "
+                f"folder, or the page of ratings, does, such as {whom['image_id'].iloc[0]!r}."
             )
 
     @kept
@@ -135,11 +133,10 @@ class Custom(Part):
 
     @kept
     def people(self) -> pd.DataFrame:
-        """Return what gate and judge made of each person whom images are to show.
+        """Return a row for each person whom images are to show, with what gate and judge made of them.
 
-        Returns:
-            A row for each: the columns of :meth:`images`, position (1 is the leftmost) and the judge's
-            (:func:`biaslab.judging.people.judge_people`). MissingInputError: No detector or judge is named.
+        The columns of :meth:`images`, position (1 is the leftmost) and those of
+        :func:`biaslab.judging.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
         """
         self._pipeline.check_gate_is_named()
         table = self.images().table.drop(columns="outcome", errors="ignore")
@@ -159,7 +156,7 @@ class Custom(Part):
 
     @kept
     def questions(self) -> list[Question]:
-        """Return the questions of one's own, where a file of them is named.
+        """Return the questions of one's own, if any.
 
         Raises:
             InputError: The file cannot be used.
@@ -182,9 +179,8 @@ class Custom(Part):
     def answers(self) -> pd.DataFrame:
         """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
 
-        Returns:
-            A row for each: the columns of :meth:`people` that say who it is, question, choices (its answers, in one
-            text), answer (one of them or ``unclear``, or empty) and reason (why there is none).
+        A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
+        them or ``unclear``, or empty) and reason (why there is none).
         """
         columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
         if not self.questions():
@@ -255,10 +251,7 @@ class Custom(Part):
 
 
 def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says that its pictures were asked for, as :func:`biaslab.prompts.custom.prompts`.
-
-    With :data:`biaslab.models.picture_folder.TOLD`, for pictures of one prompt may be of several groups.
-    """
+    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`."""
     keys = ["prompt", *TOLD]
     asked = folder.pictures_told.groupby(keys, sort=False).size().rename("n_images").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(asked))]

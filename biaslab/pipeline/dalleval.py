@@ -28,20 +28,21 @@ from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files
 
 _log = logging.getLogger(__name__)
+# PaintSkills' scenes, and people with and without a profession.
 KINDS = ("skills", "social")
-"""PaintSkills' scenes, and people with and without a profession."""
-# A model may say it otherwise than the paper.
+# PaintSkills' classes, and what a detector may call them instead.
 _OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
 CLASSES = {name: _OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
-"""PaintSkills' classes, and what a detector may call them instead."""
 
 
 class Captioned(NamedTuple):
-    """Images generated from captions, and those behind the captions."""
+    """Images generated from captions, and those behind the captions.
+
+    ``table`` has image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the
+    image) and group (what captions share, so that they are not independent: the occupation, else their words).
+    """
 
     table: pd.DataFrame
-    """image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the image),
-    group (what captions share, so that they are not independent: the occupation, else their words)."""
     made: ImageSource
     real: ImageSource | None
 
@@ -68,9 +69,7 @@ class DallEval(Part):
 
     @kept
     def prompts(self, kind: str) -> pd.DataFrame:
-        """Return what images of a kind are generated from, one row a prompt: as of ``prompts.dalleval``.
-
-        Of PaintSkills a sample of each skill's test scenes, of professions a sample, as the settings ask.
+        """Return what images of a kind are generated from, one row a prompt: a sample as the settings ask.
 
         Raises:
             UnknownNameError: There is no such kind.
@@ -100,11 +99,7 @@ class DallEval(Part):
 
     @kept
     def renders(self) -> ImageSource:
-        """Return images that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale.
-
-        Of known truth, or the authors' images where the settings name their folder; MissingInputError where there is
-        neither.
-        """
+        """Return images that show what PaintSkills' prompts ask for: the authors' where named, or of known truth."""
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
@@ -115,10 +110,8 @@ class DallEval(Part):
     def reference(self) -> ImageSource:
         """Return images whose truth is known, on which the detector's error is measured.
 
-        Of known truth: half of them fail at their prompt, in all ways of failing that its skill has alike. Where the
-        model is in a folder here and has an autoencoder, they have passed through it. Where the settings name the
-        authors' folder, its images: half of them are asked for what another scene shows. MissingInputError where there
-        is neither.
+        Half of them fail at their prompt, in all ways that its skill has alike; of the authors' images, where the
+        settings name their folder, half are asked for what another scene shows.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -134,11 +127,7 @@ class DallEval(Part):
 
     @kept
     def people(self, kind: str) -> ImageSource:
-        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
-
-        Where the model is in a folder here and has an autoencoder, these have passed through it; MissingInputError
-        where there are none.
-        """
+        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known."""
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
@@ -148,7 +137,7 @@ class DallEval(Part):
         return DescribedImages(made, made.table)
 
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
+        """Return what the detector finds in images, as :func:`biaslab.judging.objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
         pipeline.check_judge("dalleval.detector", source)
         name = pipeline.settings.dalleval.detector
@@ -158,8 +147,7 @@ class DallEval(Part):
     def answers(self, kind: str) -> pd.DataFrame:
         """Return what the VQA model answers about each person (:meth:`people`): about gender and each attribute.
 
-        Returns:
-            image_id, prompt, profession, attribute (empty for the question about gender), outcome, reason, answer.
+        Columns image_id, prompt, profession, attribute (empty of gender), outcome, reason, answer.
         """
         pipeline, images = self._pipeline, self.people(kind)
         questions = {"": asking.GENDER_QUESTION}
@@ -180,11 +168,7 @@ class DallEval(Part):
 
     @kept
     def captioned(self) -> Captioned:
-        """Return images generated from captions and, where they are to be had, the images behind the captions.
-
-        Of the captions that the settings name, or else of the paradox paper's caption prompts. InputError as of
-        :meth:`caption_prompts`, or where the folder has no image.
-        """
+        """Return images generated from the captions that the settings name, else of the paradox's caption prompts."""
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
             asked = self.caption_prompts()
@@ -240,11 +224,9 @@ class DallEval(Part):
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return a sentence about each of some images, by the captioning model.
+        """Return a sentence about each of some images, by the captioning model: image_id, outcome, reason, caption.
 
-        Returns:
-            One row per image of ``image_ids``, in order: image_id, outcome (empty where described, else as of
-            ``vision.ask_about``), reason, caption.
+        The outcome is empty where an image is described, else as of :func:`biaslab.judging.vision.ask_about`.
         """
         pipeline = self._pipeline
         pipeline.check_judge("dalleval.captioner", images)
@@ -266,23 +248,17 @@ class DallEval(Part):
 
     @kept
     def judged(self, kind: str) -> pd.DataFrame:
-        """Return what gate and gender judge make of each person (:meth:`people`).
-
-        Returns:
-            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`).
-        """
+        """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
         images = self.people(kind)
         judged = self._pipeline.judged(images.source)
         return images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
 
     @kept
     def tones(self, kind: str) -> pd.DataFrame:
-        """Return the skin tone of each person (:meth:`people`) whose face is the only one; nobody's gender is judged.
+        """Return the skin tone of each person (:meth:`people`) whose face is the only one.
 
-        Returns:
-            The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN
-            where ``tone_reason`` says why), red, green and blue (the skin's colour, 0–255, where pixels were read), and
-            tone_judge: what read the tone.
+        The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN where
+        ``tone_reason`` says why), red, green, blue (0–255, where pixels were read) and tone_judge.
         """
         pipeline, images = self._pipeline, self.people(kind)
         pipeline.check_judge("judging.faces", images.source)

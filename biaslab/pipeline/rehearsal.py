@@ -1,8 +1,7 @@
 """The rehearsal of a run: every model and judge that it uses answers on one picture before an image is made or bought.
 
-Names were looked up before (:mod:`biaslab.pipeline.checks`). Here weights are fetched, each model is loaded once and
-asked about a picture, and what fails is told together; at an endpoint one image is bought after that, and looked at by
-all judges. All of it happens in a process of its own, which gives all memory back.
+What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
+process of its own, which gives all memory back.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ class Rehearsal:
 
 
 def before(pipeline: Pipeline, table: str) -> None:
-    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run.
-
-    Raises as :func:`rehearsed`.
-    """
+    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run."""
     if os.environ.get(kernels.REHEARSED):
         return
     asked = list(asked_for.of_tables(pipeline, [table]))
@@ -84,9 +80,9 @@ def rehearsed(
     """Try what pipelines use for measured tables, before the images ``asked`` for are made.
 
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
-    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights that are not here are fetched,
-    and the first image of each model at an endpoint is bought. ``say`` is told what is done, where that takes long.
-    It is done in one of ``processes``, where these are given, else in one that is started for it.
+    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
+    of each model at an endpoint is bought. ``say`` is told what is done. ``processes`` has the process for it, else
+    one is started.
 
     Raises:
         ParameterError: Something does not answer, or an input cannot be used: all of it in one message.

@@ -37,7 +37,7 @@ Look = Callable[[np.ndarray], object]
 
 @dataclass(frozen=True)
 class Trial:
-    """A model that a run uses, to be tried once, with all that it takes, as another process can have it."""
+    """A model that a run uses, to be tried once, as another process can have it."""
 
     use: Use
     request: Request
@@ -96,10 +96,7 @@ class Tried:
 
 
 def picture(side: int = 256) -> np.ndarray:
-    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient.
-
-    A detector may find nothing there; what matters is that it answers in its form.
-    """
+    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient."""
     rows, columns = np.mgrid[:side, :side] / side
     image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
     image[((rows - 0.42) / 0.24) ** 2 + ((columns - 0.5) / 0.18) ** 2 <= 1] = (205, 160, 130)
@@ -109,9 +106,9 @@ def picture(side: int = 256) -> np.ndarray:
 def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[Tried]:
     """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
 
-    ``purchases`` are models at endpoints, of each of which the first image is bought. Only one model is held at a time,
-    unless an image is to be bought: then all that look at it are, so that none is loaded once more. ``under_way`` is a
-    file for the number of the trial that is made, for whoever finds this process killed. ``threads`` are torch's.
+    ``purchases`` are models at endpoints, of each of which the first image is bought. Only where there are some, judges
+    are held after their trial. ``under_way`` is a file for the number of the trial that is made, for whoever finds this
+    process killed. ``threads`` are torch's.
     """
     # Judges at endpoints do without.
     with contextlib.suppress(ImportError):
@@ -137,7 +134,7 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
 
 
 def _bought(purchase: Trial) -> np.ndarray | None:
-    """Return the first image, bought where it was not before; None where there is none to be looked at."""
+    """Return the first image, bought where it was not before; None where there is none."""
     one = purchase.asked
     how = {"seed": one.pipeline.seed, "store": one.pipeline.store, "progress": False}
     made = one.made_by.generate(one.prompts.iloc[:1].assign(n_images=1), **how)

@@ -81,13 +81,10 @@ class Hub:
         return repository
 
     def fetched(self, *endings: str, of: str = "") -> int:
-        """Return how many bytes of files were sent whose names end so (by default: of weights), of one model or all."""
+        """Return how many bytes were sent of whole files whose names end so (by default: of weights), not of heads."""
         begin = f"/{of}/resolve/" if of else "/"
-        return sum(
-            r.sent
-            for r in self.log
-            if r.method == "GET" and r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS)
-        )
+        whole = (r for r in self.log if r.method == "GET" and r.status == 200)
+        return sum(r.sent for r in whole if r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS))
 
     @contextlib.contextmanager
     def running(self):
