@@ -150,6 +150,5 @@ except MissingInputError as error:
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        "The detector's error is measured on pictures of known truth, and no installed package brings photographs of "
-        "which it is known what they show.\n"
+        "No installed package brings photographs of known truth, on which to measure the detector's error.\n"
     )

@@ -95,10 +95,8 @@ class Family:
         if settings.aspect == 1:
             return height, settings.width or self.width
         if not (height and self.width and self.sized):
-            raise ParameterError(
-                f"aspect is {settings.aspect:g}, but {name} is a {self.pipeline}, whose own shape is not known. Set "
-                "aspect to 1; in a run, people.aspect=1."
-            )
+            why = f"{name} is a {self.pipeline}, whose own shape is not known"
+            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, people.aspect=1.")
         # As wide as asked for, in what the model makes.
         wide = height * self.width / self.height * settings.aspect
         return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)
@@ -119,10 +117,8 @@ class Family:
             )
         if negative and not self.guides(settings):
             own = f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
-            raise ParameterError(
-                f"negative_prompt is {negative!r}, but it works through guidance and {own}; set guidance_scale above "
-                f"{self.unguided:g} or leave negative_prompt empty."
-            )
+            why = f"it works through guidance and {own}; set guidance_scale above {self.unguided:g}"
+            raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
         self.size(settings, name)
 
     def in_words(self, settings: GenerationSettings, name: str) -> str:

@@ -120,10 +120,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
 def check_offload(offload: str, device: str) -> None:
     """Raise ParameterError where models run on the CPU, in whose memory all of them is anyway."""
     if offload != "none" and (processor.accelerator() if device == "auto" else device) == "cpu":
-        raise ParameterError(
-            f"compute.offload is {offload!r}, but models run on the CPU here, so it has no effect. Set compute.offload "
-            "to none, or compute.device to a GPU."
-        )
+        raise ParameterError(f"compute.offload is {offload!r}, but models run on the CPU here. Set it to none.")
 
 
 class Generator:
@@ -348,8 +345,7 @@ class Generator:
         """
         if not self.family.denoiser:
             raise ParameterError(
-                f"{self.model} is a {self.family.pipeline}, of which it is not known how it reads a text, so prompts "
-                "cannot be compared there."
+                f"{self.model} is a {self.family.pipeline}, of which it is not known how it reads texts."
             )
         import torch
 
@@ -485,10 +481,8 @@ class Generator:
         before = [state() for state in states]
         yield
         if not all(torch.equal(b, state()) for b, state in zip(before, states, strict=True)):
-            raise ParameterError(
-                f"With {type(self.pipe.scheduler).__name__}, {self.model} draws noise that cannot be seeded "
-                "for each image, so an image would depend on those before it. Choose another scheduler."
-            )
+            why = f"With {type(self.pipe.scheduler).__name__}, {self.model} draws noise that cannot be seeded by image."
+            raise ParameterError(f"{why} Choose another scheduler.")
 
 
 def fitting(free: int, one: int, two: int) -> int:

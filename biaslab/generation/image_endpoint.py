@@ -68,10 +68,7 @@ class EndpointImages(MadeImages):
         ledger.load()
         if settings.buy and self._missing():
             if settings.price is None:
-                raise ParameterError(
-                    f"endpoint.price is not set. Set it to what an image of {settings.model} costs at {settings.url}, "
-                    "and endpoint.cost_limit, or to 0 where nothing is taken."
-                )
+                raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()
             with ledger.journal.turn(BUYING):
                 # Another process may have bought them meanwhile.

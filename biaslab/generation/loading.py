@@ -85,11 +85,9 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
         found = _pipeline(repository, safety_checker)
         own, others = checkpoints.beside(repository)
         if own and not (named.adapters or named.none):
-            raise ParameterError(
-                f"{given.base} holds {own[0]} beside the model, and the name does not say whether it is meant. Write "
-                f"{given.base}+{checkpoints.named(repository, own[0])} to use it, or {given.base}+{adapters.NONE} to "
-                "leave it out."
-            )
+            used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{adapters.NONE}"
+            fix = f"Write {used} to use it, or {bare} to leave it out."
+            raise ParameterError(f"{given.base} holds {own[0]} beside the model. {fix}")
         used = {checkpoints.file_of(one.name) for one in named.adapters}
         if left := [path for path in (*own, *others) if path not in used]:
             remark = f"{given.base}: {', '.join(left)} lies beside the model and is not used."
@@ -170,10 +168,8 @@ def _one_file(repository: Repository, where: str) -> Found:
         of = repositories.look_up(base, "text-to-image", base)
         _, parts = safety.check_index(of.file(checkpoints.INDEX))
     except BiaslabError as error:
-        raise ParameterError(
-            f"{name} is read by the configurations of {base}: {error} Run once with a network, or put it into a folder "
-            f"with the {checkpoints.INDEX} and the configurations of its base model."
-        ) from error
+        fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
+        raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
     if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
         raise ParameterError(f"{name} is no whole model: it holds no {' and no '.join(lacks)}. Name a file that does.")
     remarks = ()
@@ -213,8 +209,7 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
     kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
     kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
     said = checkpoints.base_of(lora.repository)
-    trained = f" Its card says that it was made for {said}." if said else ""
-    trained += " Name the model that it was trained on."
+    trained = f" Name the model that it was trained on{f', by its card {said}' if said else ''}."
     if kind and own and kind not in own:
         raise ParameterError(
             f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
@@ -263,10 +258,8 @@ def pipeline_class(folder: Path, name: str):
     unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
     found = getattr(diffusers, class_name, None)
     if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
-        raise ParameterError(
-            f"{name} needs code that diffusers {diffusers.__version__} does not have "
-            f"({', '.join(unknown) or class_name}). Code that comes with a model is never run."
-        )
+        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
+        raise ParameterError(f"{name} needs {needs}. Code that comes with a model is never run.")
     takes = set(inspect.signature(found.__call__).parameters)
     known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
     if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not known):

@@ -78,11 +78,8 @@ def compare_latents(
 def none(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
     """Return the rows of pairs that cannot be compared."""
     same = pairs[["first", "second"]].drop_duplicates()
-    return pd.concat([_rows(same, metric, np.nan, reason) for metric in metrics], ignore_index=True)
-
-
-def _rows(pairs: pd.DataFrame, metric: str, value: object, reason: str = "") -> pd.DataFrame:
-    return pairs.assign(metric=metric, value=value, reason=reason)
+    rows = [same.assign(metric=metric, value=np.nan, reason=reason) for metric in metrics]
+    return pd.concat(rows, ignore_index=True)
 
 
 def _compared_prompts(ready: Callable[[], generator.Generator], pairs: pd.DataFrame) -> pd.DataFrame:
@@ -106,7 +103,7 @@ def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
     for metric, vectors, without in read:
         known = vectors is not None
         value = cosines(vectors[first], vectors[second]) if known else np.nan
-        parts.append(_rows(pairs, metric, value, "" if known else without))
+        parts.append(pairs.assign(metric=metric, value=value, reason="" if known else without))
     return pd.concat(parts)
 
 

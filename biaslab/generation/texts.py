@@ -33,10 +33,7 @@ def check_lengths(pipe, name: str) -> None:
     for part, _, longest in _tokenizers(pipe):
         # Elsewhere one without a limit, of which a number larger than all is said, is told one by its pipeline.
         if longest < 1 or (longest >= _NO_LIMIT and families.of_pipe(pipe).denoiser):
-            raise ParameterError(
-                f"{name}: the configuration of its {part} gives {longest} as the tokens of a text (model_max_length), "
-                "which no text model reads."
-            )
+            raise ParameterError(f"{name}: its {part} gives {longest} as the tokens of a text (model_max_length).")
 
 
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:

@@ -65,10 +65,8 @@ def _lora(name: str) -> str:
         return str(path)
     if hub.is_on_hub(name):
         return name
-    raise ParameterError(
-        f"There is no LoRA {name!r}. Give a file of safetensors, a folder that holds one, or a name on the hub, such "
-        "as owner/lora or owner/lora/FILE.safetensors."
-    )
+    what = "a file of safetensors, a folder that holds one, or owner/lora or owner/lora/FILE.safetensors on the hub."
+    raise ParameterError(f"There is no LoRA {name!r}. Give {what}")
 
 
 def label(name: str) -> str:
@@ -151,10 +149,8 @@ def configurations(repository: Repository, where: str) -> str:
         return str(found["pretrained_model_name_or_path"])
     # Of names that it knows in part it takes shapes, which may not be there.
     except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
-        raise ParameterError(
-            f"{repository.name} is a checkpoint of a kind that diffusers does not know. Put it into a folder with the "
-            f"{INDEX} and the configurations of its base model, or name its pipeline."
-        ) from None
+        fix = f"Put it into a folder with the {INDEX} and the configurations of its base model."
+        raise ParameterError(f"{repository.name} is of a kind that diffusers does not know. {fix}") from None
 
 
 # -- LoRAs -------------------------------------------------------------------------------------------------
@@ -222,12 +218,7 @@ def _refuse_others(repository: Repository) -> None:
             tensors = repository.tensors(ours[0])
     if own or "adapter_config.json" in top or _what_is(tensors) == _LORA:
         raise _lora_alone(repository)
-    if gguf := [path for path in repository.files if path.lower().endswith(".gguf")]:
-        base = base_of(repository)
-        raise ParameterError(
-            f"{repository.name} holds {gguf[0]}, which {registry.GGUF}{f' It was made of {base}.' if base else ''}"
-        )
-    if ours and not any(path == "config.json" for path in top):
+    if ours and "config.json" not in top:
         raise ParameterError(
             f"{repository.name} is no pipeline, but holds checkpoints in one file. {_listed(repository)}"
         )
@@ -236,7 +227,7 @@ def _refuse_others(repository: Repository) -> None:
 def no_pipeline(repository: Repository) -> ParameterError:
     """Return the error for a repository without the index of a pipeline; raise it where more is known."""
     _refuse_others(repository)
-    return ParameterError(f"{repository.name} is no diffusers pipeline: it holds no {INDEX}.")
+    return ParameterError(f"{repository.name} is no diffusers pipeline: it holds no {INDEX}. Name one that does.")
 
 
 def _lora_alone(repository: Repository) -> ParameterError:

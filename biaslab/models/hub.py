@@ -111,16 +111,14 @@ def described(name: str):
         try:
             return HfApi().model_info(repository, revision=known, timeout=_PATIENCE, files_metadata=True)
         except HfHubHTTPError as error:
-            answer = error.response
-            if wait is None or answer is None or answer.status_code != _TOO_MANY:
+            if wait is None or error.response is None or error.response.status_code != _TOO_MANY:
                 raise
-            asked = answer.headers.get("Retry-After", "")
         # Libraries change that ask for it, and so do the kinds of what they raise; a name may be none.
         except Exception as error:
             if not isinstance(error, ValueError):
                 _silent[constants.ENDPOINT] = time.monotonic(), error
             raise
-        time.sleep(min(float(asked), _PATIENCE) if asked.isdigit() else wait)
+        time.sleep(wait)
     raise AssertionError
 
 

@@ -137,8 +137,6 @@ class CaptionImages(FolderImages):
         called = plain(caption_id)
         paths = next((by[called] for by in self._called if called in by), [None])
         if len(paths) > 1:
-            raise InputError(
-                f"{self._folder} holds two images for {caption_id!r}: {paths[0]} and {paths[1]}. Keep one, or name "
-                "images by their paths."
-            )
+            both = f"{paths[0]} and {paths[1]}. Keep one, or name images by their paths."
+            raise InputError(f"{self._folder} holds two images for {caption_id!r}: {both}")
         return paths[0]

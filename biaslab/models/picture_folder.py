@@ -54,10 +54,8 @@ class PictureFolder(FolderImages):
         """Whom pictures show: image_id, prompt, group, position (1 is the leftmost) and, of several, model."""
         whole = self._told
         if not self.model and self.models:
-            raise InputError(
-                f"{self._folder} holds pictures of several models: {cells.listed(self.models)}. Name one, such as "
-                f"images:{self._folder.name}{MIXED}{self.models[0]}."
-            )
+            one = f"Name one, such as images:{self._folder.name}{MIXED}{self.models[0]}."
+            raise InputError(f"{self._folder} holds pictures of several models: {cells.listed(self.models)}. {one}")
         if not self.model:
             return whole
         own = whole[whole["model"] == self.model].reset_index(drop=True)

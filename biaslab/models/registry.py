@@ -167,25 +167,15 @@ def _file(path: Path, name: str, kind: str) -> str:
     """Return the file of a text-to-image model; refuse all that is none."""
     if kind != "text-to-image":
         raise ParameterError(f"{name} is a file; a {kind} model is a folder with its configuration and weights.")
-    if path.suffix.lower() == ".gguf":
-        raise ParameterError(f"{name} {GGUF}")
     if path.suffix.lower() != ".safetensors":
         raise safety.not_safetensors(f"{name} is a {path.suffix} file", "Most models are offered as such a file, too.")
     reading.check(path)
     return str(path)
 
 
-# What is said of files of that format, after a name.
-GGUF = "is GGUF: a quantised network alone, which is not read here. Name the pipeline that it was made of."
-
-
 def _allowed(kind: str) -> str:
     """Return what a name of a kind of model may be."""
-    own = ", ".join(map(repr, names(kind)[:1]))
-    return (
-        f"Give {own + ', ' if own else ''}a folder, or a name on the hub, which is made of owner and name, such as "
-        f"{HUB[kind][0]!r}."
-    )
+    return f"Give a folder, or a name on the hub, which is made of owner and name, such as {HUB[kind][0]!r}."
 
 
 def near_help(name: str, kind: str) -> str:

@@ -87,10 +87,8 @@ class Repository:
         """
         found = list(self.matching(weights, skip))
         if not found and self.on_hub and self.folder:
-            raise ParameterError(
-                f"The weights of {self.name} are not on this machine, and the hub does not answer. Run once with a "
-                "network, or give a folder that holds the model."
-            )
+            where = "are not on this machine, and the hub does not answer. Run once with a network."
+            raise ParameterError(f"The weights of {self.name} {where}")
         if not found:
             others = sorted(f for f in self.files if f.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
             has = f"{self.name} has {', '.join(others[:3])}" if others else f"{self.name} has none"

@@ -16,7 +16,7 @@ from biaslab.ground import reading
 from biaslab.ground.errors import InputError, ParameterError
 
 # How files of weights end that are not safetensors.
-OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
+OTHER_WEIGHTS = (".bin", ".ckpt", ".gguf", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
 # Names of files that a loader, or whoever lies in wait for one, could run.
 _RUNS = re.compile(r"\.(py[cdow]?|so(\.\d+)*|dll|dylib|exe|sh|pkl|pickle|dill|joblib)$", re.IGNORECASE)
 # Entries of configurations that name code, or another model, and files that are another's or the folder's own.

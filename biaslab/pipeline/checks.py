@@ -162,10 +162,8 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
         try:
             made_by.check_texts(captions.loc[used, "text"])
         except ParameterError as error:
-            raise ParameterError(
-                f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} Set captions.approaches to others, "
-                f"such as {', '.join(SELECTED)}."
-            ) from None
+            others = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
+            raise ParameterError(f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} {others}") from None
 
 
 def check_people(pipeline: Pipeline) -> None:
@@ -209,7 +207,7 @@ def check_alignment(pipeline: Pipeline) -> None:
         if len(missing) == len(asked):
             raise InputError(
                 f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be the name or "
-                f"path of a file there, with ending or without: the first is {missing[0]!r}, and a file is {there.a_file!r}."
+                f"path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
             )
         if missing:
             _log.warning("%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0])
@@ -308,10 +306,7 @@ def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
 
 
 def digest(pipeline: Pipeline) -> str:
-    """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images.
-
-    Images that are fetched by URL count with their captions, of which the URLs are part.
-    """
+    """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images."""
     settings = pipeline.settings
     folder = settings.captions.training_images
     triplets, design = settings.triplets, settings.dalleval

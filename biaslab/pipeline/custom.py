@@ -11,7 +11,7 @@ import pandas as pd
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.ground.genders import GENDERS
 from biaslab.ground.plaintext import same_text
-from biaslab.judging import vision, vqa
+from biaslab.judging import vision
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.judging.words import JUDGED, UNCLEAR
@@ -66,10 +66,8 @@ class Custom(Part):
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
         rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
         if rows.empty:
-            raise InputError(
-                f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, such as {file['text'][0]!r}; "
-                f"they were for {', '.join(map(repr, asked['text'][:3]))}."
-            )
+            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, asked['text'][:3]))}."
+            raise InputError(f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
@@ -99,10 +97,8 @@ class Custom(Part):
         shares = asking.benchmark(file)
         known = groups.merge(shares, on="group")
         if known.empty:
-            raise InputError(
-                f"{file} has shares of {', '.join(map(repr, shares['group'][:5]))}, and none of the groups here: "
-                f"{', '.join(map(repr, groups['group'][:5]))}. Write them alike."
-            )
+            both = (", ".join(map(repr, table["group"][:5])) for table in (shares, groups))
+            raise InputError(f"{file} has shares of {next(both)}, and none of the groups here: {next(both)}.")
         return known.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
@@ -120,8 +116,7 @@ class Custom(Part):
         file = judge.removeprefix(RATINGS)
         if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
             raise InputError(
-                f"{file} rates none of the {len(whom):,} people here. Its column image_id must name images as the "
-                f"folder, or the page of ratings, does, such as {whom['image_id'].iloc[0]!r}."
+                f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
 
     @kept
@@ -166,10 +161,8 @@ class Custom(Part):
         by = s.annotator or s.gender
         if s.questions and not by.startswith((ENDPOINT, VQA)):
             setting = self.annotator[0]
-            raise ParameterError(
-                f"judging.questions are answered by {setting}, which is {by!r}: set judging.annotator to "
-                f"'{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            )
+            who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
+            raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions) if s.questions else []
         if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
             self._pipeline.check_shown(self.annotator[0])
@@ -196,12 +189,8 @@ class Custom(Part):
                 units = vision.units_of(whom, one.question, one.answers, shown)
             else:
                 units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
-            if by.startswith(ENDPOINT):
-                said = self._pipeline.run(vision.ask_about, source, units, self._pipeline.vision(by))
-            else:
-                asked = units[["image_id", "question"]]
-                name, device = by.removeprefix(VQA), self._pipeline.device
-                said = self._pipeline.run(vqa.ask_about, source, asked, name, device=device)
+            said = self._pipeline.ask(by, source, units)
+            if by.startswith(VQA):
                 said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
             said = said.set_index(units.index)
             answer = said["answer"].where(said["answer"] != vision.NOBODY, "")

@@ -17,9 +17,8 @@ import pandas as pd
 from biaslab.captions.corpus import open_corpus
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.ground.genders import GENDERS
-from biaslab.judging import objects, vision, vqa
+from biaslab.judging import objects, vision
 from biaslab.judging.judge import find_faces
-from biaslab.judging.names import VQA
 from biaslab.judging.words import UNCLEAR
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.net.settings import ENDPOINT
@@ -157,13 +156,9 @@ class DallEval(Part):
         rows["attribute"] = list(questions) * len(table)
         units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
         pipeline.check_judge("dalleval.vqa", images)
-        name = pipeline.settings.dalleval.vqa
-        if name.startswith(ENDPOINT):
-            gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
-            units["answers"] = np.where(rows["attribute"] == "", gender, yes)
-            said = pipeline.run(vision.ask_about, images.source, units, pipeline.vision(name))
-        else:
-            said = pipeline.run(vqa.ask_about, images.source, units, name.removeprefix(VQA), device=pipeline.device)
+        gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
+        units["answers"] = np.where(rows["attribute"] == "", gender, yes)
+        said = pipeline.ask(pipeline.settings.dalleval.vqa, images.source, units)
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
 
     @kept
@@ -198,10 +193,7 @@ class DallEval(Part):
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:
-            raise InputError(
-                f"{s.captions} has no column image_id; it needs image_id and text, one row a caption. It has "
-                f"{', '.join(rows.columns)}."
-            )
+            raise InputError(f"{s.captions} has no column image_id; it has {', '.join(rows.columns)}.")
         rows = rows.rename(columns={"corpus_image_id": "real_id"})
         known = rows[(rows["text"].fillna("").str.strip() != "") & rows["real_id"].notna()]
         names = known["real_id"].astype(str)
@@ -231,13 +223,9 @@ class DallEval(Part):
         pipeline = self._pipeline
         pipeline.check_judge("dalleval.captioner", images)
         name = pipeline.settings.dalleval.captioner
-        units = pd.DataFrame({"image_id": list(image_ids), "question": ""}, dtype=object)
-        if name.startswith(ENDPOINT):
-            units["question"] = vision.DESCRIPTION
-            said = pipeline.run(vision.ask_about, images, units, pipeline.vision(name), unit="images")
-        else:
-            how = {"kind": "captioner", "unit": "images", "device": pipeline.device}
-            said = pipeline.run(vqa.ask_about, images, units, name, **how)
+        question, kind = (vision.DESCRIPTION, {}) if name.startswith(ENDPOINT) else ("", {"kind": "captioner"})
+        units = pd.DataFrame({"image_id": list(image_ids), "question": question}, dtype=object)
+        said = pipeline.ask(name, images, units, unit="images", **kind)
         return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
 
     @property

@@ -28,7 +28,7 @@ from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.ground.progress import BarFile
-from biaslab.judging import judge, kinds, skin_tone, vision
+from biaslab.judging import judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.judging.settings import VisionSettings
@@ -147,9 +147,9 @@ class Stages:
             MissingInputError: No installed package brings such pictures.
         """
         if (found := self.known_truth(of)) is None:
+            pictures = self.image_model(of).pictures
             raise MissingInputError(
-                f"{what[0].upper()}{what[1:]} is measured on pictures of known truth, and no installed package brings "
-                f"{self.image_model(of).pictures} of which it is known what they show."
+                f"No installed package brings {pictures} of known truth, on which to measure {what}."
             )
         return found
 
@@ -175,10 +175,8 @@ class Stages:
         """
         s = self.settings
         if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
-            raise ParameterError(
-                f"vision.shown is 'crop' for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks "
-                "for faces: set vision.shown to 'position'."
-            )
+            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks for faces"
+            raise ParameterError(f"vision.shown is 'crop' {why}: set vision.shown to 'position'.")
 
     @property
     def gate(self) -> tuple[str, ...]:
@@ -226,10 +224,8 @@ class Stages:
     @property
     def no_images(self) -> str:
         """What to do where the corpus has captions only."""
-        return (
-            f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to a folder "
-            "with the images, each named by its caption's id, or to 'download' where the corpus has their URLs."
-        )
+        fix = "a folder with the images, each named by its caption's id, or to 'download' where it has their URLs."
+        return f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to {fix}"
 
     # -- captions ------------------------------------------------------------------------------------
 
@@ -538,6 +534,13 @@ class Stages:
         how = {"vision": seen_by, "device": self.device}
         return self.run(skin_tone.judge_skin_tones, images, people, name, **how)
 
+    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **how) -> pd.DataFrame:
+        """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judging.vision.ask_about`."""
+        if name.startswith(ENDPOINT):
+            return self.run(vision.ask_about, images, units, self.vision(name), **how)
+        asked, model = units[["image_id", "question"]], name.removeprefix(VQA)
+        return self.run(vqa.ask_about, images, asked, model, device=self.device, **how)
+
     @property
     def training_pictures(self) -> str:
         """What images behind captions are: drawings or photographs."""
@@ -606,10 +609,8 @@ class Stages:
         with contextlib.closing(self.corpus.batches(1)) as batches:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
-            raise MissingInputError(
-                f"captions.training_images is {DOWNLOAD!r}, and the corpus {self.corpus.name!r} has no column that is "
-                "known to hold URLs. Name it with captions.columns, for example {'url': 'LINK'}."
-            )
+            fix = "Name it with captions.columns, for example {'url': 'LINK'}."
+            raise MissingInputError(f"The corpus {self.corpus.name!r} has no column that is known to hold URLs. {fix}")
 
     # -- embeddings ----------------------------------------------------------------------------------
 
@@ -728,10 +729,8 @@ def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None
     texts = captions.groupby("caption_id")["text"].nunique()
     twice = [*texts.index[texts > 1], *ids[captions.duplicated(["caption_id", "occupation"])]]
     if twice:
-        raise InputError(
-            f"Two captions of the corpus have the id {twice[0]!r}. Ids must be unique: map another column to "
-            "caption_id in captions.columns, or take it out of there."
-        )
+        fix = "map another column to caption_id in captions.columns, or take it out of there."
+        raise InputError(f"Two captions of the corpus have the id {twice[0]!r}: {fix}")
 
 
 def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:

@@ -154,10 +154,8 @@ class Triplets(Part):
         """
         s = self._pipeline.settings.triplets
         if s.objects == TRUTH and not self.is_truthful:
-            raise ParameterError(
-                f"triplets.objects is {TRUTH!r}, which is not known of images of {self._pipeline.model!r}; set it to "
-                "what finds objects."
-            )
+            model = self._pipeline.model
+            raise ParameterError(f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}.")
         if s.vocabulary:
             instances.words(s.vocabulary)
 

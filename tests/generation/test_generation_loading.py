@@ -59,8 +59,8 @@ TEXTS, PLACES = "tokenizer/tokenizer_config.json", "unet/config.json"
 @pytest.mark.parametrize(
     ("file", "key", "value", "told"),
     [
-        (TEXTS, "model_max_length", 10**30, "of its tokenizer gives 10{30} as the tokens of"),
-        (TEXTS, "model_max_length", -3, "of its tokenizer gives -3 as the tokens of a text"),
+        (TEXTS, "model_max_length", 10**30, "its tokenizer gives 10{30} as the tokens of"),
+        (TEXTS, "model_max_length", -3, "its tokenizer gives -3 as the tokens of a text"),
         (PLACES, "sample_size", 10**9, "cannot be loaded as a text-to-image model"),
         (PLACES, "sample_size", -1, "cannot be loaded as a text-to-image model"),
     ],
