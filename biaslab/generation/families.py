@@ -33,10 +33,8 @@ class Family:
 
     pipeline: str  # Its class.
     variant: str = ""  # Which one of the class, where the table has several.
-    denoiser: str = ""
-    """The pipeline's attribute with the denoising network; empty of one that is given its prompts as text."""
-    parts: Sequence[str] = ()
-    """What the pipeline takes of an encoded prompt; with ``negative_`` before it, of a negative one."""
+    denoiser: str = ""  # Its attribute with the denoising network; empty of one that is given its prompts as text.
+    parts: Sequence[str] = ()  # What it takes of an encoded prompt; with ``negative_`` before it, of a negative one.
     columns: Sequence[Sequence[str]] = ()
     """Its text as the network reads it, part after part: the tokenizers whose tokens stand in the same columns. Empty
     where that is not known."""
@@ -49,8 +47,7 @@ class Family:
     unguided: float = 1.0  # Up to which scale there is no guidance.
     negative: bool = True  # Whether a negative prompt has an effect; otherwise guidance is part of the network.
     no_negative: str = ""  # The negative prompt where none is asked for.
-    text_length: int | None = None
-    """How many tokens of a text are read, where the pipeline is told; of several tokenizers, by the last one."""
+    text_length: int | None = None  # How many tokens of a text the last tokenizer reads, where the pipeline is told.
     chat: bool = False  # Whether a text is read as a message in a chat, whose frame takes some of these tokens.
     always: Mapping[str, Any] = field(default_factory=dict)  # Further arguments of the pipeline.
     dtype: str = "bfloat16"  # Numbers of the network on a GPU.
@@ -211,7 +208,7 @@ class Family:
 
 
 def _shared(pipeline: type) -> dict[str, Any]:
-    """Return the defaults of a pipeline's call that it hands on when it encodes a text."""
+    """Return the defaults of a pipeline's call that it hands on to ``encode_prompt``."""
     encodes = inspect.signature(pipeline.encode_prompt).parameters
     calls = inspect.signature(pipeline.__call__).parameters
     return {

@@ -40,8 +40,6 @@ _KEPT_TEXTS = 128
 # Pixels that are decoded at a time: autoencoders need far more memory for them than denoising does. On a CPU, 16 small
 # images stay in the caches.
 _DECODED, _DECODED_ON_CPU = 2**21, 2**16
-# The longer side of an image at most, in pixels.
-_LONGEST = 16_384
 # Images up to this many pixels have short sequences in attention.
 _SMALL = 128 * 128
 # Share of free GPU memory that batches are fitted to.
@@ -175,11 +173,6 @@ class Generator:
         """Take what is asked, completed by what is the model's own."""
         self.family.check(settings, self.model)
         self.height, self.width = self.family.size(settings, self.model)
-        if self.height and not 0 < min(self.height, self.width) <= max(self.height, self.width) <= _LONGEST:
-            raise ParameterError(
-                f"{self.model} cannot be loaded as a text-to-image model: its configuration gives images of "
-                f"{self.height} x {self.width} pixels, and sides of 1 to {_LONGEST:,} are allowed."
-            )
         self._guidance = settings.guidance_scale
         self.settings = self.family.completed(settings)
 
@@ -325,7 +318,7 @@ class Generator:
                 return self._batch([prompts[i] for i in chosen], [seeds[i] for i in chosen], follow=follow)
         except torch.cuda.OutOfMemoryError as error:
             out_of_memory = str(error)
-        # Beyond the handler, the error and the tensors that its traceback holds are gone.
+        # Beyond the handler, the tensors that the error's traceback holds are gone.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         if len(chosen) == 1:
@@ -486,7 +479,7 @@ class Generator:
 
 
 def fitting(free: int, one: int, two: int) -> int:
-    """Return how many images fit in ``free`` bytes: a power of two, 1 to 64. One and two take so many at the peak."""
+    """Return how many images fit in ``free`` bytes, a power of two: one and two take so many at the peak."""
     each = max(two - one, 1)
     fixed = max(one - each, 0)
     n = min(MOST, int((_SHARE * free - fixed) // each))

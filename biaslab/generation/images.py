@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 OK = "ok"
 SHARD = generator.MOST
-NOISE = "noise_id"
-"""The column of prompts that share noise: those with the same one, such as a triplet."""
+NOISE = "noise_id"  # The column of prompts that share noise: those with the same one, such as a triplet.
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
 # What tells an image of a stage from all others.
@@ -44,23 +43,20 @@ _KEY = ["prompt_id", "text", "index"]
 
 
 class MadeImages:
-    """Images that were made of a table of prompts, as a source."""
+    """Images that were made of a table of prompts, as a source.
+
+    The table has one row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
+    outcome (``ok``, or why there is none) and what else is known of it.
+    """
 
     name: str
-    """What to call the source: the model."""
     digest: str
-    """Identifies the images."""
     table: pd.DataFrame
-    """One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise), outcome
-    (``ok``, or why there is none) and what else is known of it."""
     # By image_id, what :meth:`_image` takes.
     _by_id: Mapping[str, Any]
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
-
-        Raises InputError: An id is not in the table.
-        """
+        """Return images in the order asked for, or why there is none; InputError where an id is not in the table."""
         return list(map(self._image, self._found(image_ids)))
 
     def _found(self, image_ids: Sequence[str]) -> list:

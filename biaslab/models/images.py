@@ -88,7 +88,7 @@ def check_image(image: object, what: str = "an image") -> np.ndarray:
 
 
 class DescribedImages:
-    """A source of images with a table of one row per image and what it belongs to, with ``image_id``."""
+    """A source of images with a table of one row per image, with ``image_id``, and what it belongs to."""
 
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table

@@ -20,15 +20,13 @@ from biaslab.ground.pictures import formats
 from biaslab.ground.plaintext import plain
 from biaslab.models.images import FolderImages
 
-IMAGES = "images:"
-"""What the name of a model begins with that is a folder of its pictures."""
+IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
 COLUMNS = ("file", "prompt", "group", "model", "position")
+# What a folder says of a picture beside its prompt: its group, or that of the first person, and how many it shows.
 TOLD = ("told_group", "told_people")
-"""What a folder says of a picture beside its prompt: its group, or that of the first person, and how many it shows."""
 _SIDES = {"left": "1", "right": "2"}
 _MOST_PEOPLE = 9
-MIXED = "::"
-"""What stands between a folder and one of the models whose pictures it holds."""
+MIXED = "::"  # What stands between a folder and one of the models whose pictures it holds.
 _TABLES = (".csv", ".tsv", ".parquet")
 _NEEDS = "The table of a folder of pictures needs file, and prompt or group; it may have model and position."
 # Where texts in pictures are kept: of EXIF the comment, and its description.

@@ -22,11 +22,11 @@ from biaslab.models import hub, safety
 if TYPE_CHECKING:
     import pandas as pd
 
+# Kinds of pictures: what a source of images shows, and what a judge knows; a judge may also know ``any``.
 DRAWINGS, PHOTOGRAPHS, ANY = "drawings", "photographs", "any"
 PICTURES = (DRAWINGS, PHOTOGRAPHS)
-"""Kinds of pictures: what a source of images shows, and what a judge knows; a judge may also know ``any``."""
+# The file in a model's folder that says so, as ``{"pictures": "drawings"}``; photographs where there is none.
 DECLARED = "biaslab.json"
-"""The file in a model's folder that says so, as ``{"pictures": "drawings"}``; photographs where there is none."""
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def rehearsed(
 
 
 def to_fetch(parts: Iterable[Trial]) -> int:
-    """Return how many bytes models are that are not here, each of them once."""
+    """Return how many bytes of models are not here."""
     return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
 
 
@@ -216,11 +216,9 @@ def _number(under_way: Path) -> int:
 
 def _shown(todo: list[Trial], number: int, log: Path) -> str:
     """Return which trial is made, and the end of what is said meanwhile, such as how much was fetched."""
-    name = todo[number].use.name if number < len(todo) else ""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
-    except OSError:
-        lines = []
+    name, lines = todo[number].use.name if number < len(todo) else "", []
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"{name} {last:.60}".strip()
 

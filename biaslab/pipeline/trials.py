@@ -29,7 +29,6 @@ from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
 from biaslab.request import Request
-from biaslab.settings import Settings
 
 # Asks a judge about an image.
 Look = Callable[[np.ndarray], object]
@@ -163,18 +162,17 @@ def _try(trial: Trial, held: Ready | None) -> tuple[Tried, Look | None, Ready | 
 
 def _problem(trial: Trial, work: Callable[[], object]) -> str:
     """Return what goes wrong with work on a trial; empty where nothing does."""
+    what = f"{trial.use.setting} is {trial.use.name!r}"
     try:
         work()
     except BiaslabError as error:
         return uses.problem(trial.use, error)
-    except MemoryError:
-        return f"{trial.use.setting} is {trial.use.name!r}: {too_large(trial)}"
     # A judge of another package may raise anything.
     except Exception as error:
-        said = " ".join(str(error).split())
-        if type(error).__name__ == "OutOfMemoryError":
-            return f"{trial.use.setting} is {trial.use.name!r}: {too_large(trial)}"
-        return f"{trial.use.setting} is {trial.use.name!r}, which fails: {type(error).__name__}: {said:.400}"
+        kind, said = type(error).__name__, " ".join(str(error).split())
+        # torch has an error of its own.
+        is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
+        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {said:.400}"
     return ""
 
 
@@ -235,8 +233,14 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "judging.tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
         return lambda image: by.answers([whole(image)])
+    if use.name.startswith(RATINGS):
+        return None
+    if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
+        model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
+        return lambda image: model.ask([image], [0], [question("person", 1, 1)])
     if use.setting in kinds.ASKED:
-        return _answering(use, s, device)
+        gender = judge.load_gender(s.judging.changed(gender=use.name), device)
+        return lambda image: gender.answers([whole(image)])
     if use.setting == "dalleval.detector":
         detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
         return lambda image: detector.look([image])
@@ -257,15 +261,3 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "captions.encoder":
         Encoder(use.name, device=device, dtype=s.captions.encoder_dtype).encode(["a photo of a nurse"])
     return None
-
-
-def _answering(use: Use, s: Settings, device: str) -> Look | None:
-    """Return what asks a judge of gender, or a model that answers questions."""
-    if use.name.startswith(RATINGS):
-        return None
-    if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
-        kind = "vqa" if use.name.startswith(VQA) else use.kind
-        model = blip.load(use.name, kind, device=device)
-        return lambda image: model.ask([image], [0], [question("person", 1, 1)])
-    gender = judge.load_gender(s.judging.changed(gender=use.name), device)
-    return lambda image: gender.answers([whole(image)])
