@@ -186,7 +186,7 @@ def test_nothing_to_ask_needs_no_model(ask, images):
     ("name", "message"),
     [
         ("vqa:", "The vqa model is ''"),
-        ("vqa:no/such/folder", "no folder 'no/such/folder'"),
+        ("vqa:no/such/folder", "named 'no/such/folder'"),
         ("vqa:blip-vqa-base", "Did you mean 'Salesforce/blip-vqa-base'"),
         ("vqa:minivqa", "Did you mean 'mini-vqa'"),
         ("vqa:mini-clip", "'mini-clip' is a clip model"),
