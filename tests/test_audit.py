@@ -65,7 +65,7 @@ def test_the_papers_size_is_that_of_the_papers(root):
         (("mini", "world", "mini"), {}, "'mini' is named twice"),
         # One model by two names is one.
         (("model", "link"), {}, "named twice"),
-        (("nowhere/",), {}, "no folder 'nowhere/'"),
+        (("nowhere/",), {}, "named 'nowhere/'"),
         (("minni",), {}, "'mini'"),
         (("mini", "endpoint:dall-e-3"), {}, "drawings"),
         (("endpoint:<img src=x onerror=alert(1)>",), {}, "cannot be the name"),

@@ -209,11 +209,11 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
     [
         ("mini", {"people": {"occupations": 21}}, "people.occupations is 21; allowed is 1 to 20"),
         # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
-        ("endpoint:x", BUYING, r"endpoint.price is not set, .* takes 2,738 images"),
+        ("endpoint:x", BUYING, r"endpoint.price is not set.* takes 2,738 images"),
         (
             "endpoint:x",
             {"endpoint": BUYING["endpoint"] | {"price": 0.04, "cost_limit": 0.03}},
-            r"endpoint.cost_limit is 0.03 .* cost 109\.52",
+            r"endpoint.cost_limit is 0.03, .* cost 109\.52",
         ),
     ],
 )
@@ -358,23 +358,13 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     pd.testing.assert_frame_equal(first, asked.reset_index(drop=True))
 
 
-def test_the_embedded_model_of_pairs_generates_where_prompts_place_people(tmp_path, monkeypatch):
-    asked = []
-
-    def generated(texts, model, settings, **_):
-        asked.append((model, settings.aspect))
-        table = pd.DataFrame({"prompt_id": texts["prompt_id"]})
-        made = SimpleNamespace(name="none", digest="", table=table, read=None)
-        return SimpleNamespace(complete=lambda **_: made)
-
-    monkeypatch.setattr("biaslab.generation.models.GeneratedImages", generated)
+def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
-        stages = Pipeline(model, Settings.of(SMALL | {"compute": {"store": str(tmp_path)}})).people
-        stages.images("single"), stages.images("paired")
-        assert asked[-2:] == [(name, 1.0), (name, 1.5)]
+        pipeline = Pipeline(model, Settings.of(SMALL))
+        made_by = [pipeline.image_model("people", several=several) for several in (False, True)]
+        assert [(one._name, one._settings.aspect) for one in made_by] == [(name, 1.0), (name, 1.5)]
     # In the paradox's prompts, ``mini`` is the model of one person.
-    Pipeline("mini", Settings.of({"compute": {"store": str(tmp_path)}})).images("generated")
-    assert asked[-1] == ("mini", 1.0)
+    assert Pipeline("mini", Settings()).image_model()._name == "mini"
 
 
 def test_no_aspect_is_dropped_in_silence():
@@ -457,20 +447,9 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
 
 
 @pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
-def test_images_of_people_have_a_guidance_of_their_own(monkeypatch, own, of_people):
-    wanted = []
-
-    def generated(texts, model, how, **_):
-        wanted.append(how.guidance_scale)
-        return SimpleNamespace(complete=lambda **_: None)
-
-    monkeypatch.setattr("biaslab.generation.models.GeneratedImages", generated)
-    texts = pd.DataFrame({"prompt_id": ["a"], "text": ["Generate a picture of one nurse."], "n_images": [1]})
-    pipeline = Pipeline(
-        "mini", Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}), seed=1, progress=False
-    )
-    for of in ("captions", "people"):
-        pipeline.image_model(of).generate(texts, seed=1, store=None)
+def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
+    pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}))
+    wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "people")]
     assert wanted == [2.0, of_people]
 
 

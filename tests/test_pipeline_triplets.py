@@ -143,14 +143,6 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
         checks.check_triplets(pipeline(tmp_path, []))
 
 
-def test_the_embedded_world_has_triplets(tmp_path):
-    given = Settings(captions={"rows": 2000}, triplets={"triplets": 5}, compute={"store": str(tmp_path)})
-    p = Pipeline("mini", given, seed=5, progress=False)
-    checks.check_triplets(p)
-    sets = triplets.measure.prompt_sets(p)
-    assert sets[["dataset", "triplets"]].to_numpy().tolist() == [["depictions", 5]]
-
-
 def test_without_captions_there_are_the_professions(tmp_path, folders):
     given = Settings.of(
         {

@@ -1,8 +1,7 @@
 """Families of models: how each takes encoded text and noise, and what its makers say of its settings.
 
-A family is found by the class of its pipeline, and a variant of it by what its configurations say, in a table that is
-data (``families.yaml``). What is not in the table has its pipeline's own settings, by signature; it is given its
-prompts as text and one random generator per image: slower, but as reproducible.
+``families.yaml`` tells them by the class of the pipeline, and variants by their configurations. What is not there has
+its pipeline's own settings, by signature, and is given its prompts as text: slower, but as reproducible.
 """
 
 from __future__ import annotations
@@ -34,10 +33,8 @@ class Family:
 
     pipeline: str  # Its class.
     variant: str = ""  # Which one of the class, where the table has several.
-    denoiser: str = ""
-    """The pipeline's attribute with the denoising network; empty of one that is given its prompts as text."""
-    parts: Sequence[str] = ()
-    """What the pipeline takes of an encoded prompt; with ``negative_`` before it, of a negative one."""
+    denoiser: str = ""  # Its attribute with the denoising network; empty of one that is given its prompts as text.
+    parts: Sequence[str] = ()  # What it takes of an encoded prompt; with ``negative_`` before it, of a negative one.
     columns: Sequence[Sequence[str]] = ()
     """Its text as the network reads it, part after part: the tokenizers whose tokens stand in the same columns. Empty
     where that is not known."""
@@ -50,8 +47,7 @@ class Family:
     unguided: float = 1.0  # Up to which scale there is no guidance.
     negative: bool = True  # Whether a negative prompt has an effect; otherwise guidance is part of the network.
     no_negative: str = ""  # The negative prompt where none is asked for.
-    text_length: int | None = None
-    """How many tokens of a text are read, where the pipeline is told; of several tokenizers, by the last one."""
+    text_length: int | None = None  # How many tokens of a text the last tokenizer reads, where the pipeline is told.
     chat: bool = False  # Whether a text is read as a message in a chat, whose frame takes some of these tokens.
     always: Mapping[str, Any] = field(default_factory=dict)  # Further arguments of the pipeline.
     dtype: str = "bfloat16"  # Numbers of the network on a GPU.
@@ -85,10 +81,7 @@ class Family:
         """
         asked = {"height": settings.height, "width": settings.width}
         if not self.sized and any(asked.values()):
-            raise ParameterError(
-                f"height is {settings.height} and width is {settings.width}, but {name} is a {self.pipeline}, which is "
-                "told neither. Set both to 0."
-            )
+            raise ParameterError(f"{name} is a {self.pipeline}, which is told no size: set height and width to 0.")
         for side, value in asked.items():
             if self.denoiser and value % self.multiple:
                 near = max(self.multiple, round(value / self.multiple) * self.multiple)
@@ -99,10 +92,8 @@ class Family:
         if settings.aspect == 1:
             return height, settings.width or self.width
         if not (height and self.width and self.sized):
-            raise ParameterError(
-                f"aspect is {settings.aspect:g}, but {name} is a {self.pipeline}, whose own shape is not known, so "
-                "that images cannot be made wider by it. Set aspect to 1; in a run, people.aspect=1."
-            )
+            why = f"{name} is a {self.pipeline}, whose own shape is not known"
+            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, people.aspect=1.")
         # As wide as asked for, in what the model makes.
         wide = height * self.width / self.height * settings.aspect
         return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)
@@ -113,22 +104,18 @@ class Family:
         what = f"but {name} is a {self.kind}"
         if scale is not None and scale > self.unguided and not self.argument:
             raise ParameterError(
-                f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave guidance_scale empty "
-                "(null)."
+                f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave it empty (null)."
             )
         if settings.steps is not None and self.steps is None:
             raise ParameterError(f"steps is {settings.steps}, {what}, which is told none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
-                f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network. "
-                "Leave negative_prompt empty."
+                f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network."
             )
         if negative and not self.guides(settings):
             own = f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
-            raise ParameterError(
-                f"negative_prompt is {negative!r}, but it works through guidance and {own}; set guidance_scale above "
-                f"{self.unguided:g} or leave negative_prompt empty."
-            )
+            why = f"it works through guidance and {own}; set guidance_scale above {self.unguided:g}"
+            raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
         self.size(settings, name)
 
     def in_words(self, settings: GenerationSettings, name: str) -> str:
@@ -154,10 +141,7 @@ class Family:
         return dict(zip(self.parts, (v for v in found if v is not None and len(v)), strict=False))
 
     def batch(self, encoded: Sequence[Mapping[str, Any]], before: str = "") -> dict[str, Any]:
-        """Return what a pipeline is given of encoded texts, one row each; names have ``before`` in front.
-
-        Of texts of several lengths, shorter ones are padded with zeros.
-        """
+        """Return what a pipeline is given of encoded texts, padded with zeros; names have ``before`` in front."""
         import torch
 
         given = {}
@@ -224,7 +208,7 @@ class Family:
 
 
 def _shared(pipeline: type) -> dict[str, Any]:
-    """Return the defaults of a pipeline's call that it hands on when it encodes a text."""
+    """Return the defaults of a pipeline's call that it hands on to ``encode_prompt``."""
     encodes = inspect.signature(pipeline.encode_prompt).parameters
     calls = inspect.signature(pipeline.__call__).parameters
     return {
@@ -263,10 +247,7 @@ def of_files(repository: Repository, name: str) -> Family:
 
 
 def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
-    """Return the family of a pipeline of some class, by the configurations of its parts, and as ``index`` its own.
-
-    ``name`` is what the model is called, by which some variants are known.
-    """
+    """Return the family of a class of pipelines, by configurations of its parts, and as ``index`` its own."""
     entry = dict(table().get(pipeline.__name__, {}))
     for variant, told in entry.pop("variants", {}).items():
         told = dict(told)
@@ -323,7 +304,7 @@ def _fits(configs: Mapping[str, Mapping], when: Mapping[str, Any], named: str, n
 
 
 def decode(vae, latents):
-    """Return the images of latents ``(images, channels, height, width)``: ``(images, 3, height, width)``, -1 to 1.
+    """Return images ``(images, 3, height, width)``, -1 to 1, of latents ``(images, channels, height, width)``.
 
     Those that are not finite are decoded once more in float32.
     """
@@ -362,26 +343,22 @@ def _decode(vae, latents):
 
 @contextlib.contextmanager
 def in_float32(network) -> Iterator[None]:
-    """Let a network compute in float32 meanwhile, with the weights that it has."""
+    """Let a network compute in float32 meanwhile, unless it is quantised."""
     import torch
 
     kept = network.dtype
-    if is_quantised(network):
-        yield
-        return
-    network.to(torch.float32)
+    if not is_quantised(network):
+        network.to(torch.float32)
     try:
         yield
     finally:
-        network.to(kept)
+        if not is_quantised(network):
+            network.to(kept)
 
 
 @contextlib.contextmanager
 def finite_decoding(pipe, check: Callable) -> Iterator[None]:
-    """Let a pipeline that decodes by itself decode a batch once more in float32 where its images are not finite.
-
-    ``check`` is called with what is decoded.
-    """
+    """Let a pipeline decode once more in float32 what is not finite; ``check`` is called with the result."""
     import torch
 
     decoders = [
@@ -444,19 +421,3 @@ def cast_inputs(denoiser, dtype) -> None:
 def is_quantised(network) -> bool:
     """Return whether a network's weights are quantised, so that they cannot be brought into another type."""
     return getattr(network, "hf_quantizer", None) is not None
-
-
-def planar_norms(network) -> None:
-    """Let norms of groups of few channels see images channel by channel, and give them back pixel by pixel.
-
-    With fewer than 16, torch on a CPU takes one number at a time in bfloat16, which is up to three times as slow.
-    """
-    import torch
-
-    def after(module, args, output):
-        return output.contiguous(memory_format=torch.channels_last) if output.ndim == 4 else output
-
-    for module in network.modules():
-        if isinstance(module, torch.nn.GroupNorm) and module.num_channels < 16 * module.num_groups:
-            module.register_forward_pre_hook(lambda module, args: (args[0].contiguous(),))
-            module.register_forward_hook(after)

@@ -1,9 +1,7 @@
 """Images of prompts: text encoded once, batches across prompts, each image's noise its own.
 
-An image's noise depends on run seed, prompt (or the noise_id that several prompts have in common) and index alone:
-:func:`image_seed` seeds a generator on the CPU for each image. Noise is therefore the same, bit by bit, in every batch
-and on every device. Pixels are the same, byte by byte, for the same batches on the same machine; in other batches they
-may move by a level or two of 255 in float32.
+Noise is drawn on the CPU, by :func:`image_seed`, so that it is the same, bit by bit, in every batch and on every
+device. Pixels are the same for the same batches on the same machine; in others they may move by a level or two of 255.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground import adapters, errors, finite, processor
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.ground.errors import ParameterError, RunError
 from biaslab.ground.pictures import Unreadable
 from biaslab.judging.loaded import device as find_device
 from biaslab.judging.words import BLOCKED
@@ -42,11 +40,6 @@ _KEPT_TEXTS = 128
 # Pixels that are decoded at a time: autoencoders need far more memory for them than denoising does. On a CPU, 16 small
 # images stay in the caches.
 _DECODED, _DECODED_ON_CPU = 2**21, 2**16
-# Relative error of the denoising network in bfloat16 up to which it counts as accurate; networks that bear the type
-# are at 0.005 to 0.02.
-_ACCURATE = 0.05
-# The longer side of an image at most, in pixels.
-_LONGEST = 16_384
 # Images up to this many pixels have short sequences in attention.
 _SMALL = 128 * 128
 # Share of free GPU memory that batches are fitted to.
@@ -64,10 +57,6 @@ def unwatched(chosen: range) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-class _SeenError(Exception):
-    """Ends a pipeline's call, once its network was called."""
-
-
 class Received(NamedTuple):
     """A text as the denoising network receives it."""
 
@@ -82,13 +71,12 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 
 
 def load(model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none") -> Generator:
-    """Load a model, ready to generate: a diffusers pipeline or a checkpoint in one file, also with LoRAs on it.
+    """Load a model, by a name as for :func:`biaslab.models.checkpoints.find`.
 
-    ``model`` is a name as for :func:`biaslab.models.checkpoints.find`, ``device`` is ``cpu``, ``cuda``, … or ``auto``
-    (a GPU where there is one), ``offload`` as the setting ``compute.offload``.
+    ``device`` is ``cpu``, ``cuda``, … or ``auto``, ``offload`` as the setting ``compute.offload``.
 
-    Raises ParameterError: The model is unknown, not text-to-image, cannot be loaded, or cannot do what is asked.
-    MissingInputError: The package that brings the model has lost its weights.
+    Raises ParameterError, MissingInputError: As of :func:`biaslab.generation.loading.look_up`, or the model cannot be
+    loaded, or do what is asked.
     """
     import torch
 
@@ -100,11 +88,13 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     name = adapters.split(model).base
     family = families.of_files(repositories.of_folder(files.folder, name), name)
     dtype = settings.dtype
-    if dtype == "auto" and not on_cpu:
+    if dtype == "auto" and on_cpu:
+        dtype = "float32"
+    elif dtype == "auto":
         emulated = where.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = "float16" if emulated else family.dtype
     # On a CPU, text encoder and autoencoder stay float32: they take little of the time.
-    stored = "float32" if dtype == "auto" or (on_cpu and family.denoiser) else dtype
+    stored = "float32" if on_cpu and family.denoiser else dtype
     pipe = loading.load_pipeline(files, model, dtype=getattr(torch, stored))
     # As loaded, it has what its configurations leave out.
     family = families.of_pipe(pipe, name)
@@ -127,20 +117,15 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
 
 def check_offload(offload: str, device: str) -> None:
     """Raise ParameterError where models run on the CPU, in whose memory all of them is anyway."""
-    if offload != "none" and device == "auto":
-        device = processor.accelerator()
-    if offload != "none" and device == "cpu":
-        raise ParameterError(
-            f"compute.offload is {offload!r}, but models run on the CPU here, so it has no effect. Set compute.offload "
-            "to none, or compute.device to a GPU."
-        )
+    if offload != "none" and (processor.accelerator() if device == "auto" else device) == "cpu":
+        raise ParameterError(f"compute.offload is {offload!r}, but models run on the CPU here. Set it to none.")
 
 
 class Generator:
     """A loaded diffusers pipeline, called ``model`` in messages, and what is asked of it.
 
-    It is on its device (on a CPU, one of the table in float32). ``folder`` is that of its files, ``commit`` the model's
-    where it is on the hub. Raises ParameterError: What is asked has no effect on the model, or does not fit it.
+    ``folder`` is that of its files, ``commit`` the model's where it is on the hub. Raises ParameterError: What is asked
+    has no effect on the model, or does not fit it.
     """
 
     def __init__(
@@ -188,11 +173,6 @@ class Generator:
         """Take what is asked, completed by what is the model's own."""
         self.family.check(settings, self.model)
         self.height, self.width = self.family.size(settings, self.model)
-        if self.height and not 0 < min(self.height, self.width) <= max(self.height, self.width) <= _LONGEST:
-            raise ParameterError(
-                f"{self.model} cannot be loaded as a text-to-image model: its configuration gives images of "
-                f"{self.height} x {self.width} pixels, and sides of 1 to {_LONGEST:,} are allowed."
-            )
         self._guidance = settings.guidance_scale
         self.settings = self.family.completed(settings)
 
@@ -234,24 +214,19 @@ class Generator:
         }
 
     def _prepare(self) -> None:
-        """Bring the denoising network into its type; on a CPU, find out which one it bears."""
+        """Bring the denoising network into its type."""
         import torch
 
         family, dtype = self.family, self.settings.dtype
+        # What is quantised computes in a type of its own, and takes and gives numbers of any.
         if not family.denoiser or families.is_quantised(self._denoiser):
-            # What is quantised computes in a type of its own, and takes and gives numbers of any.
-            self.settings = self.settings.changed(dtype="float32" if dtype == "auto" else dtype)
             return
-        if dtype == "auto":
-            self.settings = self.settings.changed(dtype=self._try_bfloat16())
-        elif dtype != "float32":
+        if dtype != "float32":
             families.cast_inputs(self._denoiser, getattr(torch, dtype))
         for network in (self.pipe.vae, self._denoiser):
             # Of videos there is another format.
             if all(weights.ndim < 5 for weights in network.parameters()):
                 network.to(memory_format=torch.channels_last)
-        if self.device.type == "cpu" and self.settings.dtype == "bfloat16":
-            families.planar_norms(self._denoiser)
         if self.device.type != "cpu":
             # Some autoencoders overflow in float16 and say so.
             if self.pipe.vae.dtype == torch.float16 and self.pipe.vae.config.get("force_upcast"):
@@ -268,45 +243,12 @@ class Generator:
     def _denoiser(self):
         return getattr(self.pipe, self.family.denoiser)
 
-    def _try_bfloat16(self) -> str:
-        """Bring the network into bfloat16 where the CPU is faster with it and its answer hardly changes; say which."""
-        import torch
-
-        if not processor.favours_bfloat16():
-            return "float32"
-        whole, before = self._denoiser, self._first_answer()
-        small = copy.deepcopy(whole)
-        families.cast_inputs(small, torch.bfloat16)
-        setattr(self.pipe, self.family.denoiser, small)
-        error = float((self._first_answer() - before).norm() / before.norm())
-        if error <= _ACCURATE:
-            return "bfloat16"
-        setattr(self.pipe, self.family.denoiser, whole)
-        _log.info("%s stays in float32: bfloat16 changes its answers by %.3f.", self.model, error)
-        return "float32"
-
-    def _first_answer(self):
-        """Return what the network says at the first step of an image without a prompt."""
-        import torch
-
-        answer = None
-
-        def see(module, args, output):
-            nonlocal answer
-            answer = torch.stack([one.float() for one in output[0]])
-            raise _SeenError
-
-        with self._denoiser.register_forward_hook(see), contextlib.suppress(_SeenError):
-            self._latents([""], [0])
-        return answer
-
     def _fitting_batch(self) -> int:
         import torch
 
         pixels = max(self.height * self.width, 64 * 64) if self.height else 512 * 512
         if self.device.type != "cuda":
-            # On a CPU more than this is slower: what a layer makes leaves the caches, and beyond 32 MiB its memory goes
-            # back to the system each time. Guidance has two rows an image.
+            # On a CPU more is slower: what a layer makes leaves the caches. Guidance has two rows an image.
             return max(1, min(MOST, MOST * 64 * 64 // (pixels * (2 if self._guided else 1))))
         torch.cuda.empty_cache()
         base = torch.cuda.memory_allocated(self.device)
@@ -343,7 +285,7 @@ class Generator:
         """Generate one image for each prompt and key.
 
         Args:
-            prompts: Texts, one for each image; the same text may come many times.
+            prompts: Texts, one for each image.
             keys: ``(prompt_id, index)`` of each image, or noise_id in prompt_id's place, which with the seed decide its
                 noise. Neighbours with the same key are in one batch wherever a batch holds them.
             seed: Seed of the run.
@@ -355,12 +297,10 @@ class Generator:
             ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.models.images.Unreadable` with the reason
             ``blocked`` where the model's safety checker withheld it.
 
-        Raises InputError: There are not as many keys as prompts. ParameterError: The scheduler draws noise that cannot
-        be seeded for each image. RunError: A single image does not fit in memory, or the numbers overflow.
+        Raises ParameterError: The scheduler draws noise that cannot be seeded for each image. RunError: A single image
+        does not fit in memory, or the numbers overflow.
         """
-        if len(prompts) != len(keys):
-            raise InputError(f"There are {len(prompts)} prompts but {len(keys)} keys; give one for each.")
-        seeds = [image_seed(seed, prompt_id, index) for prompt_id, index in keys]
+        seeds = [image_seed(seed, prompt_id, index) for (prompt_id, index), _ in zip(keys, prompts, strict=True)]
         made: list[np.ndarray | Unreadable] = []
         while len(made) < len(prompts):
             n = _together(seeds[len(made) :], self.batch_size)
@@ -378,7 +318,7 @@ class Generator:
                 return self._batch([prompts[i] for i in chosen], [seeds[i] for i in chosen], follow=follow)
         except torch.cuda.OutOfMemoryError as error:
             out_of_memory = str(error)
-        # Beyond the handler, the error and the tensors that its traceback holds are gone.
+        # Beyond the handler, the tensors that the error's traceback holds are gone.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         if len(chosen) == 1:
@@ -392,14 +332,13 @@ class Generator:
         return self._fit(prompts, seeds, chosen[:n], watch)
 
     def embeddings(self, prompts: Sequence[str]) -> list[Received]:
-        """Return texts as the denoising network receives them, before it casts them; shorter ones end in zeros.
+        """Return texts as the denoising network receives them; shorter ones end in zeros.
 
         Raises ParameterError: How the pipeline encodes a text is not known. RunError: The numbers overflow.
         """
         if not self.family.denoiser:
             raise ParameterError(
-                f"{self.model} is a {self.family.pipeline}, of which it is not known how it reads a text, so prompts "
-                "cannot be compared there."
+                f"{self.model} is a {self.family.pipeline}, of which it is not known how it reads texts."
             )
         import torch
 
@@ -518,7 +457,7 @@ class Generator:
         return list((images * 255).round().astype(np.uint8)), [bool(b) for b in blocked]
 
     def check_finite(self, numbers):
-        """Return numbers of the model's, an array or a tensor; raises RunError where one is not finite."""
+        """Return an array or tensor; raises RunError where a number is not finite."""
         if not finite.is_finite(numbers):
             fix = finite.not_finite(self.settings.dtype, "generation.dtype", others="bfloat16 or float32")
             raise RunError(f"{self.model} gives {fix}")
@@ -535,14 +474,12 @@ class Generator:
         before = [state() for state in states]
         yield
         if not all(torch.equal(b, state()) for b, state in zip(before, states, strict=True)):
-            raise ParameterError(
-                f"With {type(self.pipe.scheduler).__name__}, {self.model} draws noise that cannot be seeded "
-                "for each image, so an image would depend on those before it. Choose another scheduler."
-            )
+            why = f"With {type(self.pipe.scheduler).__name__}, {self.model} draws noise that cannot be seeded by image."
+            raise ParameterError(f"{why} Choose another scheduler.")
 
 
 def fitting(free: int, one: int, two: int) -> int:
-    """Return how many images fit in ``free`` bytes: a power of two, 1 to 64. One and two take so many at the peak."""
+    """Return how many images fit in ``free`` bytes, a power of two: one and two take so many at the peak."""
     each = max(two - one, 1)
     fixed = max(one - each, 0)
     n = min(MOST, int((_SHARE * free - fixed) // each))

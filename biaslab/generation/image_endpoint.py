@@ -1,8 +1,4 @@
-"""Images bought from a model behind an images endpoint (:mod:`biaslab.net.images`), as a source like any other.
-
-An endpoint takes no noise: the same prompt and index give the same image because it is kept, not because it could be
-made again.
-"""
+"""Images bought from a model behind an images endpoint (:mod:`biaslab.net.images`), as a source like any other."""
 
 from __future__ import annotations
 
@@ -58,14 +54,13 @@ class EndpointImages(MadeImages):
 
     @property
     def spent(self) -> float:
-        """What was spent on this model in this store, requests counted that may have been charged for nothing."""
+        """What was spent on this model in this store."""
         return float(self._ledger.spent)
 
     def complete(self, *, progress: bool = True) -> Self:
         """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
 
-        Raises ParameterError: ``price`` is not set, or as for :func:`biaslab.net.images.buy`. RunError: As there. What
-        was bought before is kept.
+        Raises as :func:`biaslab.net.images.buy`, and ParameterError where ``price`` is not set.
         """
         import pandas as pd
 
@@ -73,10 +68,7 @@ class EndpointImages(MadeImages):
         ledger.load()
         if settings.buy and self._missing():
             if settings.price is None:
-                raise ParameterError(
-                    f"endpoint.price is not set: what an image of {settings.model} costs at {settings.url} must be "
-                    "known before one is bought. Set it, and endpoint.cost_limit, or to 0 where nothing is taken."
-                )
+                raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()
             with ledger.journal.turn(BUYING):
                 # Another process may have bought them meanwhile.
@@ -104,12 +96,12 @@ class EndpointImages(MadeImages):
         return len(self._keys) - len(self._missing())
 
     def left_to_buy(self) -> int:
-        """Return how many images the limit of cost lets be bought yet; RunError where the ledger is damaged."""
+        """Return how many images the limit of cost lets be bought; RunError where the ledger is damaged."""
         self._ledger.load()
         return self._ledger.left
 
     def check_delivered(self) -> None:
-        """Raise RunError where the endpoint may yet deliver images: results with gaps would pass for complete ones."""
+        """Raise RunError where images may yet be delivered: results with gaps would pass for complete ones."""
         left = self.table[self.table["outcome"].isin(UNDELIVERED)]
         if left.empty:
             return

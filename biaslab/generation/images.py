@@ -1,9 +1,8 @@
 """All images of a table of prompts: generated once, in shards that a stopped run finds again.
 
-A shard is 64 images in the order of the table, or as many fewer as keep together those that share noise; so a run that
-goes on after it was killed generates the same batches and thereby the same bytes. Two stages keep them: one with the
-files of images, one with all that is known of them otherwise, so that a finished run reads the second alone until
-somebody looks at an image.
+A shard is 64 images in the order of the table, or as many fewer as keep together those that share noise, so that a run
+that goes on makes the same batches, and thereby the same bytes. One stage keeps the files of images, another all that
+is known of them otherwise: a finished run reads this one alone until somebody looks at an image.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 OK = "ok"
 SHARD = generator.MOST
-NOISE = "noise_id"
-"""The column of prompts that share noise: those with the same one, such as a triplet."""
+NOISE = "noise_id"  # The column of prompts that share noise: those with the same one, such as a triplet.
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
 # What tells an image of a stage from all others.
@@ -45,23 +43,20 @@ _KEY = ["prompt_id", "text", "index"]
 
 
 class MadeImages:
-    """Images that were made of a table of prompts, as a source."""
+    """Images that were made of a table of prompts, as a source.
+
+    The table has one row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
+    outcome (``ok``, or why there is none) and what else is known of it.
+    """
 
     name: str
-    """What to call the source: the model."""
     digest: str
-    """Identifies the images."""
     table: pd.DataFrame
-    """One row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise), outcome
-    (``ok``, or why there is none) and what else is known of it."""
     # By image_id, what :meth:`_image` takes.
     _by_id: Mapping[str, Any]
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return images in the order asked for, ``uint8 (height, width, 3)`` RGB or why there is none.
-
-        Raises InputError: An id is not in the table.
-        """
+        """Return images in the order asked for, or why there is none; InputError where an id is not in the table."""
         return list(map(self._image, self._found(image_ids)))
 
     def _found(self, image_ids: Sequence[str]) -> list:
@@ -74,19 +69,17 @@ class MadeImages:
 class GeneratedImages(MadeImages):
     """``n_images`` generated images of each prompt; what was generated before is found again.
 
-    The result is kept by model, weights, settings (but for batch size and compiling), seed and prompts. Types and batch
-    sizes that were found stay in ``made.json`` of the stage's folder, for when a stopped run goes on. Images that share
-    no noise are found whatever else is asked for: of more images a prompt, only the new ones are made. The table has an
-    outcome ``blocked`` (by the model's safety checker) and tokens_cut (tokens at the prompt's end that no text encoder
-    reads).
+    They are kept by model, weights, settings, seed and prompts. Types and batch sizes that were found stay in
+    ``made.json`` of the stage's folder, for when a stopped run goes on. Images that share no noise are found whatever
+    else is asked for: of more images a prompt, only the new ones are made. The table has an outcome ``blocked`` (by the
+    model's safety checker) and tokens_cut (tokens at the prompt's end that no text encoder reads).
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more), and where prompts share noise
             noise_id, which stands in for prompt_id there. Of those that share noise latents are kept, too.
-        load: What loads the model once an image must be generated, as :func:`biaslab.generation.generator.load` does.
+        load: Loads the model once an image must be generated, as :func:`biaslab.generation.generator.load`.
 
-    Raises InputError: The prompts hold texts that do not fit. ParameterError: The model is unknown.
-    MissingInputError: The package that brings it has lost its weights.
+    Raises InputError: The prompts do not fit. ParameterError, MissingInputError: The model is not to be had.
     """
 
     # What a result depends on beside what every generated image does.
@@ -141,8 +134,8 @@ class GeneratedImages(MadeImages):
     def complete(self, *, progress: bool = True) -> Self:
         """Generate what is missing and set :attr:`table`.
 
-        Raises ParameterError: The model cannot be loaded, cannot do what is asked or does not know a word of a prompt.
-        RunError: A single image does not fit in memory, or the numbers overflow.
+        Raises ParameterError: The model cannot be loaded, or do what is asked, or does not know a word. RunError: A
+        single image does not fit in memory, or the numbers overflow.
         """
         import pandas as pd
 
@@ -151,13 +144,9 @@ class GeneratedImages(MadeImages):
         found = self._facts.compute(self._units, shard_rows=self._shard_rows, **how)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
-        cut = self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique()
-        if cut:
-            n = self.table["prompt_id"].nunique()
-            _log.warning(
-                f"{cut} of {n} prompts are longer than the text encoder of {self.name} reads: their ends play no part "
-                "(column tokens_cut)."
-            )
+        if cut := self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique():
+            said = "%d of %d prompts are longer than the text encoder of %s reads (column tokens_cut)."
+            _log.warning(said, cut, self.table["prompt_id"].nunique(), self.name)
         return self
 
     def n_there(self) -> int:
@@ -165,10 +154,7 @@ class GeneratedImages(MadeImages):
         return self._facts.n_there(self._units, shard_rows=self._shard_rows)
 
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
-        """Return latents of images in the order asked for; they are kept of prompts that share noise.
-
-        Raises InputError: An id is not in the table, or the prompts do not share noise.
-        """
+        """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
             raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
         return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
@@ -193,7 +179,7 @@ class GeneratedImages(MadeImages):
         return self._shard(rows)[list(_TYPES)]
 
     def _generate(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return a shard, of which images are made that no other shard has: those of more images have other rows."""
+        """Return a shard, of which images are made that no other shard has."""
         import pandas as pd
 
         if set(rows) - {*_KEY, "index_"}:
@@ -249,7 +235,7 @@ class GeneratedImages(MadeImages):
 
     @cached_property
     def _generator(self) -> generator.Generator:
-        """The model, loaded with what an earlier run or another worker found for it, after a look at every prompt."""
+        """The model, loaded with what an earlier run or another worker found for it."""
         if said := self._written_down():
             return self._loaded(said)
         # The first of several workers finds it for all: of other types and batches come other roundings.
@@ -285,12 +271,9 @@ _TYPES |= {"outcome": object, "tokens_cut": "int64"}
 
 
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per image: prompt_id, text, index_; prompts in their order, images of each in theirs.
+    """Return one row per image, in order: prompt_id, text, index_ and, where prompts have it, noise_id.
 
-    With a column noise_id, which the rows then have too, an image's noise depends on that and not on its prompt_id. Of
-    neighbours with one noise_id, the images of an index stand side by side.
-
-    Raises InputError: A text does not fit.
+    Of neighbours with one noise_id, the images of an index stand side by side. Raises InputError: A text does not fit.
     """
     import pandas as pd
 
@@ -327,9 +310,8 @@ def _shard_rows(units: pd.DataFrame) -> int:
     least, most = int(together.min()), int(together.max())
     if least != most or most > SHARD:
         raise InputError(
-            f"The prompts' column {NOISE!r} puts between {least} and {most} images of one noise side by side; there "
-            f"must be as many everywhere, {SHARD} at most. Give all prompts of a {NOISE} one after the other, with "
-            "the same n_images."
+            f"The prompts' column {NOISE!r} puts between {least} and {most} images of one noise side by side. Give as "
+            f"many everywhere, {SHARD} at most: all prompts of a {NOISE} one after the other, with the same n_images."
         )
     return SHARD - SHARD % most
 

@@ -25,8 +25,8 @@ from biaslab.models.repositories import Located, Repository
 _log = logging.getLogger(__name__)
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
 _IMAGE_INPUTS = {"image", "mask_image", "control_image", "video", "ip_image"}
-# Weights of the same parts in another precision, or of another stage of training; of the first, those that are loaded
-# where there are no others, the best first.
+# Weights of the same parts in another precision, or of another stage of training; and those that are loaded where there
+# are no others, the best first.
 _VARIANTS = ("*.fp16*", "*.bf16*", "*.fp8*", "*.non_ema*")
 _LOADED_VARIANTS = ("fp16", "bf16")
 _ANY_WEIGHTS = (".safetensors", *safety.OTHER_WEIGHTS)
@@ -69,12 +69,10 @@ class Files:
 def look_up(name: str, *, safety_checker: bool = True) -> Found:
     """Return the files of the text-to-image model ``name``; of those on the hub only configurations are fetched.
 
-    ``safety_checker`` is whether the model's own one is needed, where it has one.
-
-    Raises ParameterError: The name is unknown, the hub does not have it or cannot be reached, or the model is no
-    pipeline, or has no safetensors for all its parts; a package is missing that reads them; or a LoRA is none for it,
-    or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model has lost
-    its weights.
+    ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is not to
+    be had, or no pipeline with safetensors for all its parts; a package is missing that reads them; or a LoRA is none
+    for it, or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model
+    has lost its weights.
     """
     named = checkpoints.find(name)
     given = adapters.split(name)
@@ -87,11 +85,9 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
         found = _pipeline(repository, safety_checker)
         own, others = checkpoints.beside(repository)
         if own and not (named.adapters or named.none):
-            raise ParameterError(
-                f"{given.base} holds {own[0]} beside the model, and the name does not say whether it is meant. Write "
-                f"{given.base}+{checkpoints.named(repository, own[0])} to use it, or {given.base}+{adapters.NONE} to "
-                "leave it out."
-            )
+            used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{adapters.NONE}"
+            fix = f"Write {used} to use it, or {bare} to leave it out."
+            raise ParameterError(f"{given.base} holds {own[0]} beside the model. {fix}")
         used = {checkpoints.file_of(one.name) for one in named.adapters}
         if left := [path for path in (*own, *others) if path not in used]:
             remark = f"{given.base}: {', '.join(left)} lies beside the model and is not used."
@@ -132,12 +128,10 @@ def _pipeline(repository: Repository, safety_checker: bool) -> Found:
 
 
 def _no_weights(repository: Repository, part: str) -> ParameterError:
-    other = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
-    fix = "Choose a copy of the model that has them."
-    if part == "safety_checker":
-        fix = "Set generation.safety_checker to off to do without it, or choose a copy of the model that has them."
-    problem = f"{repository.name} has no weights as .safetensors, or not for all its parts: {part} has "
-    return safety.not_safetensors(problem + (", ".join(other) or "none"), fix)
+    others = sorted(p for p in repository.files if p.startswith(f"{part}/") and p.endswith(_ANY_WEIGHTS))
+    without = "Set generation.safety_checker to off, or choose" if part == "safety_checker" else "Choose"
+    problem = f"{repository.name} does not have all its weights as .safetensors: {part} has "
+    return safety.not_safetensors(problem + (", ".join(others) or "none"), f"{without} a copy that has them.")
 
 
 def _check_quantised(repository: Repository, part: str) -> None:
@@ -149,10 +143,7 @@ def _check_quantised(repository: Repository, part: str) -> None:
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
     what = f"{repository.name} is quantised ({part}: {method})"
     if not package:
-        raise ParameterError(
-            f"{what} in a way that diffusers does not read. Choose a copy that is not, or is by one of "
-            f"{', '.join(sorted(_QUANTISERS))}."
-        )
+        raise ParameterError(f"{what} in a way that diffusers does not read. Choose a copy that is not.")
     _check_package(package, f"{what}, which needs")
     if package == "bitsandbytes" and processor.accelerator() == "cpu":
         raise ParameterError(f"{what}, which needs a GPU, and there is none here. Choose a copy that is not quantised.")
@@ -177,16 +168,10 @@ def _one_file(repository: Repository, where: str) -> Found:
         of = repositories.look_up(base, "text-to-image", base)
         _, parts = safety.check_index(of.file(checkpoints.INDEX))
     except BiaslabError as error:
-        raise ParameterError(
-            f"{name} is read by the configurations of {base}: {error} Run once with a network, or put it into a folder "
-            f"with the {checkpoints.INDEX} and the configurations of its base model."
-        ) from error
-    lacks = [part for part, kind in parts.items() if _lacks(*kind, tensors)]
-    if lacks:
-        raise ParameterError(
-            f"{name} holds no {' and no '.join(lacks)}, so it is no whole model. Name a file that does, or the "
-            "pipeline that it belongs to."
-        )
+        fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
+        raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
+    if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
+        raise ParameterError(f"{name} is no whole model: it holds no {' and no '.join(lacks)}. Name a file that does.")
     remarks = ()
     if base != str(repository.folder) and hub.on_hub(base)[0] != repository.on_hub:
         remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
@@ -224,8 +209,7 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
     kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
     kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
     said = checkpoints.base_of(lora.repository)
-    trained = f" Its card says that it was made for {said}." if said else ""
-    trained += " Name the model that it was trained on."
+    trained = f" Name the model that it was trained on{f', by its card {said}' if said else ''}."
     if kind and own and kind not in own:
         raise ParameterError(
             f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
@@ -242,10 +226,7 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
 
 
 def fetch(name: str, *, safety_checker: bool = True) -> Files:
-    """Return the files of the text-to-image model ``name``, downloaded where they are on the hub.
-
-    Raises as :func:`look_up`, and ParameterError where the model brings code.
-    """
+    """Return the files of :func:`look_up`, downloaded; ParameterError also where the model brings code."""
     found = look_up(name, safety_checker=safety_checker)
     given = adapters.split(name).adapters
     for remark in (remark for located in found.located for remark in located.remarks):
@@ -265,10 +246,7 @@ def _file(located: Located) -> Path:
 
 
 def pipeline_class(folder: Path, name: str):
-    """Return the diffusers class of the pipeline in ``folder``, which must make images from text alone.
-
-    Raises ParameterError: There is no pipeline, it brings code of its own, or it is of another kind.
-    """
+    """Return the diffusers class of the pipeline in ``folder``; ParameterError where it is none of text to image."""
     import diffusers
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING as TEXT_TO_IMAGE
 
@@ -280,10 +258,8 @@ def pipeline_class(folder: Path, name: str):
     unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
     found = getattr(diffusers, class_name, None)
     if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
-        raise ParameterError(
-            f"{name} needs code that diffusers {diffusers.__version__} does not have "
-            f"({', '.join(unknown) or class_name}). Code that comes with a model is never run."
-        )
+        needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
+        raise ParameterError(f"{name} needs {needs}. Code that comes with a model is never run.")
     takes = set(inspect.signature(found.__call__).parameters)
     known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
     if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not known):
@@ -294,7 +270,7 @@ def pipeline_class(folder: Path, name: str):
 def load_pipeline(files: Files, name: str, *, dtype):
     """Return the pipeline of files on the CPU, its weights as torch's ``dtype``; ``name`` is for messages.
 
-    Raises ParameterError: They are not of a text-to-image pipeline that can be loaded, or a LoRA cannot be put on it.
+    Raises ParameterError: It cannot be loaded, or a LoRA cannot be put on it.
     """
     import diffusers
 
@@ -342,7 +318,7 @@ def _from_file(made: type, files: Files, name: str, dtype):
 
 
 def _class(library: str, name: str) -> type | None:
-    """Return the class of a part of a pipeline; None where it is of neither library nor of diffusers' pipelines."""
+    """Return the class of a part of a pipeline; None where neither library has it."""
     import diffusers
     import transformers
 
@@ -355,10 +331,7 @@ def _class(library: str, name: str) -> type | None:
 
 
 def set_scheduler(pipe, name: str) -> None:
-    """Give a pipeline the scheduler ``name``, with the settings of its own one.
-
-    Raises ParameterError: There is no such scheduler, or the model cannot take it.
-    """
+    """Give a pipeline the scheduler ``name``, set as its own one; ParameterError where it cannot take it."""
     from diffusers import SchedulerMixin
 
     fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]

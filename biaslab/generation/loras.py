@@ -16,7 +16,7 @@ _BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")
 
 
 def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
-    """Put LoRAs on a pipeline that is on the CPU, each with its weight; ``name`` is the pipeline's for messages.
+    """Put LoRAs on a pipeline ``name`` that is on the CPU, each with its weight.
 
     Raises ParameterError: The pipeline takes none, or one has tensors that match nothing, or changes no weight.
     """
@@ -33,10 +33,7 @@ def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
         changed = _changed(pipe, _called(number))
         _check_layers(layers, changed, adapter.name)
         if not any(changed.values()):
-            raise ParameterError(
-                f"{adapter.name} changes no weight of this model, so its images would be those of the model alone. "
-                "Leave it out, or fetch it again."
-            )
+            raise ParameterError(f"{adapter.name} changes no weight of this model. Leave it out, or fetch it again.")
     with _any_peft():
         pipe.set_adapters([_called(n) for n in range(len(adapters))], [one.weight for _, one in adapters])
 

@@ -1,7 +1,4 @@
-"""Models that make images of prompts, behind one contract: diffusers pipelines, endpoints, what packages bring.
-
-Whoever asks for images opens a model by its name and does not know which kind it is.
-"""
+"""Models that make images of prompts, behind one contract: diffusers pipelines, endpoints, folders of pictures."""
 
 from __future__ import annotations
 
@@ -46,42 +43,36 @@ class Ready(NamedTuple):
 class ImageModel:
     """What makes images; opening one, and checking what it can do, loads nothing. Checks raise ParameterError."""
 
-    label: str
-    """What tables call it."""
-    digest: str
-    """Tells what its images depend on beside settings, seed and code: weights, or a name."""
-    autoencoder: Path | None = None
-    """The folder of the autoencoder that its images come out of, where it has one here."""
-    pictures: str = registry.PHOTOGRAPHS
-    """What its images are: one of :data:`biaslab.models.registry.PICTURES`."""
-    sends: bool = False
-    """Whether the settings of generation reach it; what they say of images is said of no other."""
-    truthful: bool = False
-    """Whether it draws what is true of captions: its images are drawn when they are read, and are no model's."""
+    label: str  # What tables call it.
+    digest: str  # Tells what its images depend on beside settings, seed and code: weights, or a name.
+    autoencoder: Path | None = None  # The folder of the autoencoder that its images come out of.
+    pictures: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.models.registry.PICTURES`.
+    sends: bool = False  # Whether the settings of generation reach it.
+    truthful: bool = False  # Whether it draws what is true of captions.
 
     def look_up(self) -> list[Located]:
         """Return its files, without reading or fetching its weights: its own, then what else it is made of."""
         return []
 
     def in_words(self) -> str:
-        """Say by which settings images are made, where the settings of generation reach it; else nothing."""
+        """Say by which settings of generation images are made; nothing where none reach it."""
         return ""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages."""
 
     def own(self) -> dict[str, object]:
-        """Return the settings that are its own where none are given, as far as is known; None where it has none."""
+        """Return the settings that are its own where none are given, as far as is known."""
         return {}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
         """Look whether it knows the words of prompts, as far as can be known."""
 
     def check_attention(self) -> None:
-        """Look whether where its images attend to words could be kept, as far as can be known."""
+        """Look whether where its images attend to words can be seen, as far as can be known."""
 
     def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
-        """Return how alike pairs of texts are as it reads them (:func:`biaslab.generation.spaces.compare_prompts`)."""
+        """Return how alike pairs of texts are to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
         return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
@@ -99,17 +90,13 @@ class ImageModel:
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
-        What diffusers makes is kept as ``kept_as``, such as :class:`biaslab.attribution.images.AttendedImages`.
-
-        Raises ParameterError, InputError, RunError: A prompt or the model cannot be used, or images cannot be had.
+        What diffusers makes is kept as ``kept_as``. Raises ParameterError, InputError, RunError: A prompt or the model
+        cannot be used, or images cannot be had.
         """
         raise NotImplementedError
 
     def ready(self, held: Ready | None = None) -> Ready:
-        """Return :meth:`generate` with the model loaded, so that the time it takes is that of images.
-
-        ``held`` is what this has returned before, perhaps of another model: of the same, nothing is loaded again.
-        """
+        """Return :meth:`generate` with the model loaded, which ``held``, returned before, may have done."""
         return Ready(self.generate)
 
     def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
@@ -117,12 +104,12 @@ class ImageModel:
         return 0
 
     def left_to_buy(self, prompts: pd.DataFrame, **run: Any) -> float:
-        """Return how many more images may be bought, beside those that :meth:`generate` finds; all where none are."""
+        """Return how many more images the limit of cost lets be bought."""
         return math.inf
 
     @property
     def alike(self) -> tuple:
-        """What decides how long an image takes: the same of two models means the same time."""
+        """What decides how long an image takes."""
         return (self.label,)
 
 
@@ -140,16 +127,10 @@ class FolderModel(ImageModel):
 
     def check_attention(self) -> None:
         """Refuse: nothing is known of how pictures came about."""
-        raise ParameterError(
-            f"{self.label} is a folder of pictures, so what they attend to cannot be seen; set triplets.attention to "
-            "false."
-        )
+        raise ParameterError(f"{self.label} is a folder of pictures: set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
-        """Return the pictures of prompts, of each ``n_images`` at most.
-
-        Raises MissingInputError: None was asked for any of them.
-        """
+        """Return the pictures of prompts, ``n_images`` at most; MissingInputError where there are none."""
         table = self._of(prompts)
         if table.empty:
             raise MissingInputError(
@@ -189,15 +170,10 @@ def open_model(
 ) -> ImageModel:
     """Return a model by its name.
 
-    Args:
-        name: A folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
-            (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; ``images:FOLDER`` of pictures that are there; or what
-            an installed package brings.
-        corpus: Opens the captions, for what draws what is true of them.
-        of: What prompts ask for: ``captions``, ``people``, ``dalleval`` or ``triplets``.
-        design: What is shown for DALL-Eval's prompts, by what draws it.
-
-    Raises ParameterError: The settings do not say where an endpoint is.
+    ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
+    (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
+    brings, which is told ``of`` what prompts ask (``captions``, ``people``, ``dalleval`` or ``triplets``), the
+    ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
     """
     one = registry.brought(name, "text-to-image", of)
     if one and one.draws:
@@ -256,11 +232,11 @@ class DiffusersModel(ImageModel):
         return self._found.located
 
     def in_words(self) -> str:
-        """Say by which settings images are made, of its own and asked for."""
+        """Say by which settings images are made."""
         return self._family.in_words(self._settings, self.label)
 
     def own(self) -> dict[str, object]:
-        """Return its makers' steps and guidance; none of a model that is not to be reached."""
+        """Return its makers' steps and guidance; none where it cannot be reached."""
         try:
             family = self._family
         except BiaslabError:
@@ -268,7 +244,7 @@ class DiffusersModel(ImageModel):
         return {"steps": family.steps, "guidance_scale": family.guidance}
 
     def check_texts(self, prompts: Iterable[str]) -> None:
-        """Look whether a model in a folder here knows the words of prompts; a model on the hub spells them."""
+        """Look whether a model in a folder here knows the words of prompts."""
         texts.check_words(self._where(), [*prompts, self._settings.negative_prompt], self._name)
 
     def compare_prompts(self, pairs: pd.DataFrame, **run) -> pd.DataFrame:
@@ -323,8 +299,7 @@ class EndpointModel(ImageModel):
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not (settings.url or settings.service):
             raise ParameterError(
-                f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1', or "
-                "endpoint.service; both are empty."
+                f"model is {name!r}, which needs endpoint.service or endpoint.url, as 'https://api.openai.com/v1'."
             )
         self._settings = settings.changed(model=self.label)
 
@@ -333,29 +308,22 @@ class EndpointModel(ImageModel):
         price, limit = self.price, self.cost_limit
         if price is None:
             raise ParameterError(
-                "endpoint.price is not set, so none is bought. Set it to what one image costs (the Paired Stereotype "
-                f"Test takes {n_images:,} images), or to 0 where they cost nothing."
+                "endpoint.price is not set. Set it to what one image costs (the Paired Stereotype Test takes "
+                f"{n_images:,} images), or to 0 where they cost nothing."
             )
         if limit < price:
             raise ParameterError(
-                f"endpoint.cost_limit is {limit:g} and one image costs endpoint.price, {price:g}: none could be "
-                f"bought. The Paired Stereotype Test takes {n_images:,} images, which cost {n_images * price:,.2f}; "
-                "set endpoint.cost_limit to what may be spent."
+                f"endpoint.cost_limit is {limit:g}, less than endpoint.price, {price:g}. Set it to what may be spent: "
+                f"the Paired Stereotype Test takes {n_images:,} images, which cost {n_images * price:,.2f}."
             )
         self._settings.check_key()
 
     def check_attention(self) -> None:
         """Refuse: attention is inside of the model."""
-        raise ParameterError(
-            f"The model {ENDPOINT}{self.label} is elsewhere, so what its images attend to cannot be seen. Use a "
-            "pipeline of diffusers, or set triplets.attention to false."
-        )
+        raise ParameterError(f"{ENDPOINT}{self.label} does not show attention: set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, *, progress: bool = True, kept_as=None, **run) -> ImageSource:
-        """Buy images: all that the endpoint may deliver, now or another time, or none.
-
-        Raises RunError: It did not deliver some of them.
-        """
+        """Buy images; RunError where the endpoint did not deliver some of them."""
         made = self._images(prompts, **run).complete(progress=progress)
         made.check_delivered()
         return made

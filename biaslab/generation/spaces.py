@@ -41,18 +41,13 @@ def compare_prompts(
     progress: bool = True,
     load: Callable[..., generator.Generator] = generator.load,
 ) -> pd.DataFrame:
-    """Return how alike pairs of texts are as a model's denoising network receives them; each is kept in ``store``.
+    """Return how alike pairs of texts (first, second) are as a model's denoising network receives them.
 
-    Args:
-        pairs: Columns first and second: texts.
-        model, settings, device, load: As for :class:`biaslab.generation.images.GeneratedImages`.
-
-    Returns:
-        Columns first, second, metric, value (cosine, -1 to 1) and reason (why there is none). ``t`` is of all tokens as
-        one vector, padding among them, as in the paper; ``t_pooled`` of the vector that the network takes beside them,
-        where it takes one; ``t_words`` of the mean of the words' tokens alone.
-
-    Raises ParameterError: The model cannot be loaded, or does not know a word.
+    ``model``, ``settings``, ``device`` and ``load`` are as for :class:`biaslab.generation.images.GeneratedImages`.
+    Columns first, second, metric, value (cosine, -1 to 1) and reason (why there is none). ``t`` is of all tokens as one
+    vector, padding among them, as in the paper; ``t_pooled`` of the vector that the network takes beside them;
+    ``t_words`` of the mean of the words' tokens alone. Raises ParameterError: The model cannot be loaded, or does not
+    know a word.
     """
     whole = {*pairs["first"], *pairs["second"]}
 
@@ -71,29 +66,20 @@ def compare_prompts(
 def compare_latents(
     images: GeneratedImages, pairs: pd.DataFrame, *, store: Store, progress: bool = True
 ) -> pd.DataFrame:
-    """Return how alike the latents of pairs of images are; each is kept in ``store``.
+    """Return how alike the latents of pairs of images (first, second) of prompts that share noise are.
 
-    Args:
-        images: Images of prompts that share noise.
-        pairs: Columns first and second: ids of images.
-
-    Returns:
-        Columns first, second, metric, value (cosine, -1 to 1) and reason: ``z0`` of the last latents, before decoding,
-        and where both images have the same noise and the first of the pair is the first of it, ``z_1``, ``z_2``, … of
-        those after each step.
+    Columns first, second, metric, value (cosine, -1 to 1) and reason: ``z0`` of the last latents, before decoding, and
+    where the first of the pair is the first image of the noise of both, ``z_1``, ``z_2``, … of those after each step.
     """
     stage = store.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
     return _computed(stage, pairs, f"comparing latents of {images.name}", progress)
 
 
 def none(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
-    """Return the rows of pairs that cannot be compared: first, second, metric, value (NaN) and reason."""
+    """Return the rows of pairs that cannot be compared."""
     same = pairs[["first", "second"]].drop_duplicates()
-    return pd.concat([_rows(same, metric, np.nan, reason) for metric in metrics], ignore_index=True)
-
-
-def _rows(pairs: pd.DataFrame, metric: str, value: object, reason: str = "") -> pd.DataFrame:
-    return pairs.assign(metric=metric, value=value, reason=reason)
+    rows = [same.assign(metric=metric, value=np.nan, reason=reason) for metric in metrics]
+    return pd.concat(rows, ignore_index=True)
 
 
 def _compared_prompts(ready: Callable[[], generator.Generator], pairs: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +103,7 @@ def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
     for metric, vectors, without in read:
         known = vectors is not None
         value = cosines(vectors[first], vectors[second]) if known else np.nan
-        parts.append(_rows(pairs, metric, value, "" if known else without))
+        parts.append(pairs.assign(metric=metric, value=value, reason="" if known else without))
     return pd.concat(parts)
 
 

@@ -29,17 +29,11 @@ def _tokenizers(pipe) -> list[tuple[str, Any, int]]:
 
 
 def check_lengths(pipe, name: str) -> None:
-    """Raise ParameterError where a tokenizer of a loaded pipeline reads no number of tokens that a text can have.
-
-    Or where texts are padded to what it reads, which is more than fits in memory.
-    """
+    """Raise ParameterError where a tokenizer reads no number of tokens, or pads texts to more than memory holds."""
     for part, _, longest in _tokenizers(pipe):
         # Elsewhere one without a limit, of which a number larger than all is said, is told one by its pipeline.
         if longest < 1 or (longest >= _NO_LIMIT and families.of_pipe(pipe).denoiser):
-            raise ParameterError(
-                f"{name}: the configuration of its {part} gives {longest} as the tokens of a text (model_max_length), "
-                "which no text model reads. Fetch the model again, or choose another one."
-            )
+            raise ParameterError(f"{name}: its {part} gives {longest} as the tokens of a text (model_max_length).")
 
 
 def check_words(folder: str | Path, texts: Iterable[str], name: str) -> None:

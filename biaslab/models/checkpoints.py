@@ -1,7 +1,4 @@
-"""Text-to-image models as people have them: pipelines, checkpoints in one file, and LoRAs on both.
-
-What a file of safetensors is, its head tells, which is read without its weights.
-"""
+"""Text-to-image models as people have them: pipelines, checkpoints in one file, and LoRAs on both."""
 
 from __future__ import annotations
 
@@ -43,8 +40,7 @@ _PARTS = {
 def find(name: str) -> Named:
     """Return what a name says, its model as :func:`biaslab.models.registry.resolve` returns it and its LoRAs likewise.
 
-    Raises ParameterError, MissingInputError: As of that function; or what is named on it is no LoRA, as far as can be
-    known without the hub.
+    Raises as that function, and ParameterError where what is named on it is no LoRA, as far as can be known here.
     """
     named = adapters.split(name)
     adapters.check(named)
@@ -69,10 +65,8 @@ def _lora(name: str) -> str:
         return str(path)
     if hub.is_on_hub(name):
         return name
-    raise ParameterError(
-        f"There is no LoRA {name!r}. Give a file of safetensors, a folder that holds one, or a name on the hub, such "
-        "as owner/lora or owner/lora/FILE.safetensors."
-    )
+    what = "a file of safetensors, a folder that holds one, or owner/lora or owner/lora/FILE.safetensors on the hub."
+    raise ParameterError(f"There is no LoRA {name!r}. Give {what}")
 
 
 def label(name: str) -> str:
@@ -88,10 +82,7 @@ def label(name: str) -> str:
 
 
 def digest(name: str) -> str:
-    """Return a digest of what a name says, as :func:`.registry.digest`, so that other weights give other results.
-
-    Of one file the configurations that it is read by count, too. Raises as :func:`find`.
-    """
+    """Return a digest of what a name says, with the configurations that one file is read by; raises as :func:`find`."""
     named = find(name)
     whole = registry.digest(named.base)
     if file_of(named.base):
@@ -106,7 +97,7 @@ _read_by: dict[str, str] = {}
 
 
 def file_of(where: str) -> str:
-    """Return the path of one file that :func:`.registry.resolve` returned in its repository; empty where it is none."""
+    """Return the path within its repository of a file that :func:`.registry.resolve` returned; empty of all else."""
     if os.path.isfile(where):
         return Path(where).name
     return "" if os.path.isdir(where) else hub.file_on_hub(where)
@@ -116,7 +107,7 @@ def file_of(where: str) -> str:
 
 
 def _what_is(tensors: Collection[str]) -> str:
-    """Return what a file of safetensors with tensors of these names is: a whole model, a LoRA or what else."""
+    """Return what a file with tensors of these names is."""
     if any(_OF_LORAS.search(name) for name in tensors):
         return _LORA
     if any(mark in name for name in tensors for mark in _QUANTISED):
@@ -139,9 +130,8 @@ def check_file(repository: Repository, tensors: Collection[str]) -> None:
 def configurations(repository: Repository, where: str) -> str:
     """Return the folder or hub name of the configurations that a checkpoint in one file is read by.
 
-    Those that lie beside it, where there is an index of a pipeline; else of the model that diffusers takes it for.
-
-    Raises ParameterError: Its head cannot be read, or it is none that diffusers knows.
+    Those beside it, where there is an index of a pipeline; else of the model that diffusers takes it for. Raises
+    ParameterError: Its head cannot be read, or it is none that diffusers knows.
     """
     beside = repository.folder and (repository.folder / INDEX).is_file()
     if beside and not repository.on_hub:
@@ -159,19 +149,15 @@ def configurations(repository: Repository, where: str) -> str:
         return str(found["pretrained_model_name_or_path"])
     # Of names that it knows in part it takes shapes, which may not be there.
     except (KeyError, IndexError, AttributeError, UnboundLocalError, ValueError, TypeError):
-        raise ParameterError(
-            f"{repository.name} is a checkpoint of a kind that diffusers does not know. Put it into a folder with the "
-            f"{INDEX} and the configurations of its base model, or name its pipeline."
-        ) from None
+        fix = f"Put it into a folder with the {INDEX} and the configurations of its base model."
+        raise ParameterError(f"{repository.name} is of a kind that diffusers does not know. {fix}") from None
 
 
 # -- LoRAs -------------------------------------------------------------------------------------------------
 
 
 def look_up_lora(adapter: Adapter, base: str) -> Located:
-    """Return the file of a LoRA that :func:`find` returned, which nothing of is fetched but its head.
-
-    ``base`` is what the model is called that it is put on, for messages.
+    """Return the file of a LoRA that :func:`find` returned; ``base`` is the name of the model that it is put on.
 
     Raises ParameterError: It is not to be had, or is none.
     """
@@ -215,14 +201,14 @@ def _listed(repository: Repository) -> str:
 
 
 def beside(repository: Repository) -> tuple[list[str], list[str]]:
-    """Return LoRAs that lie beside the parts of a pipeline: its own, and examples and others."""
+    """Return LoRAs that lie beside the parts of a pipeline: its own, and others such as examples."""
     top = [path for path in repository.files if "/" not in path and path.endswith(".safetensors")]
     own = [path for path in top if path in _OWN_LORAS]
     return own, [path for path in top if path not in own and "lora" in path.lower()]
 
 
 def _refuse_others(repository: Repository) -> None:
-    """Raise the error that says what a folder or repository without the index of a pipeline is, where that is known."""
+    """Raise the error that says what a repository without the index of a pipeline is, where that is known."""
     top = [path for path in sorted(repository.files) if "/" not in path]
     ours = [path for path in top if path.endswith(".safetensors")]
     own = [path for path in ours if path in _OWN_LORAS or "lora" in path.lower()]
@@ -232,31 +218,28 @@ def _refuse_others(repository: Repository) -> None:
             tensors = repository.tensors(ours[0])
     if own or "adapter_config.json" in top or _what_is(tensors) == _LORA:
         raise _lora_alone(repository)
-    if gguf := [path for path in repository.files if path.lower().endswith(".gguf")]:
-        base = base_of(repository)
-        raise ParameterError(
-            f"{repository.name} holds {gguf[0]}, which {registry.GGUF}{f' It was made of {base}.' if base else ''}"
-        )
-    if ours and not any(path == "config.json" for path in top):
+    if ours and "config.json" not in top:
         raise ParameterError(
             f"{repository.name} is no pipeline, but holds checkpoints in one file. {_listed(repository)}"
         )
 
 
 def no_pipeline(repository: Repository) -> ParameterError:
-    """Return the error for a folder or repository without the index of a pipeline; raise it where more is known."""
+    """Return the error for a repository without the index of a pipeline; raise it where more is known."""
     _refuse_others(repository)
-    return ParameterError(f"{repository.name} is no diffusers pipeline: it holds no {INDEX}.")
+    return ParameterError(f"{repository.name} is no diffusers pipeline: it holds no {INDEX}. Name one that does.")
 
 
 def _lora_alone(repository: Repository) -> ParameterError:
     name, base = repository.name, base_of(repository) or "BASE"
-    fix = " with the name of the model that it was trained on as BASE" if base == "BASE" else ""
-    return ParameterError(f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}{fix}.")
+    return ParameterError(
+        f"{name} is a LoRA, which is no model by itself: it changes one. Write {base}+{name}, after the model that it "
+        "was trained on."
+    )
 
 
 def base_of(repository: Repository) -> str:
-    """Return the name of the model that a LoRA, or a copy of a model, says it was made of, there or on its card."""
+    """Return the model that a LoRA, or a copy of a model, says it was made of."""
     if repository.folder:
         # Of a file, those that lie beside it.
         repository = repositories.of_folder(repository.folder, repository.name)

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: what names there look like, what commits they stand for, and what is fetched, without code."""
+"""The Hugging Face hub: names there, the commits that they stand for, and what is fetched, without code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _silent: dict[str, tuple[float, Exception]] = {}
 
 
 def file_on_hub(name: str) -> str:
-    """Return the file that ``owner/name/FILE.safetensors@revision`` names; empty where a name is not of that form."""
+    """Return the file that ``owner/name/FILE.safetensors@revision`` names; empty of all other names."""
     found = _HUB_FILE.fullmatch(name)
     return found[2] if found and ".." not in found[2].split("/") else ""
 
@@ -55,9 +55,9 @@ _commits: dict[str, str] = json.loads(os.environ.get(COMMITS, "{}"))
 
 
 def commit(name: str) -> str:
-    """Return the commit of a model on the hub, 40 hex digits, as its name stands now: asked once in each process.
+    """Return the commit of a model on the hub, 40 hex digits: asked once in each process.
 
-    Where the hub does not answer, that of the copy in its cache on this machine; empty where there is none.
+    Where the hub does not answer, that of the copy in its cache on this machine, if any.
     """
     repository, revision = on_hub(name)
     # All files of a repository are of one commit.
@@ -78,7 +78,7 @@ def commit(name: str) -> str:
 
 
 def repository_of_tag(name: str) -> str:
-    """Return the repository on the hub of ``ARCHITECTURE:TAG``, as open_clip lists it; empty where it lists none."""
+    """Return the repository on the hub of ``ARCHITECTURE:TAG``, if open_clip lists one."""
     try:
         from open_clip.pretrained import get_pretrained_cfg
     except ImportError:
@@ -88,7 +88,7 @@ def repository_of_tag(name: str) -> str:
 
 
 def digest_of_tag(name: str) -> str:
-    """Return a digest of open_clip's ``ARCHITECTURE:TAG``: its name with the commit of its repository, if known."""
+    """Return open_clip's ``ARCHITECTURE:TAG`` with the commit of its repository, if known."""
     if name not in _commits and (found := commit(repository_of_tag(name))):
         _commits[name] = found
     return f"{name}@{_commits[name]}" if name in _commits else name
@@ -97,7 +97,7 @@ def digest_of_tag(name: str) -> str:
 def described(name: str):
     """Return what the hub says of a model: its commit, and its files with their sizes.
 
-    Raises what the hub's client raises. A hub that did not answer is not asked again for a while.
+    Raises what the hub's client raises; a hub that did not answer is not asked again for a while.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError
@@ -111,21 +111,19 @@ def described(name: str):
         try:
             return HfApi().model_info(repository, revision=known, timeout=_PATIENCE, files_metadata=True)
         except HfHubHTTPError as error:
-            answer = error.response
-            if wait is None or answer is None or answer.status_code != _TOO_MANY:
+            if wait is None or error.response is None or error.response.status_code != _TOO_MANY:
                 raise
-            asked = answer.headers.get("Retry-After", "")
         # Libraries change that ask for it, and so do the kinds of what they raise; a name may be none.
         except Exception as error:
             if not isinstance(error, ValueError):
                 _silent[constants.ENDPOINT] = time.monotonic(), error
             raise
-        time.sleep(min(float(asked), _PATIENCE) if asked.isdigit() else wait)
+        time.sleep(wait)
     raise AssertionError
 
 
 def cached(repository: str) -> Path:
-    """Return the folder of a repository in the hub's cache on this machine, whether it is there or not."""
+    """Return where a repository would be in the hub's cache on this machine."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE, f"{_CACHED}{repository.replace('/', '--')}")
@@ -148,8 +146,8 @@ def folder_name(path: str | Path) -> str:
 def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:
     """Return the folder of a model of the hub, fetched without code or pickles, and looked through.
 
-    ``weights`` and ``skip`` are patterns of the files of weights, and of files that are left out. Raises ParameterError
-    where it brings code or has weights of other formats only, and what the hub's client raises.
+    ``weights`` and ``skip`` are patterns of the files of weights, and of files that are left out. Raises as
+    :func:`biaslab.models.safety.check_folder`, and what the hub's client raises.
     """
     from huggingface_hub import snapshot_download
 

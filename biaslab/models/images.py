@@ -1,4 +1,4 @@
-"""What a source of images is, and two simple ones: a folder of files and arrays in memory.
+"""What a source of images is, and folders of files.
 
 An image is ``uint8 (height, width, 3)`` RGB. What cannot be shown as one is :class:`Unreadable`, with a reason.
 """
@@ -26,14 +26,10 @@ from biaslab.models import registry
 class ImageSource(Protocol):
     """Where images come from: files, a corpus, or a model that generates them."""
 
-    name: str
-    """What to call the source in messages."""
-    digest: str
-    """Identifies the images: what is computed from them is computed again when it changes."""
-    table: pd.DataFrame
-    """One row per image, with at least ``image_id`` (unique texts)."""
-    pictures: str
-    """What they are: one of :data:`biaslab.models.registry.PICTURES`; photographs where a source does not say."""
+    name: str  # What to call the source in messages.
+    digest: str  # Identifies the images: what is computed from them is computed again when it changes.
+    table: pd.DataFrame  # One row per image, with at least ``image_id`` (unique texts).
+    pictures: str  # One of :data:`biaslab.models.registry.PICTURES`; photographs where a source does not say.
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""
@@ -46,8 +42,6 @@ def pictures_of(images: ImageSource) -> str:
 
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
-
-    They are photographs, unless a file in the folder says otherwise (:func:`biaslab.models.registry.pictures`).
 
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
@@ -68,7 +62,7 @@ class FolderImages:
         self.digest = whole.hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for; files are decoded side by side, and only those of the folder."""
+        """Return the images in the order asked for."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(_read_file, map(self._files.get, image_ids)))
 
@@ -94,7 +88,7 @@ def check_image(image: object, what: str = "an image") -> np.ndarray:
 
 
 class DescribedImages:
-    """A source of images with a table of one row per image and what it belongs to, with ``image_id``."""
+    """A source of images with a table of one row per image, with ``image_id``, and what it belongs to."""
 
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
@@ -136,15 +130,13 @@ class CaptionImages(FolderImages):
         return self._path(caption_id) is not None
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
-        """Return the images in the order asked for, as :meth:`FolderImages.read`."""
+        """Return the images in the order asked for."""
         return super().read([self._path(one) for one in image_ids])
 
     def _path(self, caption_id: str) -> str | None:
         called = plain(caption_id)
         paths = next((by[called] for by in self._called if called in by), [None])
         if len(paths) > 1:
-            raise InputError(
-                f"{self._folder} holds two images for {caption_id!r}: {paths[0]} and {paths[1]}. Keep one, or name "
-                "images by their paths."
-            )
+            both = f"{paths[0]} and {paths[1]}. Keep one, or name images by their paths."
+            raise InputError(f"{self._folder} holds two images for {caption_id!r}: {both}")
         return paths[0]

@@ -1,7 +1,6 @@
 """A folder of pictures that are there already: what each was asked for, and for whom it is counted.
 
-It is told by a table in the folder (CSV or Parquet with a column ``file``); without one by subfolders, a group each,
-and by the texts that tools write into pictures (Stable Diffusion web UI, ComfyUI, InvokeAI).
+It is told by a table in the folder; without one by subfolders, and by the texts that tools write into pictures.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from biaslab.ground.pictures import formats
 from biaslab.ground.plaintext import plain
 from biaslab.models.images import FolderImages
 
-IMAGES = "images:"
-"""What the name of a model begins with that is a folder of its pictures."""
+IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
 COLUMNS = ("file", "prompt", "group", "model", "position")
+# What a folder says of a picture beside its prompt: its group, or that of the first person, and how many it shows.
 TOLD = ("told_group", "told_people")
-"""What a folder says of a picture beside its prompt: its group, or that of the first person, and how many it shows."""
 _SIDES = {"left": "1", "right": "2"}
 _MOST_PEOPLE = 9
-MIXED = "::"
-"""What stands between a folder and one of the models whose pictures it holds."""
+MIXED = "::"  # What stands between a folder and one of the models whose pictures it holds.
 _TABLES = (".csv", ".tsv", ".parquet")
 _NEEDS = "The table of a folder of pictures needs file, and prompt or group; it may have model and position."
 # Where texts in pictures are kept: of EXIF the comment, and its description.
@@ -38,14 +35,9 @@ _MOST_LINKS = 20
 
 
 class PictureFolder(FolderImages):
-    """The pictures of a folder, with what tells them apart.
+    """The pictures of a folder, with what tells them apart; of ``FOLDER::MODEL`` those of a model of its table.
 
-    Args:
-        path: The folder, or ``FOLDER::MODEL`` where its table has several models.
-
-    Raises:
-        InputError: There is no such folder; nothing tells its pictures apart; its table names a file that is not
-            there, or one twice; or has no picture of the model.
+    Raises InputError: There is no such folder; nothing tells its pictures apart; or its table does not fit.
     """
 
     def __init__(self, path: str) -> None:
@@ -57,17 +49,11 @@ class PictureFolder(FolderImages):
 
     @cached_property
     def people(self) -> pd.DataFrame:
-        """Whom pictures show.
-
-        A row for each: image_id, prompt, group, position (1 is the leftmost) and model (empty where the folder is
-        one model's).
-        """
+        """Whom pictures show: image_id, prompt, group, position (1 is the leftmost) and, of several, model."""
         whole = self._told
         if not self.model and self.models:
-            raise InputError(
-                f"{self._folder} holds pictures of several models: {cells.listed(self.models)}. Name one, such as "
-                f"images:{self._folder.name}{MIXED}{self.models[0]}."
-            )
+            one = f"Name one, such as images:{self._folder.name}{MIXED}{self.models[0]}."
+            raise InputError(f"{self._folder} holds pictures of several models: {cells.listed(self.models)}. {one}")
         if not self.model:
             return whole
         own = whole[whole["model"] == self.model].reset_index(drop=True)
@@ -111,8 +97,7 @@ class PictureFolder(FolderImages):
         if bare.any():
             raise InputError(
                 f"Nothing says what {rows.loc[bare, 'image_id'].iloc[0]} in {self._folder} was asked for, nor of "
-                f"{bare.sum() - 1:,} more. Put pictures into a folder for each group, or a table beside them, such as "
-                "prompts.csv with the columns file, prompt and group."
+                f"{bare.sum() - 1:,} more. Put pictures into a folder for each group, or a table beside them. {_NEEDS}"
             )
         # Of pictures that say nothing of a prompt, all of a group are alike.
         rows["prompt"] = rows["prompt"].where(rows["prompt"] != "", rows["group"])
@@ -167,7 +152,7 @@ def prompt_in(path: Path) -> str:
     """Return the prompt that a tool wrote into a picture, in one line; empty where none is found.
 
     Known are the Stable Diffusion web UI (``parameters``, in JPEG and WebP the comment of EXIF), ComfyUI (``prompt``,
-    a graph) and InvokeAI (``invokeai_metadata``). Pixels are not decoded.
+    a graph) and InvokeAI (``invokeai_metadata``).
     """
     state = path.stat()
     return _prompt_in(path, state.st_mtime_ns, state.st_size)

@@ -22,11 +22,11 @@ from biaslab.models import hub, safety
 if TYPE_CHECKING:
     import pandas as pd
 
+# Kinds of pictures: what a source of images shows, and what a judge knows; a judge may also know ``any``.
 DRAWINGS, PHOTOGRAPHS, ANY = "drawings", "photographs", "any"
 PICTURES = (DRAWINGS, PHOTOGRAPHS)
-"""Kinds of pictures: what a source of images shows, and what a judge knows; a judge may also know ``any``."""
+# The file in a model's folder that says so, as ``{"pictures": "drawings"}``; photographs where there is none.
 DECLARED = "biaslab.json"
-"""The file in a model's folder that says so, as ``{"pictures": "drawings"}``; photographs where there is none."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,16 @@ class Brought:
     A folder with weights; or what makes images without one; or a name that stands for others.
     """
 
-    kind: str = "text-to-image"
-    """A key of :data:`HUB`."""
-    folder: Path | None = None
-    """Where its weights are, as any model's in a folder."""
-    autoencoder: Path | None = None
-    """The folder of a pipeline's autoencoder, where it shares that of another."""
+    kind: str = "text-to-image"  # A key of :data:`HUB`.
+    folder: Path | None = None  # Where its weights are, as any model's in a folder.
+    autoencoder: Path | None = None  # The folder of a pipeline's autoencoder, where it shares that of another.
     instead: Mapping[str, str] = field(default_factory=dict)
     """The name that it stands for: of what makes images by what prompts ask for (``captions``, ``people``,
     ``dalleval``, ``triplets``), of a judge by kind, or by what images are compared with."""
     draws: Callable[..., Any] | None = None
     """Opens what makes images without weights, as a :class:`biaslab.generation.models.ImageModel`: keywords ``name``,
     ``corpus``, ``height`` (0 is its own), ``of`` (what prompts ask for) and ``design`` (of DALL-Eval)."""
-    pictures: str = PHOTOGRAPHS
-    """What it makes, or as a judge knows, where it has no folder that says so; a judge may know ``any``."""
+    pictures: str = PHOTOGRAPHS  # What it makes, or as a judge knows, where it has no folder that says so.
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Values by group for settings that are not given, as :class:`biaslab.settings.Settings` has them."""
     words: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +57,7 @@ def brought(name: str, kind: str, of: str = "") -> Brought | None:
     """Return what an installed package brings under the name of a model of some kind; None where none does.
 
     Of a name that stands for others: the one for ``of``, by default for captions, or as a judge for its kind. Raises
-    ParameterError where it cannot be loaded, or is none.
+    ParameterError where it cannot be loaded.
     """
     return _entry(instead(name, kind, of), kind)
 
@@ -76,17 +72,17 @@ def instead(name: str, kind: str, of: str = "") -> str:
 
 
 def settings(name: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the settings that a text-to-image model brings for what is not given; none where it is nobody's."""
+    """Return the settings that a text-to-image model brings for what is not given."""
     return (_entry(name, "text-to-image") or Brought()).settings
 
 
 def said(name: str, where: str, kind: str = "text-to-image") -> str:
-    """Return what pages say of a model that a package brings (:attr:`Brought.words`); empty where they say nothing."""
+    """Return what pages say of a model that a package brings (:attr:`Brought.words`), if anything."""
     return (_entry(name, kind) or Brought()).words.get(where, "")
 
 
 def _own(name: str, kind: str) -> str:
-    """Return a name without the adapters that a text-to-image model may have on it."""
+    """Return a name without a text-to-image model's adapters."""
     return adapters.base(name) if kind == "text-to-image" else name
 
 
@@ -112,9 +108,9 @@ def names(kind: str) -> list[str]:
 
 
 def pictures(where: str | Path, *, judge: bool = False) -> str:
-    """Return which pictures a folder holds, or a model in it makes, by its file :data:`DECLARED`; else photographs.
+    """Return which pictures a folder holds, or its model makes or, as a ``judge``, knows, by its file :data:`DECLARED`.
 
-    Of a ``judge`` which it knows, which may be ``any``. Raises ParameterError where the file says something else.
+    Raises ParameterError where the file says something else.
     """
     file = Path(os.path.expanduser(where), DECLARED)
     if not file.is_file():
@@ -139,14 +135,12 @@ _LOADED = (".json", ".safetensors", ".txt", ".model", ".jinja")
 def resolve(name: str, kind: str) -> str:
     """Return the folder or file of the model ``name``, or ``name`` itself if it is one on the hub.
 
-    ``name`` is one that an installed package brings, a folder, or a name on the hub: ``owner/name``, or
-    ``owner/name@revision``. A text-to-image model may also be one file of safetensors, here or as
-    ``owner/name/FILE.safetensors@revision``; of ``NAME+LORA`` this is NAME (:mod:`biaslab.models.checkpoints`).
-    ``kind`` is one of :data:`HUB`.
+    ``name`` is one that an installed package brings, a folder, or on the hub ``owner/name`` or ``owner/name@revision``.
+    A text-to-image model may also be one file of safetensors, here or as ``owner/name/FILE.safetensors@revision``; of
+    ``NAME+LORA`` this is NAME. ``kind`` is one of :data:`HUB`.
 
-    Raises ParameterError: The name is unknown or stands for another kind of model, a folder that it names does not
-    exist, brings code or holds no safetensors. MissingInputError: The package that brings the model has lost its
-    weights.
+    Raises ParameterError: The name is unknown or of another kind of model, or a folder brings code or no safetensors.
+    MissingInputError: The package that brings the model has lost its weights.
     """
     if not isinstance(name, str) or not name:
         raise ParameterError(f"The {kind} model is {name!r}. {_allowed(kind)}")
@@ -166,8 +160,6 @@ def resolve(name: str, kind: str) -> str:
         return _file(path, name, kind)
     if hub.is_on_hub(name) and (kind == "text-to-image" or not hub.file_on_hub(name)):
         return name
-    if "/" in name or "\\" in name or name.startswith((".", "~")):
-        raise ParameterError(f"There is no folder {name!r}. {_allowed(kind)}")
     raise ParameterError(f"There is no {kind} model named {name!r}. {near_help(name, kind)}{_allowed(kind)}")
 
 
@@ -175,37 +167,19 @@ def _file(path: Path, name: str, kind: str) -> str:
     """Return the file of a text-to-image model; refuse all that is none."""
     if kind != "text-to-image":
         raise ParameterError(f"{name} is a file; a {kind} model is a folder with its configuration and weights.")
-    if path.suffix.lower() == ".gguf":
-        raise ParameterError(f"{name} {GGUF}")
-    if path.suffix.lower() in safety.OTHER_WEIGHTS:
-        fix = "Most models are offered as .safetensors, too; choose that file."
-        raise safety.not_safetensors(f"{name} is a {path.suffix} file", fix)
     if path.suffix.lower() != ".safetensors":
-        raise ParameterError(
-            f"{name} is a file of another kind; a {kind} model in one file is a .safetensors file with all its parts."
-        )
+        raise safety.not_safetensors(f"{name} is a {path.suffix} file", "Most models are offered as such a file, too.")
     reading.check(path)
     return str(path)
 
 
-GGUF = (
-    "is GGUF: a quantised network alone, without text encoder and autoencoder, which is not read here. Name the "
-    "pipeline that it was made of, or a copy of it in diffusers' format that is quantised (bitsandbytes)."
-)
-"""What is said of files of that format, after a name."""
-
-
 def _allowed(kind: str) -> str:
-    """Return what a name of a kind of model may be; to know what packages bring, these are imported."""
-    own = ", ".join(map(repr, names(kind)[:1]))
-    return (
-        f"Give {own + ', ' if own else ''}a folder, or a name on the hub, which is made of owner and name, such as "
-        f"{HUB[kind][0]!r}."
-    )
+    """Return what a name of a kind of model may be."""
+    return f"Give a folder, or a name on the hub, which is made of owner and name, such as {HUB[kind][0]!r}."
 
 
 def near_help(name: str, kind: str) -> str:
-    """Return the part of an error message that names models spelt like ``name``; empty where there are none."""
+    """Return the part of an error message that names models spelt like ``name``, if any."""
     near = [one for one in near_matches(name, [*names(kind), *HUB[kind]]) if one != name]
     return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
@@ -229,9 +203,8 @@ def autoencoder(where: str | Path) -> Path | None:
 def digest(where: str | Path) -> str:
     """Return a digest of what :func:`resolve` returned, so that other weights give other results.
 
-    Of a folder, configurations, vocabularies and safetensors count: up to 64 MB with their content, beyond with size
-    and time of change; of a file the same. Of a name on the hub its repository and commit, and its file where it names
-    one, or the name where that is not known.
+    Of a folder, configurations, vocabularies and safetensors count, beyond 64 MB with size and time of change; of a
+    name on the hub its repository, commit and file, or the name where the commit is not known.
     """
     folder, name, whole = Path(where), str(where), hashlib.sha256()
     if folder.is_file():
@@ -260,12 +233,7 @@ def _state(file: Path) -> bytes:
 
 
 def installed() -> pd.DataFrame:
-    """Return the models that installed packages bring.
-
-    Returns:
-        Columns name, kind, pictures, folder (empty where it has no weights), megabytes (NaN where the weights are not
-        there) and card (path of the model card; empty where there is none).
-    """
+    """Return the models that installed packages bring: name, kind, pictures, folder, megabytes (or NaN), model card."""
     import pandas as pd
 
     rows = []
@@ -286,9 +254,7 @@ def installed() -> pd.DataFrame:
 
 @contextmanager
 def quiet(*, bars: bool = False) -> Iterator[None]:
-    """Keep remarks of transformers and diffusers, and bars unless asked for, out of the output: biaslab says what
-    matters.
-    """
+    """Keep remarks of transformers and diffusers, and bars unless asked for, out of the output."""
     import transformers.utils.logging as of_transformers
 
     # What nobody has imported says nothing.

@@ -1,29 +1,22 @@
-"""What a model is made of, looked up before a byte of its weights is read or fetched: in a folder, or on the hub.
-
-Only configurations are fetched for that. Where the hub does not answer, what it has left on this machine is looked at.
-"""
+"""What a model is made of, in a folder or on the hub: looked up before a byte of its weights is read or fetched."""
 
 from __future__ import annotations
 
 import glob
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from biaslab.ground import reading
 from biaslab.ground.errors import BiaslabError, ParameterError
 from biaslab.models import hub, registry, safety
 
 SAFETENSORS = ("*.safetensors",)
-# Bytes of the head of a file of safetensors, at most, as its own library has it.
-_LONGEST = 100_000_000
-# Seconds to wait for it; what answers with a part of a file says so.
-_PATIENCE, _PARTIAL = 30, 206
 
 
 @dataclass(frozen=True)
@@ -38,13 +31,13 @@ class Repository:
     commit: str = ""
 
     def matching(self, patterns: Iterable[str], skip: Iterable[str] = ()) -> Iterator[str]:
-        """Yield paths of one of some patterns, but for those to ``skip``; ``*`` is any text, with slashes in it."""
+        """Yield paths that match patterns, but for those to ``skip``; ``*`` is any text, with slashes in it."""
         from huggingface_hub.utils import filter_repo_objects
 
         return filter_repo_objects(self.files, allow_patterns=[*patterns], ignore_patterns=[*skip] or None)
 
     def json(self, path: str) -> dict[str, Any]:
-        """Return the object in a file, which is fetched; ParameterError where it is not to be had, or is none."""
+        """Return the object in a small file; ParameterError where there is none, or it names another model."""
         try:
             said = json.loads(reading.text(self.file(path)))
         except (OSError, ValueError, RecursionError) as error:
@@ -70,33 +63,32 @@ class Repository:
 
         Raises ParameterError: It is not to be had, or no such file.
         """
-        from huggingface_hub import hf_hub_url, try_to_load_from_cache
+        from huggingface_hub import errors, try_to_load_from_cache
+        from safetensors import SafetensorError, safe_open
 
         with self._asked():
+            here = self.folder / path if self.folder else None
+            here = here or try_to_load_from_cache(self.on_hub, path, revision=self.commit)
             try:
-                here = self.folder / path if self.folder else None
-                here = here or try_to_load_from_cache(self.on_hub, path, revision=self.commit)
-                if isinstance(here, str | Path):
-                    with open(here, "rb") as file:
-                        return _shapes(lambda start, end: _between(file, start, end))
-                # What is at a commit does not change.
-                return _shapes_on_hub(hf_hub_url(self.on_hub, path, revision=self.commit))
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                if not isinstance(here, str | Path):
+                    return _shapes_on_hub(self.on_hub, path, self.commit)
+                with safe_open(here, "np") as file:
+                    names = file.keys()
+                    return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+            except (SafetensorError, errors.SafetensorsParsingError) as error:
                 raise ParameterError(
                     f"{self.name}: {path} is no file of safetensors, or broke off: {error}. Fetch it again."
                 ) from None
 
     def with_weights(self, weights: Sequence[str] = SAFETENSORS, skip: Sequence[str] = ()) -> Located:
-        """Return what is loaded of it: configurations, and files of weights of these patterns but for those to skip.
+        """Return what is loaded of it: configurations, and the files of weights that match patterns.
 
         Raises ParameterError: There are none as safetensors, or the hub does not send them to whoever asks from here.
         """
         found = list(self.matching(weights, skip))
         if not found and self.on_hub and self.folder:
-            raise ParameterError(
-                f"The weights of {self.name} are not on this machine, and the hub does not answer. Run once with a "
-                "network, or give a folder that holds the model."
-            )
+            where = "are not on this machine, and the hub does not answer. Run once with a network."
+            raise ParameterError(f"The weights of {self.name} {where}")
         if not found:
             others = sorted(f for f in self.files if f.endswith((*safety.OTHER_WEIGHTS, ".safetensors")))
             has = f"{self.name} has {', '.join(others[:3])}" if others else f"{self.name} has none"
@@ -111,7 +103,7 @@ class Repository:
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
-        """Let whatever the hub's client raises, which has many errors, be a ParameterError that says what to do."""
+        """Let whatever the hub's client raises be a ParameterError that says what to do."""
         try:
             yield
         except BiaslabError:
@@ -164,8 +156,8 @@ class Located:
 def look_up(name: str, kind: str, where: str = "") -> Repository:
     """Return the files of a model, by name and kind as for :func:`biaslab.models.registry.resolve`; nothing is fetched.
 
-    ``where`` is its folder or name on the hub, where that is known otherwise. Raises ParameterError where there is no
-    such model, as far as can be known from here, else as :func:`biaslab.models.registry.resolve`.
+    ``where`` is its folder or name on the hub, where that is known otherwise. Without the hub, what it has left on this
+    machine is looked at. Raises ParameterError where there is no such model, else as :func:`.registry.resolve`.
     """
     where = where or registry.resolve(name, kind)
     if os.path.isdir(where):
@@ -189,40 +181,13 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
     return Repository(name, kind, files, None, repository, hub.commit(where) or told.sha)
 
 
-def _shapes(read: Callable[[int, int], bytes]) -> dict[str, tuple[int, ...]]:
-    """Return shapes by name from the head of a file, which ``read`` returns bytes of, from one to before another."""
-    size = int.from_bytes(read(0, 8), "little")
-    if not 2 <= size <= _LONGEST:
-        raise ValueError("its head has no length")
-    entries = json.loads(read(8, 8 + size))
-    return {name: tuple(map(int, e["shape"])) for name, e in entries.items() if name != "__metadata__"}
-
-
+# What is at a commit does not change.
 @cache
-def _shapes_on_hub(url: str) -> dict[str, tuple[int, ...]]:
-    return _shapes(partial(_ranged, url))
+def _shapes_on_hub(repository: str, path: str, commit: str) -> dict[str, tuple[int, ...]]:
+    from huggingface_hub import parse_safetensors_file_metadata
 
-
-def _between(file: BinaryIO, start: int, end: int) -> bytes:
-    file.seek(start)
-    return file.read(end - start)
-
-
-def _ranged(url: str, start: int, end: int) -> bytes:
-    """Return a range of a file on the hub; never more is read, whatever the server sends."""
-    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
-
-    asked = build_hf_headers() | {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-    with get_session().stream("GET", url, headers=asked, follow_redirects=True, timeout=_PATIENCE) as answer:
-        hf_raise_for_status(answer)
-        found = bytearray()
-        for piece in answer.iter_bytes():
-            found += piece
-            if len(found) >= end - start or answer.status_code != _PARTIAL:
-                break
-    if answer.status_code != _PARTIAL or len(found) < end - start:
-        raise OSError("the hub does not send parts of files")
-    return bytes(found[: end - start])
+    told = parse_safetensors_file_metadata(repository, path, revision=commit)
+    return {name: tuple(tensor.shape) for name, tensor in told.tensors.items()}
 
 
 def of_folder(folder: str | Path, name: str, kind: str = "text-to-image") -> Repository:
@@ -251,9 +216,8 @@ def _problem(name: str, kind: str, error: BaseException) -> str:
         repository, revision = hub.on_hub(name)
         return f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
     if any_of(errors.RepositoryNotFoundError):
-        here, asked = "", name
-        if hub.file_on_hub(name):
-            here, asked = f"There is no file {name!r} here. ", hub.on_hub(name)[0]
+        asked = hub.on_hub(name)[0] if hub.file_on_hub(name) else name
+        here = f"There is no file {name!r} here. " if asked != name else ""
         return (
             f"{here}The hub has no model {asked!r}, or it is private. {registry.near_help(asked, kind)}A name on the "
             "hub is made of owner and name, as in the address of the model's page."
@@ -276,18 +240,14 @@ def check_type(repository: Repository, known: Collection[str], what: str, exampl
     ``known`` are the values of its ``model_type`` that can be used; where they name a class of transformers, what was
     saved as another one was trained for something else. ``what`` it is to be, and an ``example``, are for messages.
     """
+    choose = f"Choose one, such as {example}."
     if "config.json" not in repository.files:
-        raise ParameterError(
-            f"{repository.name} holds no config.json, so it is no {what} of transformers. Choose one, such as "
-            f"{example}."
-        )
+        raise ParameterError(f"{repository.name} holds no config.json, so it is no {what} of transformers. {choose}")
     config = repository.json("config.json")
     told = str(config.get("model_type", ""))
     made = [str(name) for name in config.get("architectures") or ()]
     if told in known and isinstance(known, Mapping) and made and known[told] not in made:
         told = made[0]
     if told not in known:
-        raise ParameterError(
-            f"{repository.name} is a model of the kind {told!r}, which is no {what}. Choose one, such as {example}."
-        )
+        raise ParameterError(f"{repository.name} is a model of the kind {told!r}, which is no {what}. {choose}")
     return config

@@ -1,8 +1,4 @@
-"""What a model's folder must not hold, before any library sees it: code, pickles, and names of what lies elsewhere.
-
-Weights are read from safetensors only: the other formats can run code when they are opened. Code that comes with a
-model is never run.
-"""
+"""What a model's folder must not hold, before any library sees it: code, pickles, and names of what lies elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from biaslab.ground import reading
 from biaslab.ground.errors import InputError, ParameterError
 
 # How files of weights end that are not safetensors.
-OTHER_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
+OTHER_WEIGHTS = (".bin", ".ckpt", ".gguf", ".pt", ".pth", ".pkl", ".msgpack", ".h5")
 # Names of files that a loader, or whoever lies in wait for one, could run.
 _RUNS = re.compile(r"\.(py[cdow]?|so(\.\d+)*|dll|dylib|exe|sh|pkl|pickle|dill|joblib)$", re.IGNORECASE)
 # Entries of configurations that name code, or another model, and files that are another's or the folder's own.
@@ -40,11 +36,9 @@ _WHOLE = (".json", ".txt", ".model", ".jinja")
 def check_folder(path: str | Path) -> None:
     """Check that a model's folder holds nothing that could be run, before any library sees it.
 
-    Folders whose names begin with a dot are passed over, as all loaders do. Raises ParameterError for files of code or
-    pickles, links that lead out of the folder, configurations that name code (``auto_map`` and its like) or another
-    model, pipes and devices, configurations too large to be read, modules of sentence encoders that are not the
-    library's own, shards of weights that are no safetensors, an index of a pipeline whose parts are not named plainly,
-    and parts whose weights are in other formats only.
+    Folders whose names begin with a dot are passed over, as all loaders do. Raises ParameterError for code or pickles,
+    links that lead out of the folder, configurations that name code or another model, files that are none or too large,
+    foreign modules of sentence encoders, an index whose parts are not named plainly, and weights of other formats.
     """
     folder = Path(path)
     root = folder.resolve()
@@ -77,7 +71,7 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
     try:
         said = json.loads(reading.text(file))
     except (OSError, ValueError, RecursionError):
-        # No library can read it either, and what it says about it is clearer than what could be said here.
+        # No library can read it either, and says so.
         return ""
     for key, value in _entries(said):
         if key in _KNOWN["code"] and value:
@@ -101,9 +95,9 @@ def _why_refused(file: Path, inside: Sequence[Path]) -> str:
 
 
 def names_elsewhere(said: Any, name: str, files: Collection[str]) -> str:
-    """Say which other model a configuration names, which would be fetched or opened unchecked; empty where none.
+    """Say which other model the configuration in file ``name`` names, which would be fetched or opened unchecked.
 
-    ``name`` is that of its file, and ``files`` are those beside it: what is there is used, whatever it is called.
+    ``files`` are those beside it: what is there is used, whatever it is called.
     """
     for key, value in _entries(said):
         other = _KNOWN["elsewhere"].get(key, {"file": "", "own": (), "fix": "Name a part that its library has."})
@@ -166,7 +160,7 @@ def not_safetensors(problem: str, fix: str) -> ParameterError:
 def check_index(index: Path) -> tuple[str, dict[str, tuple[str, str]]]:
     """Return the class that a pipeline's ``model_index.json`` names, and by its parts the library and class of each.
 
-    Raises ParameterError: It cannot be read, or does not name its class and parts plainly.
+    Raises ParameterError: It cannot be read, or does not name them plainly.
     """
     try:
         said = json.loads(reading.text(index))
@@ -180,8 +174,8 @@ def check_index(index: Path) -> tuple[str, dict[str, tuple[str, str]]]:
     odd |= {k: v for k, v in named.items() if not (_plain(k) and len(v) == 2 and all(map(_plain, v)))}
     for key, value in odd.items():
         raise ParameterError(
-            f"{index} says {str(key)[:60]!r} is {json.dumps(value):.100}, where the name of a class, or of a library "
-            f"and its class, belongs. {_NEVER_RUN} Choose one made of classes of diffusers and transformers."
+            f"{index} says {str(key)[:60]!r} is {json.dumps(value):.100}, and not a class, or a library and its class. "
+            f"{_NEVER_RUN} Choose one made of classes of diffusers and transformers."
         )
     return class_name, {part: tuple(kind) for part, kind in named.items()}
 

@@ -25,16 +25,11 @@ class Truth(Protocol):
     ``decoded`` is the folder of an autoencoder through which the pictures pass, so that they look as a model's do.
     """
 
-    pictures: str
-    """``drawings`` or ``photographs``."""
-    corpus: str
-    """The name of its captions, a ``biaslab.corpora``."""
-    model: str
-    """The name of the model that draws nothing but what is true of these, a ``biaslab.models``."""
-    words: Mapping[str, str]
-    """What pages say of its captions: ``training``, and by an effect's name that this was put into them."""
-    ways_of_failing: Sequence[str]
-    """In which ways a scene can fail at its prompt, as ``failures`` of :meth:`scenes`."""
+    pictures: str  # ``drawings`` or ``photographs``.
+    corpus: str  # The name of its captions, a ``biaslab.corpora``.
+    model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.models``.
+    words: Mapping[str, str]  # What pages say of its captions: ``training``, and by name each effect put into them.
+    ways_of_failing: Sequence[str]  # In which ways a scene can fail at its prompt: keys of ``failures``.
 
     def scenes(
         self,
@@ -50,16 +45,10 @@ class Truth(Protocol):
         """Return ``n`` images of people of social prompts, with their gender, skin tone and attributes in its table."""
 
     def pairs(self, n: int, *, seed: int) -> ImageSource:
-        """Return ``n`` images of two people side by side that no judge has learnt from.
-
-        The table has image_id, prompt_id, and by position ``truth_gender_0`` and so on.
-        """
+        """Return ``n`` images of two people side by side; the table has image_id, prompt_id, ``truth_gender_0``, …."""
 
     def depictions(self, n: int, *, seed: int, decoded: Path | None = None) -> ImageSource:
-        """Return ``n`` images of people, each of one caption, in which no object goes with a gender.
-
-        The table has image_id, prompt_id, text and truth_gender; objects are known of them (:meth:`shown`).
-        """
+        """Return ``n`` images in which no object goes with a gender: image_id, prompt_id, text, truth_gender."""
 
     def shown(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.measures.instances`."""
@@ -68,7 +57,7 @@ class Truth(Protocol):
         """Return how many of each object images of prompts show on average: prompt_id, object and expected."""
 
     def word_masks(self, images: ImageSource, image_id: str, text: str) -> Mapping[str, np.ndarray]:
-        """Return where each word of a caption belongs in its image: bool (height, width), attention without error."""
+        """Return where each word of a caption belongs in its image: bool (height, width)."""
 
     def groups(self, text: str, objects: Sequence[str]) -> list[str]:
         """Return the dependency group that each object in an image of a caption has."""

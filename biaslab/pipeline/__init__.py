@@ -1,5 +1,4 @@
-"""The stages connected: captions → selections → prompts → images → judgements; people in pairs; DALL-Eval; triplets;
-prompts and pictures of one's own."""
+"""The stages connected: those of captions, and of each paper."""
 
 from functools import cached_property
 
@@ -14,10 +13,7 @@ __all__ = ["KINDS", "Pipeline", "Settings"]
 
 
 class Pipeline(Stages):
-    """All stages, connected; each is computed when its result is first asked for.
-
-    Arguments as of :class:`~biaslab.pipeline.stages.Stages`.
-    """
+    """All stages; arguments as of :class:`~biaslab.pipeline.stages.Stages`."""
 
     @cached_property
     def people(self) -> People:

@@ -1,8 +1,4 @@
-"""What images measured tables take of a pipeline, counted before any is made, and what one takes here.
-
-Counts come from the prompts that the stages themselves ask, hours and disk from a handful of images made for it with
-the models of the run.
-"""
+"""What images measured tables take of a pipeline, counted before any is made, and what one takes here."""
 
 from __future__ import annotations
 
@@ -25,8 +21,8 @@ from biaslab.request import Request
 SEARCHED = 50_000
 # The share of a store's work that has none of it.
 _NOTHING = (10**9 - 1, 10**9)
-# Seconds that images of one kind are timed for, about; images that are timed together at most; and the share of images
-# that are left to be made after which nobody waits for a better estimate.
+# Seconds that images of one kind are timed for, about; images that are timed together at most; and the share of those
+# left to be made that is enough.
 TIMED, MOST, ENOUGH = 1.5, 64, 0.1
 # Denoising steps that are made of an image, twice, to find out; and how often images of one number are.
 _STEPS, _ROUNDS = (2, 4), 3
@@ -146,7 +142,7 @@ def _asked(
 
 
 def _of_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[Asked]:
-    """Yield images of people; texts that depend on what judges said are the very ones where all of that is kept."""
+    """Yield images of people; texts that depend on judges are the very ones where all of that is kept."""
     complete = True
     for kind in kinds:
         depends, texts = pipeline.people.depends(kind), None
@@ -203,10 +199,9 @@ def _of_triplets(pipeline: Pipeline, paper: str) -> Asked:
 def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
     """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
 
-    Of a model that denoises, a few steps are made of each: two numbers of them tell what a step takes, and what comes
-    beside. Noise that was left in is no smaller as a file, so that bytes are rather too many. ``ready`` is the model,
-    where it is loaded. ParameterError: It cannot be loaded. RunError: It gives numbers that are not finite, or does not
-    fit in memory.
+    Of a model that denoises, two numbers of a few steps tell what a step takes, and what comes beside. Noise that was
+    left in makes bytes rather too many. ``ready`` is the model, where it is loaded. Raises as
+    :meth:`biaslab.generation.models.ImageModel.generate`.
     """
     ready = ready or one.made_by.ready()
     # Prompts that share noise are asked together.
@@ -251,10 +246,7 @@ def _made(one: Asked, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
 
 
 def to_time(found: Iterable[Asked]) -> dict[tuple, tuple[Asked, int]]:
-    """Return what is to be timed, by :attr:`Asked.alike`: one of each, and how many images are left of all alike.
-
-    Of what is left to be made, and here: none is bought to find out.
-    """
+    """Return what is to be timed, by :attr:`Asked.alike`: one of each, and how many images are left of all alike."""
     alike: dict[tuple, list[Asked]] = {}
     for one in found:
         if one.left > 0 and one.price is None:

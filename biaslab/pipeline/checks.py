@@ -37,9 +37,8 @@ PLACES = groups.places(Settings)
 _READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
 _MORE = ("captions.rows", "captions.columns", "captions.skew", "judging.tone")
 INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
+# On what prompts measured tables rest, as they declare it; `nouns` are triplets whose nouns are looked for.
 PROMPTS = ("captions", "people", "scenes", "captioned", "triplets", "nouns")
-"""On what prompts measured tables rest, as they declare it: templates and captions, people in pairs, DALL-Eval's,
-captions of images, triplets, and triplets whose nouns are looked for."""
 # Captions that are looked at before any work: of files, and of a corpus that is streamed.
 LOOKED_AT, STREAMED = 50_000, 1000
 
@@ -92,9 +91,6 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
 def check(pipeline: Pipeline) -> None:
     """Look up what a pipeline's settings name, without loading it: models, files, corpus, images behind captions.
 
-    A corpus may have captions only: what needs no images can be had, the rest says what is missing. Judges that are not
-    named are asked for where something takes them (:func:`check_judges`).
-
     Raises:
         ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
@@ -106,15 +102,13 @@ def check(pipeline: Pipeline) -> None:
             if made_by.sends and one.settings.compute.engine == "local":
                 generator.check_offload(one.settings.compute.offload, one.settings.compute.device)
     here = (pipeline.model, *pipeline.settings.others)
-    if unknown := [name for name in pipeline.settings.models if name not in here]:
-        raise ParameterError(
-            f"models sets {unknown[0]!r}, which is no model of this run. {name_help(unknown[0], here)}"
-        )
+    for name in pipeline.settings.models:
+        if name not in here:
+            raise ParameterError(f"models sets {name!r}, which is no model of this run. {name_help(name, here)}")
     labels = [one.label for one in (pipeline, *pipeline.others)]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(
-            f"Two models are both called {twice[0]!r} in tables. Name each model once; give a copy in another folder a "
-            "folder of another name."
+            f"Two models are called {twice[0]!r} in tables. Name each once; give a copy a folder of another name."
         )
     for one in (pipeline, *pipeline.others):
         if one.custom.is_asked:
@@ -143,8 +137,7 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
     With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
     Raises:
-        InputError: The corpus cannot be read, holds no captions or none that names an occupation, or two captions have
-            the same id.
+        InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_found`.
         ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
     Matcher(pipeline.occupations, forms=pipeline.words.forms)
@@ -169,10 +162,8 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
         try:
             made_by.check_texts(captions.loc[used, "text"])
         except ParameterError as error:
-            raise ParameterError(
-                f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} Set captions.approaches to others, "
-                f"such as {', '.join(SELECTED)}."
-            ) from None
+            others = f"Set captions.approaches to others, such as {', '.join(SELECTED)}."
+            raise ParameterError(f"Captions cannot be prompts ({', '.join(as_prompts)}): {error} {others}") from None
 
 
 def check_people(pipeline: Pipeline) -> None:
@@ -215,24 +206,22 @@ def check_alignment(pipeline: Pipeline) -> None:
         missing = [name for name in asked["real_id"] if not there.has(name)]
         if len(missing) == len(asked):
             raise InputError(
-                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be a file's name, "
-                f"or its path below the folder, with its ending or without: the first is {missing[0]!r}, and a file is "
-                f"{there.a_file!r}."
+                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be the name or "
+                f"path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
             )
         if missing:
             _log.warning("%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0])
 
 
 def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = False) -> None:
-    """Look at a corpus's first captions for triplets, of a small one at all that it has; and who finds nouns.
+    """Look at a corpus's first captions for triplets, of a small one at all that it has.
 
     With ``images``, which are made and compared, the model must know the words of captions that are written when they
     are read; with ``groups`` nouns of prompts are looked for.
 
     Raises:
         InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its captions.
-        ParameterError: What finds nouns is not installed, the model does not know a word, or its attention cannot be
-            seen.
+        ParameterError: Nouns cannot be found, the model does not know a word, or its attention cannot be seen.
     """
     settings = pipeline.settings
     known = not pipeline.has_captions and settings.triplets.professions
@@ -260,11 +249,7 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
 
 
 def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
-    """Return what is wrong with the models that measured tables take, in sentences: with all of them at once.
-
-    Judges must be named and know what they are to look at; what is named must be there, on this machine or on the hub,
-    and be of the right kind, as far as can be known without its weights.
-    """
+    """Return what is wrong with the models that measured tables take, as known without their weights."""
     problems = []
     for use in uses.of_tables(pipeline, names):
         try:
@@ -282,8 +267,8 @@ def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
 def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str] | None = None) -> None:
     """Look for what would stop a run later in what the tables ``names`` take: judges, captions, prompts.
 
-    Where no captions are named, of the tables that take them only the ``needed`` ones are looked at (all, unless these
-    are given). Raises as the checks here do; what is wrong with models is told together.
+    Where no captions are named, of the tables that take them only the ``needed`` ones are looked at. Raises as the
+    checks here do.
     """
     declared = tables.schemas()
     names = set(names).intersection(declared)
@@ -321,11 +306,7 @@ def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
 
 
 def digest(pipeline: Pipeline) -> str:
-    """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images.
-
-    Images that are fetched by URL count with their captions, of which the URLs are part. Judges count for those who
-    take them (:func:`biaslab.pipeline.uses.digest`).
-    """
+    """Return a digest of what results depend on beside settings, seed, code and judges: the model, captions, images."""
     settings = pipeline.settings
     folder = settings.captions.training_images
     triplets, design = settings.triplets, settings.dalleval

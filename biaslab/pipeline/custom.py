@@ -11,7 +11,7 @@ import pandas as pd
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.ground.genders import GENDERS
 from biaslab.ground.plaintext import same_text
-from biaslab.judging import vision, vqa
+from biaslab.judging import vision
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.judging.words import JUDGED, UNCLEAR
@@ -43,10 +43,9 @@ class Custom(Part):
 
     @kept
     def prompts(self) -> pd.DataFrame:
-        """Return what images are asked for: as :func:`biaslab.prompts.custom.prompts`.
+        """Return what images are asked for, as :func:`biaslab.prompts.custom.prompts`.
 
-        Of a folder of pictures what it says of them; the file of prompts, where it is given, says to which group a
-        prompt belongs, and which prompts count.
+        Of a folder, the file of prompts, where it is given, says which prompts count, and for which group.
 
         Raises:
             MissingInputError: There are neither prompts nor pictures.
@@ -67,10 +66,8 @@ class Custom(Part):
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
         rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
         if rows.empty:
-            raise InputError(
-                f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, such as {file['text'][0]!r}; "
-                f"they were for {', '.join(map(repr, asked['text'][:3]))}."
-            )
+            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, asked['text'][:3]))}."
+            raise InputError(f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
@@ -89,8 +86,7 @@ class Custom(Part):
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
-        Returns:
-            Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called).
+        Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called).
 
         Raises:
             InputError: The prompts or the file cannot be used, or it has none of the groups.
@@ -101,14 +97,12 @@ class Custom(Part):
         shares = asking.benchmark(file)
         known = groups.merge(shares, on="group")
         if known.empty:
-            raise InputError(
-                f"{file} has shares of {', '.join(map(repr, shares['group'][:5]))}, and none of the groups here: "
-                f"{', '.join(map(repr, groups['group'][:5]))}. Write them alike."
-            )
+            both = (", ".join(map(repr, table["group"][:5])) for table in (shares, groups))
+            raise InputError(f"{file} has shares of {next(both)}, and none of the groups here: {next(both)}.")
         return known.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look, before anybody is judged, at ``ratings:FILE``.
+        """Look at ``ratings:FILE``, before anybody is judged.
 
         Raises:
             InputError: It rates nobody here.
@@ -122,8 +116,7 @@ class Custom(Part):
         file = judge.removeprefix(RATINGS)
         if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
             raise InputError(
-                f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}. Name "
-                "images in its column image_id as the folder, or the page of ratings, does."
+                f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
 
     @kept
@@ -135,11 +128,10 @@ class Custom(Part):
 
     @kept
     def people(self) -> pd.DataFrame:
-        """Return what gate and judge made of each person whom images are to show.
+        """Return a row for each person whom images are to show, with what gate and judge made of them.
 
-        Returns:
-            A row for each: the columns of :meth:`images`, position (1 is the leftmost) and the judge's
-            (:func:`biaslab.judging.people.judge_people`). MissingInputError: No detector or judge is named.
+        The columns of :meth:`images`, position (1 is the leftmost) and those of
+        :func:`biaslab.judging.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
         """
         self._pipeline.check_gate_is_named()
         table = self.images().table.drop(columns="outcome", errors="ignore")
@@ -159,7 +151,7 @@ class Custom(Part):
 
     @kept
     def questions(self) -> list[Question]:
-        """Return the questions of one's own, where a file of them is named.
+        """Return the questions of one's own, if any.
 
         Raises:
             InputError: The file cannot be used.
@@ -169,10 +161,8 @@ class Custom(Part):
         by = s.annotator or s.gender
         if s.questions and not by.startswith((ENDPOINT, VQA)):
             setting = self.annotator[0]
-            raise ParameterError(
-                f"judging.questions are answered by {setting}, which is {by!r}: set judging.annotator to "
-                f"'{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            )
+            who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
+            raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions) if s.questions else []
         if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
             self._pipeline.check_shown(self.annotator[0])
@@ -182,9 +172,8 @@ class Custom(Part):
     def answers(self) -> pd.DataFrame:
         """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
 
-        Returns:
-            A row for each: the columns of :meth:`people` that say who it is, question, choices (its answers, in one
-            text), answer (one of them or ``unclear``, or empty) and reason (why there is none).
+        A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
+        them or ``unclear``, or empty) and reason (why there is none).
         """
         columns = ["image_id", "group", "text", "position", "question", "choices", "answer", "reason"]
         if not self.questions():
@@ -200,12 +189,8 @@ class Custom(Part):
                 units = vision.units_of(whom, one.question, one.answers, shown)
             else:
                 units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
-            if by.startswith(ENDPOINT):
-                said = self._pipeline.run(vision.ask_about, source, units, self._pipeline.vision(by))
-            else:
-                asked = units[["image_id", "question"]]
-                name, device = by.removeprefix(VQA), self._pipeline.device
-                said = self._pipeline.run(vqa.ask_about, source, asked, name, device=device)
+            said = self._pipeline.ask(by, source, units)
+            if by.startswith(VQA):
                 said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
             said = said.set_index(units.index)
             answer = said["answer"].where(said["answer"] != vision.NOBODY, "")
@@ -255,10 +240,7 @@ class Custom(Part):
 
 
 def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says that its pictures were asked for, as :func:`biaslab.prompts.custom.prompts`.
-
-    With :data:`biaslab.models.picture_folder.TOLD`, for pictures of one prompt may be of several groups.
-    """
+    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`."""
     keys = ["prompt", *TOLD]
     asked = folder.pictures_told.groupby(keys, sort=False).size().rename("n_images").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(asked))]

@@ -17,9 +17,8 @@ import pandas as pd
 from biaslab.captions.corpus import open_corpus
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.ground.genders import GENDERS
-from biaslab.judging import objects, vision, vqa
+from biaslab.judging import objects, vision
 from biaslab.judging.judge import find_faces
-from biaslab.judging.names import VQA
 from biaslab.judging.words import UNCLEAR
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.net.settings import ENDPOINT
@@ -28,20 +27,21 @@ from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files
 
 _log = logging.getLogger(__name__)
+# PaintSkills' scenes, and people with and without a profession.
 KINDS = ("skills", "social")
-"""PaintSkills' scenes, and people with and without a profession."""
-# A model may say it otherwise than the paper.
+# PaintSkills' classes, and what a detector may call them instead.
 _OTHER_NAMES = {"bicycle": ("bike",), "person": ("human", "people"), "airplane": ("aeroplane", "plane")}
 CLASSES = {name: _OTHER_NAMES.get(name, ()) for name in asking.CLASSES}
-"""PaintSkills' classes, and what a detector may call them instead."""
 
 
 class Captioned(NamedTuple):
-    """Images generated from captions, and those behind the captions."""
+    """Images generated from captions, and those behind the captions.
+
+    ``table`` has image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the
+    image) and group (what captions share, so that they are not independent: the occupation, else their words).
+    """
 
     table: pd.DataFrame
-    """image_id (generated), real_id (behind the caption), text (the prompt), references (all captions of the image),
-    group (what captions share, so that they are not independent: the occupation, else their words)."""
     made: ImageSource
     real: ImageSource | None
 
@@ -68,9 +68,7 @@ class DallEval(Part):
 
     @kept
     def prompts(self, kind: str) -> pd.DataFrame:
-        """Return what images of a kind are generated from, one row a prompt: as of ``prompts.dalleval``.
-
-        Of PaintSkills a sample of each skill's test scenes, of professions a sample, as the settings ask.
+        """Return what images of a kind are generated from, one row a prompt: a sample as the settings ask.
 
         Raises:
             UnknownNameError: There is no such kind.
@@ -100,11 +98,7 @@ class DallEval(Part):
 
     @kept
     def renders(self) -> ImageSource:
-        """Return images that show what PaintSkills' prompts of this pipeline ask for: the upper end of the scale.
-
-        Of known truth, or the authors' images where the settings name their folder; MissingInputError where there is
-        neither.
-        """
+        """Return images that show what PaintSkills' prompts ask for: the authors' where named, or of known truth."""
         asked = self.prompts("skills")
         if folder := self._pipeline.settings.dalleval.paintskills:
             return _authors_images(folder, asked)
@@ -115,10 +109,8 @@ class DallEval(Part):
     def reference(self) -> ImageSource:
         """Return images whose truth is known, on which the detector's error is measured.
 
-        Of known truth: half of them fail at their prompt, in all ways of failing that its skill has alike. Where the
-        model is in a folder here and has an autoencoder, they have passed through it. Where the settings name the
-        authors' folder, its images: half of them are asked for what another scene shows. MissingInputError where there
-        is neither.
+        Half of them fail at their prompt, in all ways that its skill has alike; of the authors' images, where the
+        settings name their folder, half are asked for what another scene shows.
         """
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
@@ -134,11 +126,7 @@ class DallEval(Part):
 
     @kept
     def people(self, kind: str) -> ImageSource:
-        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known.
-
-        Where the model is in a folder here and has an autoencoder, these have passed through it; MissingInputError
-        where there are none.
-        """
+        """Return images of people: ``social``, those of the prompts, or ``drawings`` whose truth is known."""
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
@@ -148,7 +136,7 @@ class DallEval(Part):
         return DescribedImages(made, made.table)
 
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return what the detector finds in images, and what became of each image: as :func:`objects.detect`."""
+        """Return what the detector finds in images, as :func:`biaslab.judging.objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
         pipeline.check_judge("dalleval.detector", source)
         name = pipeline.settings.dalleval.detector
@@ -158,8 +146,7 @@ class DallEval(Part):
     def answers(self, kind: str) -> pd.DataFrame:
         """Return what the VQA model answers about each person (:meth:`people`): about gender and each attribute.
 
-        Returns:
-            image_id, prompt, profession, attribute (empty for the question about gender), outcome, reason, answer.
+        Columns image_id, prompt, profession, attribute (empty of gender), outcome, reason, answer.
         """
         pipeline, images = self._pipeline, self.people(kind)
         questions = {"": asking.GENDER_QUESTION}
@@ -169,22 +156,14 @@ class DallEval(Part):
         rows["attribute"] = list(questions) * len(table)
         units = rows[["image_id"]].assign(question=rows["attribute"].map(questions)).astype(object)
         pipeline.check_judge("dalleval.vqa", images)
-        name = pipeline.settings.dalleval.vqa
-        if name.startswith(ENDPOINT):
-            gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
-            units["answers"] = np.where(rows["attribute"] == "", gender, yes)
-            said = pipeline.run(vision.ask_about, images.source, units, pipeline.vision(name))
-        else:
-            said = pipeline.run(vqa.ask_about, images.source, units, name.removeprefix(VQA), device=pipeline.device)
+        gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
+        units["answers"] = np.where(rows["attribute"] == "", gender, yes)
+        said = pipeline.ask(pipeline.settings.dalleval.vqa, images.source, units)
         return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
 
     @kept
     def captioned(self) -> Captioned:
-        """Return images generated from captions and, where they are to be had, the images behind the captions.
-
-        Of the captions that the settings name, or else of the paradox paper's caption prompts. InputError as of
-        :meth:`caption_prompts`, or where the folder has no image.
-        """
+        """Return images generated from the captions that the settings name, else of the paradox's caption prompts."""
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         if s.captions:
             asked = self.caption_prompts()
@@ -214,10 +193,7 @@ class DallEval(Part):
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:
-            raise InputError(
-                f"{s.captions} has no column image_id; it needs image_id and text, one row a caption. It has "
-                f"{', '.join(rows.columns)}."
-            )
+            raise InputError(f"{s.captions} has no column image_id; it has {', '.join(rows.columns)}.")
         rows = rows.rename(columns={"corpus_image_id": "real_id"})
         known = rows[(rows["text"].fillna("").str.strip() != "") & rows["real_id"].notna()]
         names = known["real_id"].astype(str)
@@ -240,22 +216,16 @@ class DallEval(Part):
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
-        """Return a sentence about each of some images, by the captioning model.
+        """Return a sentence about each of some images, by the captioning model: image_id, outcome, reason, caption.
 
-        Returns:
-            One row per image of ``image_ids``, in order: image_id, outcome (empty where described, else as of
-            ``vision.ask_about``), reason, caption.
+        The outcome is empty where an image is described, else as of :func:`biaslab.judging.vision.ask_about`.
         """
         pipeline = self._pipeline
         pipeline.check_judge("dalleval.captioner", images)
         name = pipeline.settings.dalleval.captioner
-        units = pd.DataFrame({"image_id": list(image_ids), "question": ""}, dtype=object)
-        if name.startswith(ENDPOINT):
-            units["question"] = vision.DESCRIPTION
-            said = pipeline.run(vision.ask_about, images, units, pipeline.vision(name), unit="images")
-        else:
-            how = {"kind": "captioner", "unit": "images", "device": pipeline.device}
-            said = pipeline.run(vqa.ask_about, images, units, name, **how)
+        question, kind = (vision.DESCRIPTION, {}) if name.startswith(ENDPOINT) else ("", {"kind": "captioner"})
+        units = pd.DataFrame({"image_id": list(image_ids), "question": question}, dtype=object)
+        said = pipeline.ask(name, images, units, unit="images", **kind)
         return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
 
     @property
@@ -266,23 +236,17 @@ class DallEval(Part):
 
     @kept
     def judged(self, kind: str) -> pd.DataFrame:
-        """Return what gate and gender judge make of each person (:meth:`people`).
-
-        Returns:
-            The table of the images with the judge's columns (:meth:`biaslab.pipeline.Stages.judgements`).
-        """
+        """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
         images = self.people(kind)
         judged = self._pipeline.judged(images.source)
         return images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
 
     @kept
     def tones(self, kind: str) -> pd.DataFrame:
-        """Return the skin tone of each person (:meth:`people`) whose face is the only one; nobody's gender is judged.
+        """Return the skin tone of each person (:meth:`people`) whose face is the only one.
 
-        Returns:
-            The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN
-            where ``tone_reason`` says why), red, green and blue (the skin's colour, 0–255, where pixels were read), and
-            tone_judge: what read the tone.
+        The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN where
+        ``tone_reason`` says why), red, green, blue (0–255, where pixels were read) and tone_judge.
         """
         pipeline, images = self._pipeline, self.people(kind)
         pipeline.check_judge("judging.faces", images.source)

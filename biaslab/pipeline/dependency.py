@@ -1,7 +1,6 @@
 """The pipeline's stages for dependency groups: images, their objects and maps of words → which objects words guide.
 
-And the same on drawings of what the prompts ask, where it is known which group an object is in, and where each word's
-attention belongs. Source: triplets paper, section 6.
+And the same on drawings, of which it is known. Source: triplets paper, section 6.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ class Dependency(Part):
 
     @kept
     def nouns(self) -> naming.Nouns:
-        """Return who finds nouns, as the settings say; raises ParameterError where it is not installed."""
+        """Return who finds nouns."""
         return naming.load(self._pipeline.settings.triplets.nouns)
 
     @kept
     def looked_at(self) -> pd.DataFrame:
-        """Return the images in which objects were looked for: rows of the table of :meth:`Triplets.images`."""
+        """Return the images in which objects were looked for."""
         table, looked = self._triplets.images().table, self._triplets.objects().images
         seen = looked.loc[looked["outcome"] == "", "image_id"]
         return table[(table["outcome"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
@@ -76,8 +75,6 @@ class Dependency(Part):
         A row an object: image_id, instance, label (as it was found), object (as a noun), explicit (whether the prompt
         names it), the columns of :data:`biaslab.attribution.dependency.COVERED`, and dependency_group (None where the
         object has no pixel).
-
-        ParameterError, InputError, MissingInputError: Nouns cannot be found, objects do not fit, or as :meth:`maps`.
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
 
@@ -148,8 +145,7 @@ class Dependency(Part):
         """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
         Raises:
-            MissingInputError: Attention is not asked for, or cannot be taken in drawings: the model is none of
-                diffusers with a U-Net and one text encoder, or makes larger images.
+            MissingInputError: Attention is not asked for, or the model's cannot be taken in drawings.
         """
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.image_model("triplets").truthful:
@@ -167,11 +163,10 @@ class Dependency(Part):
 
     @kept
     def drawn_groups(self) -> pd.DataFrame:
-        """Return the groups of objects in the drawings, as planted and as measured.
+        """Return the groups of objects in the drawings: image_id, object, planted and measured.
 
-        Objects are found as the settings say; where they come from a file, those that are shown stand for them. Objects
-        of one name in one image are compared from left to right. Columns image_id, object, planted and measured:
-        groups, empty where the object is not shown, or not found.
+        Groups are empty where an object is not shown, or not found. Where objects come from a file, those that are
+        shown stand for what was found. Objects of one name in one image are compared from left to right.
         """
         drawings = self._triplets.drawings()
         images, shown = drawings.table, self._triplets.truth(drawings).objects
@@ -206,12 +201,9 @@ class Dependency(Part):
     def drawn_agreement(self) -> pd.DataFrame:
         """Return how well maps of words mark where these belong in the drawings.
 
-        Each map is also held against where another word of its drawing belongs, and against where a word of its kind
-        does in another drawing: what a map is worth that knows where such things usually are, and nothing
-        of its image.
-
         A row a word, level of noise and mask: image_id, word, kind (``person``, ``thing``, ``worn`` or ``place``),
-        noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled`` or ``other``), overlap and auc (0–1).
+        noise (0–1; 0 stands for all levels together), mask (``own``, ``shuffled``: where another word of its drawing
+        belongs, or ``other``: where one of its kind does in another), overlap and auc (0–1).
         """
         maps, table = self.drawn_maps(), self._triplets.drawings().table
         ids, known, rows = list(table["image_id"]), self._places(), []

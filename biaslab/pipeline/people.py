@@ -1,6 +1,6 @@
 """The pipeline's stages for pictures of people by position: prompts → images → each person's judgement → critique.
 
-Source: paired paper; the same stages as :mod:`biaslab.pipeline`, with one row per person where that has one per image.
+Source: paired paper.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ class People(Part):
         return (*own, *(f"{ROUND}{r}" for r in rounds))
 
     def among(self, words: Collection[str]) -> list[str]:
-        """Return the kinds that some words stand for, in order: ``people`` for all, ``criticised`` for those that a
-        critic looks at, by whose images others are chosen or revised, and each kind for itself."""
+        """Return the kinds that words stand for: ``people`` for all, ``criticised`` for what a critic sees."""
         if "people" in words:
             return list(self.kinds)
         criticised = ["paired", *[kind for kind in self.kinds if kind.startswith(ROUND)][:-1]]
@@ -63,7 +62,7 @@ class People(Part):
         return [kind for kind in self.kinds if kind in wanted]
 
     def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
-        """Return the settings of who looks for faces and skin: for who answers questions about positions, none."""
+        """Return the settings of who looks for faces and skin, where some judge takes faces."""
         if not any(map(self._pipeline.looks_for_faces, judges)):
             return ()
         return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
@@ -101,8 +100,7 @@ class People(Part):
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
-        ``kind`` is one of :data:`KINDS`, or ``faircritic_<round>``: the prompts of pairs, revised by the critiques of
-        the round before; an UnknownNameError where the settings leave it out.
+        ``kind`` is one of :attr:`kinds`; ``faircritic_<round>`` are the prompts of pairs, revised by critiques.
         """
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
@@ -136,11 +134,11 @@ class People(Part):
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
-        """Return how many images the settings ask for; it is known before any is generated."""
+        """Return how many images the settings ask for."""
         return sum(int(self.foreseen(kind)["n_images"].sum()) for kind in self.kinds)
 
     def foreseen(self, kind: str) -> pd.DataFrame:
-        """Return texts like those that will be asked for a kind, as many, known before any image is generated."""
+        """Return as many texts as will be asked for a kind, or others like them, before any image is generated."""
         asked = self.possible(kind)
         if kind == "intervention":
             # Which occupations stereotypes fit most is not known yet, but how many there will be.
@@ -150,7 +148,7 @@ class People(Part):
         return asked.texts
 
     def depends(self, kind: str) -> bool:
-        """Return whether which texts are asked for a kind depends on what judges say of images of another."""
+        """Return whether the texts of a kind depend on what judges say of another."""
         return kind == "intervention" or kind.startswith(ROUND)
 
     def top_occupations(self) -> dict[str, list[str]]:
@@ -172,10 +170,7 @@ class People(Part):
         return described(self._pipeline.made(texts, "people", kind != "single"), texts)
 
     def asked(self, kind: str) -> pd.DataFrame:
-        """Return one row per person that images of a kind are to show: image_id, setting, run, and the person.
-
-        Images that were never made (:data:`biaslab.net.images.NEVER_MADE`) are left out: no failure of the model's.
-        """
+        """Return one row per person that images of a kind, as far as they were made, are to show."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
         table = table.loc[~table["outcome"].isin(NEVER_MADE), columns]
@@ -185,10 +180,7 @@ class People(Part):
 
     @kept
     def people(self, kind: str) -> pd.DataFrame:
-        """Return the rows of :meth:`asked` with what gate and judge made of each person: outcome, gender, role, ….
-
-        The columns are those of :func:`biaslab.judging.people.judge_people`.
-        """
+        """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judging.people.judge_people`."""
         return self.judged(kind, self._pipeline.settings.judging.gender)
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
@@ -202,10 +194,9 @@ class People(Part):
         return asked.join(found[new].set_axis(asked.index))
 
     def judged_images(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
-        """Return what any judge makes of people of any images.
+        """Return what any judge makes of people of any images, ``asked`` by image_id, position and phrase.
 
-        ``asked`` is whom they are to show: image_id, position, phrase. Of ratings only those of these people are looked
-        at. Returns one row per row of ``asked``, as :func:`biaslab.judging.people.judge_people` has them.
+        One row per row of ``asked``, as of :func:`biaslab.judging.people.judge_people`.
         """
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
@@ -221,11 +212,7 @@ class People(Part):
 
     @kept
     def check_ratings(self, judge: str) -> None:
-        """Look whether ``ratings:FILE`` rates only people whom some kind may ask for, and at least one of them.
-
-        Which pairs the intervention and FairCritic's rounds have can depend on the ratings, so all that they may have
-        count; no image is generated for it. Raises InputError, which names whom it rates beside these.
-        """
+        """Look whether ``ratings:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
         frames = []
         for kind in self.kinds:
             texts, people = self.possible(kind)
@@ -237,7 +224,7 @@ class People(Part):
 
     @kept
     def critiques(self, round_: int) -> list[Critique]:
-        """Return what the critic says of the images before round ``round_`` (1 looks at the unmitigated pairs)."""
+        """Return what the critic says before round ``round_``, of which 1 looks at the unmitigated pairs."""
         pipeline = self._pipeline
         s = pipeline.settings.critic
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"

@@ -1,8 +1,7 @@
 """The rehearsal of a run: every model and judge that it uses answers on one picture before an image is made or bought.
 
-Names were looked up before (:mod:`biaslab.pipeline.checks`). Here weights are fetched, each model is loaded once and
-asked about a picture, and what fails is told together; at an endpoint one image is bought after that, and looked at by
-all judges. All of it happens in a process of its own, which gives all memory back.
+What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
+process of its own, which gives all memory back.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ class Rehearsal:
 
 
 def before(pipeline: Pipeline, table: str) -> None:
-    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run.
-
-    Raises as :func:`rehearsed`.
-    """
+    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run."""
     if os.environ.get(kernels.REHEARSED):
         return
     asked = list(asked_for.of_tables(pipeline, [table]))
@@ -84,9 +80,9 @@ def rehearsed(
     """Try what pipelines use for measured tables, before the images ``asked`` for are made.
 
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
-    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights that are not here are fetched,
-    and the first image of each model at an endpoint is bought. ``say`` is told what is done, where that takes long.
-    It is done in one of ``processes``, where these are given, else in one that is started for it.
+    finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
+    of each model at an endpoint is bought. ``say`` is told what is done. ``processes`` has the process for it, else
+    one is started.
 
     Raises:
         ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
@@ -137,7 +133,7 @@ def rehearsed(
 
 
 def to_fetch(parts: Iterable[Trial]) -> int:
-    """Return how many bytes models are that are not here, each of them once."""
+    """Return how many bytes of models are not here."""
     return sum({at.repository.name: at.download for part in parts for at in part.located}.values())
 
 
@@ -220,11 +216,9 @@ def _number(under_way: Path) -> int:
 
 def _shown(todo: list[Trial], number: int, log: Path) -> str:
     """Return which trial is made, and the end of what is said meanwhile, such as how much was fetched."""
-    name = todo[number].use.name if number < len(todo) else ""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
-    except OSError:
-        lines = []
+    name, lines = todo[number].use.name if number < len(todo) else "", []
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"{name} {last:.60}".strip()
 

@@ -1,8 +1,6 @@
-"""The pipeline: captions → selections → prompts → images → judgements, each stage computed once and when asked.
+"""The stages connected: captions → selections → prompts → images → judgements, each computed once and when asked.
 
-A :class:`~biaslab.pipeline.Pipeline` connects the stages; none of them knows another. Every result is a table keyed
-by stable ids and lies in the store, keyed by what it depends on, so that notebooks and runs share it and a stopped run
-goes on.
+Every result is a table keyed by stable ids, kept in the store by what it depends on: a stopped run goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.ground.progress import BarFile
-from biaslab.judging import judge, kinds, skin_tone, vision
+from biaslab.judging import judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.judging.settings import VisionSettings
@@ -90,14 +88,13 @@ class Part:
 
 
 class Stages:
-    """The stages from captions to judgements, connected; each is computed when its result is first asked for.
+    """The stages from captions to judgements.
 
     Args:
-        model: The text-to-image model: a folder, the hub name of a diffusers pipeline, ``endpoint:NAME``, or a name
-            that an installed package brings.
+        model: The text-to-image model, as :func:`biaslab.generation.models.open_model` takes it.
         settings: What the stages do; what is not given is as the model brings it.
         seed: Seed of samples of captions and of images' noise.
-        progress: Whether stages show how far they are: as bars on standard error.
+        progress: Whether bars on standard error show how far stages are.
         progress_file: A file that holds the latest bar instead.
     """
 
@@ -128,11 +125,7 @@ class Stages:
         return self.image_model().label
 
     def changed(self, model: str = "", **changes: Any) -> Self:
-        """Return a pipeline like this one with another model (empty: the same) or other settings.
-
-        ``changes`` are by group, as ``generation={"steps": 20}``; a ParameterError where there is no such setting, or
-        its value is not allowed.
-        """
+        """Return one with another model (empty: the same) or other settings by group (``generation={"steps": 20}``)."""
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
         made.share, made._engines = self.share, self._engines
@@ -140,33 +133,28 @@ class Stages:
 
     @cached_property
     def others(self) -> tuple[Self, ...]:
-        """Pipelines of the models that stand beside this one's: the same but for the model."""
+        """Pipelines of the models that stand beside this one's."""
         return tuple(self.changed(name, compare_with="none") for name in self.settings.others)
 
     def known_truth(self, of: str = "captions") -> Truth | None:
-        """Return pictures of known truth of the kind that the model makes, for judges are told by no other kind.
-
-        ``of`` as of :meth:`image_model`; None where no installed package brings such pictures.
-        """
+        """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``of``."""
         return truths.of(self.image_model(of).pictures)
 
     def truth(self, what: str, of: str = "captions") -> Truth:
-        """Return the same, where there must be some; ``what`` is measured on them.
+        """Return the same; ``what``, for messages, is measured on them.
 
         Raises:
-            MissingInputError: There are none.
+            MissingInputError: No installed package brings such pictures.
         """
         if (found := self.known_truth(of)) is None:
+            pictures = self.image_model(of).pictures
             raise MissingInputError(
-                f"{what[0].upper()}{what[1:]} is measured on pictures of known truth, and no installed package brings "
-                f"{self.image_model(of).pictures} of which it is known what they show."
+                f"No installed package brings {pictures} of known truth, on which to measure {what}."
             )
         return found
 
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
-        """Refuse a judge of the settings (a key of :data:`biaslab.judging.kinds.ROLES`) that is not named, or does not
-        know images (ParameterError).
-        """
+        """Refuse a judge (by default the one that ``setting`` names) that does not know images (ParameterError)."""
         name = name or attrgetter(setting)(self.settings)
         kinds.check(setting, name, pictures_of(images), images.name, kind)
 
@@ -180,17 +168,15 @@ class Stages:
         return not (by_position or judge.startswith((RATINGS, VQA)))
 
     def check_shown(self, setting: str) -> None:
-        """Refuse a vision model that is to be shown faces which nobody looks for.
+        """Look whether faces are found that a vision model is to be shown.
 
         Raises:
-            ParameterError: It is to be shown them.
+            ParameterError: Nobody looks for them.
         """
         s = self.settings
         if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
-            raise ParameterError(
-                f"vision.shown is 'crop', and with {s.judging.gender!r} as judging.gender nobody looks for the faces "
-                f"around which people are cut out for {setting}: set vision.shown to 'position'."
-            )
+            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks for faces"
+            raise ParameterError(f"vision.shown is 'crop' {why}: set vision.shown to 'position'.")
 
     @property
     def gate(self) -> tuple[str, ...]:
@@ -205,7 +191,7 @@ class Stages:
         return not self.unnamed(*self.gate)
 
     def check_gate_is_named(self) -> None:
-        """Refuse to judge people by nobody, before images are made or fetched.
+        """Look whether anybody is to judge people, before images are made or fetched.
 
         Raises:
             MissingInputError: A setting of :attr:`gate` names nothing.
@@ -220,13 +206,13 @@ class Stages:
 
     @property
     def has_clip(self) -> bool:
-        """Whether what judges gender, or would where it is not named, is an open_clip model, that compares images."""
+        """Whether what judges gender, if it is named, is an open_clip model."""
         name = self.settings.judging.gender
         return name not in PINNED and not name.startswith((*FILES, VQA, PLUGIN, ENDPOINT))
 
     @property
     def has_captions(self) -> bool:
-        """Whether the settings name captions; what needs them raises MissingInputError where they do not."""
+        """Whether the settings name captions."""
         return bool(self.settings.captions.corpus)
 
     @property
@@ -238,33 +224,31 @@ class Stages:
     @property
     def no_images(self) -> str:
         """What to do where the corpus has captions only."""
-        return (
-            f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to a folder "
-            "with the images, each named by its caption's id, or to 'download' where the corpus has their URLs."
-        )
+        fix = "a folder with the images, each named by its caption's id, or to 'download' where it has their URLs."
+        return f"The corpus {self.corpus.name!r} has captions and no images. Set captions.training_images to {fix}"
 
     # -- captions ------------------------------------------------------------------------------------
 
     @cached_property
     def store(self):
-        """The store of stages' results, which this pipeline's engine computes."""
+        """The store of stages' results."""
         return Store(self.settings.compute.store, share=self.share, engine=self.engine)
 
     @cached_property
     def words(self) -> Words:
-        """Words of one's own for captions and templates; without any where the settings name no file."""
+        """Words of one's own for captions and templates."""
         file = self.settings.captions.words
         return word_files.read(file, "captions.words") if file else Words({})
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
-        """The occupations: the paper's, or those of the settings, or of their file."""
+        """The occupations: those of the settings, of their file, or the paper's."""
         named = word_files.chosen(self.words, self.settings.captions.occupations, "captions.occupations")
         return named or tuple(lexicons.load("paradox_occupations"))
 
     @cached_property
     def templates(self) -> Mapping[str, str]:
-        """The prompt templates by number: the paper's, or those of the settings' file."""
+        """The prompt templates by number: those of the settings' file, or the paper's."""
         return self.words.templates or lexicons.load("paradox_prompts")
 
     @cached_property
@@ -302,11 +286,10 @@ class Stages:
         return self.run(search, self.corpus, list(self.occupations), **how)
 
     def sharing(self, i: int, n: int) -> Self:
-        """Return a pipeline like this one that computes share ``i`` of ``n`` of each stage, and so do its others.
+        """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
 
         A stage of which other shares are missing raises :class:`~biaslab.keep.store.UnfinishedError` when its own is
-        done. The shares may be computed one after the other or at once, by any machines that see the store. Raises
-        ParameterError where ``i`` is not one of 0 to ``n`` - 1.
+        done; else ParameterError as :class:`~biaslab.keep.store.Store`.
         """
         mine = self.changed()
         mine.share = (i, n)
@@ -314,7 +297,7 @@ class Stages:
         return mine
 
     def on_captions(self) -> list[Callable[[], object]]:
-        """Return what looks for indicators and embeds, as the settings ask for it; both search first."""
+        """Return the stages on captions that the settings ask for."""
         return [self.captions, *([self._vectors] if self.asks_for_nearest else [])]
 
     # -- selections and prompts ----------------------------------------------------------------------
@@ -328,8 +311,8 @@ class Stages:
     def selections(self) -> pd.DataFrame:
         """Return which captions each approach takes for each occupation and prompt (sections 4 and 5).
 
-        Columns approach, prompt (``captions`` where one selection serves all prompts), occupation, caption_id, rank and
-        cosine (with the prompt; NaN where it plays no part).
+        Columns approach, prompt (``captions``: one selection for all prompts), occupation, caption_id, rank and cosine
+        (with the prompt, or NaN).
         """
         s, sample = self.settings.captions, self.sample()
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
@@ -345,10 +328,7 @@ class Stages:
 
     @kept
     def cosines(self) -> pd.DataFrame:
-        """Return how near each caption is to each prompt of its occupation, as sentence embeddings.
-
-        Columns caption_id, occupation, prompt (``1`` to ``4``) and cosine.
-        """
+        """Return caption_id, occupation, prompt (``1`` to ``4``) and the cosine of sentence embeddings of both."""
         captions, filled = self.captions(), self.filled()
         vectors = self._vectors()
         rows = enumerate(filled.itertuples(), len(captions))
@@ -412,15 +392,11 @@ class Stages:
 
     @kept
     def prompts(self, kind: str = "generated") -> pd.DataFrame:
-        """Return what images of a kind are generated from.
+        """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
 
-        Args:
-            kind: ``generated`` (the templates), ``caption_prompts`` or ``paraphrased``.
-
-        Returns:
-            Columns prompt_id, approach, occupation, prompt, text, n_images; for captions also caption_id and
-            indicator. A caption that names two occupations has a row for each, with the same prompt_id. Paraphrases
-            also have paraphrase_outcome (see :func:`biaslab.captions.paraphrase.paraphrases`) and asked_without.
+        Columns prompt_id, approach, occupation, prompt, text, n_images; of captions also caption_id and indicator, with
+        a row for each occupation that one names; of paraphrases paraphrase_outcome and asked_without as of
+        :func:`biaslab.captions.paraphrase.paraphrases`.
 
         Raises:
             UnknownNameError: There is no such kind.
@@ -452,7 +428,7 @@ class Stages:
         return made[columns].reset_index(drop=True)
 
     def texts(self, kind: str = "generated") -> pd.DataFrame:
-        """Return the prompts of a kind as the model is asked, each once: of :meth:`prompts` the first row of each."""
+        """Return the prompts of a kind as the model is asked, each once."""
         return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
 
     def endpoint(self, use: str) -> EndpointSettings:
@@ -468,8 +444,7 @@ class Stages:
             shared = shared.changed(model=critic.model, **_of_its_own(critic))
         if not shared.url or not shared.model:
             raise ParameterError(
-                f"{asked} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}; "
-                f"{urls} is {shared.url!r} and {model} is {shared.model!r}."
+                f"{asked} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
             )
         return shared
 
@@ -485,9 +460,8 @@ class Stages:
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
 
-        The table has image_id, occupation, prompt, text and, for generated images, prompt_id, index, seed and outcome;
-        for training images, and where captions are prompts, caption_id and indicator. An image of a caption that names
-        two occupations has a row for each.
+        It has image_id, occupation, prompt, text and, of generated images, prompt_id, index, seed and outcome; of
+        captions caption_id and indicator, with a row for each occupation that one names.
 
         Raises:
             MissingInputError: The corpus has no images.
@@ -506,13 +480,11 @@ class Stages:
         return self.run(self.image_model(of, several=several).generate, prompts, seed=self.seed, **more)
 
     def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
-        """Return the model that makes images, as the settings ask for it; nothing is loaded.
+        """Return the model that makes images; nothing is loaded.
 
         Args:
-            of: What prompts ask for: ``captions``, ``people`` (whom the prompt places), ``dalleval`` or ``triplets``.
+            of: What prompts ask for, one of :data:`ASKED`.
             several: Whether they ask for several people, who need a wider image.
-
-        ParameterError: The settings do not go together.
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
@@ -530,11 +502,9 @@ class Stages:
 
     @kept
     def judgements(self, kind: str) -> pd.DataFrame:
-        """Return what gate and judge made of images of a kind: the rows of its table with the judge's columns.
+        """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judging.judge.judge`.
 
-        Columns as in ``images(kind).table`` and :func:`biaslab.judging.judge.judge`: outcome (``judged`` or a
-        labelled reason), gender, p_female, n_faces, x0, y0, x1, y1, …. Raises MissingInputError where nobody is judged,
-        and as :meth:`images`.
+        Raises as :meth:`images` and :meth:`check_gate_is_named`.
         """
         if kind != "training" or self.has_images:
             self.check_gate_is_named()
@@ -544,7 +514,7 @@ class Stages:
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
-        """Return what gate and judge make of all images of a source, as :func:`biaslab.judging.judge.judge`."""
+        """Return what gate and judge make of images, as :func:`biaslab.judging.judge.judge`."""
         by = self.settings.judging
         self.check_gate(by.gender, images)
         if by.gender.startswith(RATINGS):
@@ -556,13 +526,20 @@ class Stages:
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
-        """Return the skin tone of people, by what the settings name, as :func:`skin_tone.judge_skin_tones`."""
+        """Return the skin tone of people, as :func:`biaslab.judging.skin_tone.judge_skin_tones`."""
         name = self.settings.judging.tone
         if name.startswith(PLUGIN):
             self.check_judge("judging.tone", images)
         seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
         how = {"vision": seen_by, "device": self.device}
         return self.run(skin_tone.judge_skin_tones, images, people, name, **how)
+
+    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **how) -> pd.DataFrame:
+        """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judging.vision.ask_about`."""
+        if name.startswith(ENDPOINT):
+            return self.run(vision.ask_about, images, units, self.vision(name), **how)
+        asked, model = units[["image_id", "question"]], name.removeprefix(VQA)
+        return self.run(vqa.ask_about, images, asked, model, device=self.device, **how)
 
     @property
     def training_pictures(self) -> str:
@@ -601,10 +578,7 @@ class Stages:
 
     @kept
     def downloads(self) -> pd.DataFrame:
-        """Return what became of the URLs behind the training images, which are fetched when this is first asked for.
-
-        One row per caption of ``images("training")``; columns and errors as of
-        :func:`biaslab.captions.downloads.download`.
+        """Return what became of the URLs behind training images, as :func:`biaslab.captions.downloads.download`.
 
         Raises:
             MissingInputError: The settings, or the corpus, name no URLs.
@@ -627,7 +601,7 @@ class Stages:
         return self.store.root / "downloads" / self.settings.captions.downloads.digest
 
     def check_urls(self) -> None:
-        """Refuse a corpus without URLs, without fetching any.
+        """Look whether the corpus has URLs; none is fetched.
 
         Raises:
             MissingInputError: It has none.
@@ -635,19 +609,16 @@ class Stages:
         with contextlib.closing(self.corpus.batches(1)) as batches:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
-            raise MissingInputError(
-                f"captions.training_images is {DOWNLOAD!r}, but the corpus {self.corpus.name!r} has no column that is "
-                "known to hold URLs. Name it with captions.columns, for example {'url': 'LINK'}."
-            )
+            fix = "Name it with captions.columns, for example {'url': 'LINK'}."
+            raise MissingInputError(f"The corpus {self.corpus.name!r} has no column that is known to hold URLs. {fix}")
 
     # -- embeddings ----------------------------------------------------------------------------------
 
     def image_embeddings(self, images: str | ImageSource, image_ids: Iterable[str], name: str = "") -> pd.DataFrame:
-        """Return embeddings of images: CLIP's, by the model that judges gender, or what ``name`` says.
+        """Return embeddings of images by the CLIP that judges gender, or by ``inception:FILE``.
 
-        ``images`` is one of :data:`KINDS` or a source; ``name`` is ``inception:`` and a file of weights for features of
-        Inception-v3. Columns image_id and vector (``float32``, CLIP's of length 1; None where the image cannot be
-        read).
+        ``images`` is one of :data:`KINDS` or a source. Columns image_id and vector (``float32``, CLIP's of length 1;
+        None where the image cannot be read).
 
         Raises:
             MissingInputError: Gender is not judged by an open_clip model, or there are no images.
@@ -687,7 +658,7 @@ class Stages:
 
     @property
     def engine(self):
-        """What computes shards: this process, or several."""
+        """What computes shards."""
         s = self.settings.compute
         asked = s.engine, s.workers, s.address
         if asked not in self._engines:
@@ -695,7 +666,7 @@ class Stages:
         return self._engines[asked]
 
     def run(self, work: Callable, *given, **more):
-        """Return what ``work`` gives, which takes this pipeline's store and shows its progress."""
+        """Return what ``work`` gives on this pipeline's store."""
         with self.showing() as shown:
             return work(*given, store=self.store, progress=shown, **more)
 
@@ -739,30 +710,27 @@ _ALL = 10**12
 
 
 def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
-    """Look at what a search found.
+    """Look at the captions that a search found.
 
     Raises:
-        InputError: The corpus holds no captions, none that names an occupation, or two of one id.
+        InputError: The corpus holds none, none names an occupation, or two have one id.
     """
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
         raise InputError(f"{where} holds no captions; set captions.corpus to one that does.")
     if captions.empty:
-        listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         raise InputError(
             f"None of the {n_corpus:,} captions of {where[0].lower()}{where[1:]} names one of the {len(names)} "
-            f"occupations ({listed}). Set captions.occupations to words that its captions use, or captions.columns "
-            "to where its captions are, for example {'text': 'TEXT'}."
+            f"occupations, such as {names[0]!r}. Set captions.occupations to words that its captions use, or "
+            "captions.columns to where its captions are, for example {'text': 'TEXT'}."
         )
     # Whose image an id of two captions names would be anybody's guess.
     ids = captions["caption_id"]
     texts = captions.groupby("caption_id")["text"].nunique()
     twice = [*texts.index[texts > 1], *ids[captions.duplicated(["caption_id", "occupation"])]]
     if twice:
-        raise InputError(
-            f"Two captions of the corpus have the id {twice[0]!r}. Ids must be unique: take caption_id out of "
-            "captions.columns, so that they are made of file and row, or map another column to it."
-        )
+        fix = "map another column to caption_id in captions.columns, or take it out of there."
+        raise InputError(f"Two captions of the corpus have the id {twice[0]!r}: {fix}")
 
 
 def _check_kind(kind: str, kinds: Sequence[str] = KINDS) -> None:

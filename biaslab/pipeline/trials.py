@@ -29,7 +29,6 @@ from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
 from biaslab.request import Request
-from biaslab.settings import Settings
 
 # Asks a judge about an image.
 Look = Callable[[np.ndarray], object]
@@ -37,7 +36,7 @@ Look = Callable[[np.ndarray], object]
 
 @dataclass(frozen=True)
 class Trial:
-    """A model that a run uses, to be tried once, with all that it takes, as another process can have it."""
+    """A model that a run uses, to be tried once, as another process can have it."""
 
     use: Use
     request: Request
@@ -96,10 +95,7 @@ class Tried:
 
 
 def picture(side: int = 256) -> np.ndarray:
-    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient.
-
-    A detector may find nothing there; what matters is that it answers in its form.
-    """
+    """Return what judges are tried on: ``uint8 (side, side, 3)``, an oval of a skin's colour before a gradient."""
     rows, columns = np.mgrid[:side, :side] / side
     image = np.stack([90 + 60 * rows, 130 + 50 * columns, 170 - 40 * rows], axis=-1)
     image[((rows - 0.42) / 0.24) ** 2 + ((columns - 0.5) / 0.18) ** 2 <= 1] = (205, 160, 130)
@@ -109,9 +105,9 @@ def picture(side: int = 256) -> np.ndarray:
 def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path, threads: int) -> list[Tried]:
     """Return what becomes of trials, in order; where all have answered, buy images, and let the judges look at them.
 
-    ``purchases`` are models at endpoints, of each of which the first image is bought. Only one model is held at a time,
-    unless an image is to be bought: then all that look at it are, so that none is loaded once more. ``under_way`` is a
-    file for the number of the trial that is made, for whoever finds this process killed. ``threads`` are torch's.
+    ``purchases`` are models at endpoints, of each of which the first image is bought. Only where there are some, judges
+    are held after their trial. ``under_way`` is a file for the number of the trial that is made, for whoever finds this
+    process killed. ``threads`` are torch's.
     """
     # Judges at endpoints do without.
     with contextlib.suppress(ImportError):
@@ -137,7 +133,7 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
 
 
 def _bought(purchase: Trial) -> np.ndarray | None:
-    """Return the first image, bought where it was not before; None where there is none to be looked at."""
+    """Return the first image, bought where it was not before; None where there is none."""
     one = purchase.asked
     how = {"seed": one.pipeline.seed, "store": one.pipeline.store, "progress": False}
     made = one.made_by.generate(one.prompts.iloc[:1].assign(n_images=1), **how)
@@ -166,18 +162,17 @@ def _try(trial: Trial, held: Ready | None) -> tuple[Tried, Look | None, Ready | 
 
 def _problem(trial: Trial, work: Callable[[], object]) -> str:
     """Return what goes wrong with work on a trial; empty where nothing does."""
+    what = f"{trial.use.setting} is {trial.use.name!r}"
     try:
         work()
     except BiaslabError as error:
         return uses.problem(trial.use, error)
-    except MemoryError:
-        return f"{trial.use.setting} is {trial.use.name!r}: {too_large(trial)}"
     # A judge of another package may raise anything.
     except Exception as error:
-        said = " ".join(str(error).split())
-        if type(error).__name__ == "OutOfMemoryError":
-            return f"{trial.use.setting} is {trial.use.name!r}: {too_large(trial)}"
-        return f"{trial.use.setting} is {trial.use.name!r}, which fails: {type(error).__name__}: {said:.400}"
+        kind, said = type(error).__name__, " ".join(str(error).split())
+        # torch has an error of its own.
+        is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
+        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {said:.400}"
     return ""
 
 
@@ -238,8 +233,14 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "judging.tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
         return lambda image: by.answers([whole(image)])
+    if use.name.startswith(RATINGS):
+        return None
+    if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
+        model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
+        return lambda image: model.ask([image], [0], [question("person", 1, 1)])
     if use.setting in kinds.ASKED:
-        return _answering(use, s, device)
+        gender = judge.load_gender(s.judging.changed(gender=use.name), device)
+        return lambda image: gender.answers([whole(image)])
     if use.setting == "dalleval.detector":
         detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
         return lambda image: detector.look([image])
@@ -260,15 +261,3 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "captions.encoder":
         Encoder(use.name, device=device, dtype=s.captions.encoder_dtype).encode(["a photo of a nurse"])
     return None
-
-
-def _answering(use: Use, s: Settings, device: str) -> Look | None:
-    """Return what asks a judge of gender, or a model that answers questions."""
-    if use.name.startswith(RATINGS):
-        return None
-    if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
-        kind = "vqa" if use.name.startswith(VQA) else use.kind
-        model = blip.load(use.name, kind, device=device)
-        return lambda image: model.ask([image], [0], [question("person", 1, 1)])
-    gender = judge.load_gender(s.judging.changed(gender=use.name), device)
-    return lambda image: gender.answers([whole(image)])

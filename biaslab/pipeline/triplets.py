@@ -34,7 +34,7 @@ class Triplets(Part):
 
     @property
     def dataset(self) -> str:
-        """What tables call the captions: the corpus's name, without the folders of this machine."""
+        """What tables call the captions."""
         return shared.named(self.corpus.name)
 
     @cached_property
@@ -47,10 +47,7 @@ class Triplets(Part):
 
     @kept
     def neutral(self) -> asking.Neutral:
-        """Return the neutral captions of the corpus, as many as the settings ask for, and what became of the others.
-
-        None where the settings name no captions, and ask for triplets of professions alone.
-        """
+        """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
         pipeline, s = self._pipeline, self._pipeline.settings
         if s.triplets.professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
@@ -59,11 +56,10 @@ class Triplets(Part):
 
     @kept
     def prompts(self) -> pd.DataFrame:
-        """Return the prompts of all triplets: of the corpus, and of professions where the settings ask for them.
+        """Return the prompts of all triplets, of the corpus and of professions.
 
-        Three rows a triplet, or four where the settings ask for a placebo: the columns of
-        :func:`biaslab.prompts.triplets.professions`; topic and profession are empty where the triplet comes from a
-        caption. Raises InputError where there is no triplet.
+        Columns of :func:`biaslab.prompts.triplets.professions`; topic and profession are empty of captions. Raises as
+        :func:`check_neutral`.
         """
         s, found = self._pipeline.settings.triplets, self.neutral()
         check_neutral(self._pipeline, found)
@@ -99,16 +95,11 @@ class Triplets(Part):
 
     @kept
     def images(self) -> DescribedImages:
-        """Return images of all prompts; those of a triplet's prompts begin with the same noise, at each seed.
+        """Return images of all prompts; those of a triplet with the same seed begin with the same noise.
 
-        Returns:
-            Images whose table has image_id, prompt_id, model, dataset, triplet_id, seed (from 0 within a prompt: those
-            of a triplet with the same one share noise), prompt_gender, text, outcome (``ok``, or what is wrong) and
-            reason (empty where nothing is). Their ``source`` is what the model makes: of a pipeline of diffusers
-            :class:`~biaslab.generation.GeneratedImages`, or where ``triplets.attention`` is set
-            :class:`~biaslab.attribution.images.AttendedImages` that map each word of the prompts.
-
-        ParameterError, InputError, RunError: Images cannot be had, or attention cannot be taken from the model.
+        Their table has image_id, prompt_id, model, dataset, triplet_id, seed (from 0 within a prompt), prompt_gender,
+        text, outcome (``ok``, or what is wrong) and reason. Where ``triplets.attention`` is set, their ``source`` maps
+        each word (:class:`~biaslab.attribution.images.AttendedImages`).
         """
         pipeline, (asked, kept_as) = self._pipeline, self.texts()
         if kept_as is AttendedImages:
@@ -131,15 +122,12 @@ class Triplets(Part):
     def compare_prompts(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike pairs of texts are as the denoising network receives them (section 4.1.1).
 
-        Columns first, second, metric, value and reason, here and in all that follow.
+        Columns first, second, metric, value and reason, as of latents and images.
         """
         return self._pipeline.run(self._pipeline.image_model("triplets").compare_prompts, pairs)
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
-        """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2).
-
-        Where the model shows none, that is each row's reason.
-        """
+        """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
         made = self.images().source
         if not isinstance(made, GeneratedImages):
             return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
@@ -166,19 +154,14 @@ class Triplets(Part):
         """
         s = self._pipeline.settings.triplets
         if s.objects == TRUTH and not self.is_truthful:
-            raise ParameterError(
-                f"triplets.objects is {TRUTH!r}, which is known of images that are drawn from it alone, and model is "
-                f"{self._pipeline.model!r}; set triplets.objects to what finds objects."
-            )
+            model = self._pipeline.model
+            raise ParameterError(f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}.")
         if s.vocabulary:
             instances.words(s.vocabulary)
 
     @kept
     def objects(self) -> instances.Found:
-        """Return the instances of objects in all images, and what became of each image (section 5.1).
-
-        ParameterError, InputError: What finds objects is unknown or cannot be used, or a file of them does not fit.
-        """
+        """Return the instances of objects in all images, and what became of each image (section 5.1)."""
         self.check_objects()
         name = self._pipeline.settings.triplets.objects
         if is_file(name):
@@ -206,16 +189,14 @@ class Triplets(Part):
 
     @property
     def finds(self) -> bool:
-        """Whether the error of what finds objects can be told: it looks at images, of a kind whose truth is known."""
+        """Whether the error of what finds objects can be told, on images of known truth."""
         name = self._pipeline.settings.triplets.objects
         looks = bool(name) and name != TRUTH and not is_file(name)
         return looks and self._pipeline.known_truth("triplets") is not None
 
     @kept
     def ratings(self) -> pd.DataFrame:
-        """Return what most people say of images: image_id, object and shown (``yes`` or ``no``); an InputError where
-        their file does not fit, or names an image that there is not.
-        """
+        """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
         return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
 
     def _image_ids(self) -> list[str]:
@@ -224,11 +205,10 @@ class Triplets(Part):
 
     @kept
     def drawings(self) -> ImageSource:
-        """Return pictures whose truth is known, on which the error of what finds objects is measured (section 7.3).
+        """Return pictures of known truth, on which the error of what finds objects is measured (section 7.3).
 
-        Of captions in which no object goes with a gender: what is found less often beside women or men is no other
-        object. Where the model has an autoencoder here, they have passed through it. Their table has image_id,
-        prompt_id, text and truth_gender. MissingInputError: No package brings such pictures.
+        No object goes with a gender there: what is found less often beside women or men is no other object. Table as of
+        :meth:`biaslab.models.truths.Truth.depictions`.
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
@@ -248,10 +228,10 @@ _IMAGE_COLUMNS = (
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
-    """Look at the captions found, where no other triplets are asked for.
+    """Look at the captions found.
 
     Raises:
-        InputError: The corpus gives no triplet.
+        InputError: There is no triplet, nor are others asked for.
     """
     if len(found.captions) or pipeline.settings.triplets.professions:
         return

@@ -37,7 +37,7 @@ class Use(NamedTuple):
 
 
 def of_tables(pipeline: Pipeline, names: Collection[str]) -> list[Use]:
-    """Return what a pipeline's own model, and its judges, are used for in measured tables, each once.
+    """Return the uses of a pipeline's model and judges in measured tables, each once.
 
     What a table can do without is left out where it is not named; what it needs then has an empty name.
     """
@@ -94,7 +94,7 @@ def is_judged(pipeline: Pipeline, name: str) -> bool:
 
 
 def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
-    """Return the settings that name nothing, so that a measured table says less than it could, or by other judges."""
+    """Return the settings that name nothing, so that a measured table says less, or by other judges."""
     each = looks(pipeline, name)
     several = [s for look in each if look.how == ONE_OF for s in pipeline.unnamed(*judges(pipeline, look))]
     return tuple(dict.fromkeys((*(look.instead_of for look in each if look.instead_of), *several)))
@@ -151,7 +151,7 @@ def check_pictures(use: Use) -> None:
 
 
 def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
-    """Return the repositories behind a model; none where it needs no weights. No weights are read or fetched.
+    """Return the repositories behind a model, if it needs weights; none are read or fetched.
 
     Raises:
         BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
@@ -164,9 +164,9 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         return neighbours.look_up(use.name)
     if use.name.startswith(ENDPOINT):
         if use.setting not in kinds.ASKED:
+            example = kinds.ROLES[use.setting].example
             raise ParameterError(
-                f"{use.setting} is {use.name!r}, and models behind an endpoint are only asked questions: give another, "
-                f"such as {kinds.ROLES[use.setting].example!r}."
+                f"{use.setting} is {use.name!r}; a model behind an endpoint cannot be: try {example!r}."
             )
         pipeline.vision(use.name).check()
         if use.setting == "judging.tone":
@@ -182,10 +182,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
 
 
 def digest(use: Use) -> str:
-    """Return a digest of the files behind a judge, or what is known of them: of its name where none are here.
-
-    Raises BiaslabError where it is not to be had, or of another kind.
-    """
+    """Return a digest of the files behind a judge, or what is known of them; raises as :func:`look_up`."""
     if use.setting == "triplets.similarity":
         # What is not here compares nothing; who needs it is told before any work.
         with contextlib.suppress(MissingInputError):
@@ -205,10 +202,7 @@ def digest(use: Use) -> str:
 
 
 def digests(pipeline: Pipeline, names: Collection[str], known: dict[str, str]) -> dict[str, str]:
-    """Return digests of the judges that measured tables take of a pipeline, by setting and name.
-
-    What is ``known`` by them is not looked at again, and what was looked at is put there.
-    """
+    """Return digests of the judges that measured tables take, by setting and name; ``known`` holds those found."""
     judges = {
         f"{use.setting} {use.name}": use
         for one in (pipeline, *pipeline.others)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from loopback import served
 
@@ -81,13 +81,10 @@ class Hub:
         return repository
 
     def fetched(self, *endings: str, of: str = "") -> int:
-        """Return how many bytes of files were sent whose names end so (by default: of weights), of one model or all."""
+        """Return how many bytes were sent of whole files whose names end so (by default: of weights), not of heads."""
         begin = f"/{of}/resolve/" if of else "/"
-        return sum(
-            r.sent
-            for r in self.log
-            if r.method == "GET" and r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS)
-        )
+        whole = (r for r in self.log if r.method == "GET" and r.status == 200)
+        return sum(r.sent for r in whole if r.path.startswith(begin) and r.path.endswith(endings or WEIGHTS))
 
     @contextlib.contextmanager
     def running(self):
@@ -130,27 +127,21 @@ class Hub:
             if commit not in repository.commits:
                 _refuse(self, asked, 404, "RevisionNotFound", f"Invalid rev id: {revision}")
             elif described:
-                sizes = parse_qs(address.query).get("blobs", [""])[0].lower() == "true"
-                self._describe(asked, name, repository, what, commit, path, sizes)
+                self._describe(asked, name, repository, what, commit, path)
             elif what == "resolve":
                 self._resolve(asked, repository, commit, path)
             else:
                 _refuse(self, asked, 404, "", "Not found")
 
-    def _describe(self, asked, name, repository, what, commit, at, sizes) -> None:
-        files = repository.commits[commit]
-        if what in ("", "revision"):
-            siblings = [
-                {"rfilename": path} | ({"size": file.stat().st_size} if sizes else {}) for path, file in files.items()
-            ]
+    def _describe(self, asked, name, repository, what, commit, at) -> None:
+        files = repository.commits[commit].items()
+        if what == "tree":
+            told = [self._entry(path, file) for path, file in files if path.startswith(f"{at}/" if at else "")]
+        else:
+            siblings = [{"rfilename": path, "size": file.stat().st_size} for path, file in files]
             gated = "manual" if repository.closed == GATED else False
             told = {"_id": "1", "id": name, "sha": commit, "private": False, "gated": gated, "siblings": siblings}
-            return self._send(asked, 200, json.dumps(told).encode())
-        if what != "tree":
-            return _refuse(self, asked, 404, "", "Not found")
-        within = [path for path in files if path.startswith(f"{at}/" if at else "")]
-        told = [self._entry(path, files[path]) for path in within]
-        return self._send(asked, 200, json.dumps(told).encode())
+        self._send(asked, 200, json.dumps(told).encode())
 
     def _entry(self, path: str, file: Path) -> dict:
         size, sha256 = file.stat().st_size, digest(file)

@@ -94,19 +94,10 @@ def captions(tmp_path):
 
 def ran(root, tmp_path, words, sets, notebooks="notebooks"):
     """Run a command with settings, and return what it left behind."""
-    each = [
-        ("--set", f"{key}={json.dumps(value) if isinstance(value, list) else value}") for key, value in sets.items()
-    ]
-    how = [
-        "--notebooks-dir",
-        str(root / notebooks),
-        "--outputs",
-        str(tmp_path / "out"),
-        "--no-progress",
-        "--set",
-        "jobs=1",
-    ]
-    cli.main([*words, *how, *itertools.chain.from_iterable(each)])
+    texts = {key: json.dumps(value) if isinstance(value, list) else value for key, value in sets.items()}
+    each = [f"--set={key}={value}" for key, value in (texts | {"jobs": 1}).items()]
+    where = ["--notebooks-dir", str(root / notebooks), "--outputs", str(tmp_path / "out")]
+    cli.main([*words, *where, "--no-progress", *each])
     (record,) = tmp_path.glob("out/*/run.json")
     return json.loads(record.read_text(encoding="utf-8"))
 

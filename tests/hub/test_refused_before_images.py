@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pytest
 import tiny_repositories as tiny
 
-from biaslab import cli
 from biaslab.ground.errors import BiaslabError
 from biaslab.judging.names import WHOLE
 from biaslab.runs import audit, jobs, params, runner
@@ -140,12 +139,3 @@ def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path
     jobs.inputs(planned, tmp_path / "run")
     asked = " ".join(request.path for request in stocked.log)
     assert not [served for served in others if served in asked]
-
-
-def test_no_weights_are_fetched_before_every_name_is_known(root, stocked, capsys):
-    sets = {"faces": WHOLE, "gender": "ViT-B-32:opneai"}
-    sets = {f"judging.{k}": v for k, v in sets.items()} | {"people.occupations": 1, "people.aspect": 1}
-    sets |= {"generation.height": 32, "generation.width": 32, "generation.steps": 1}
-    words = ["run", str(root / "params/paired-sdxl.yaml"), "--notebook", PAIRS, "--dry-run"]
-    cli.main([*words, *(f"--set={key}={value}" for key, value in sets.items())])
-    assert stocked.fetched() == 0

@@ -117,7 +117,7 @@ def test_names_of_timm_are_found_on_the_hub():
         ("vit_smal_patch16_224.dino", r"vit_small_patch16_224\.dino"),
         # timm's own error for weights that it does not know is none of ours.
         ("vit_small_patch16_224.dion", r"no weights 'vit_small_patch16_224\.dion'.* 'vit_small_patch16_224\.dino'"),
-        ("./nowhere", r"no folder '\./nowhere'"),
+        ("./nowhere", r"named '\./nowhere'"),
     ):
         with pytest.raises(ParameterError, match=message):
             find(name)

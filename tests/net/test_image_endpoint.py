@@ -422,7 +422,7 @@ def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(serv
 
 
 def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):
-    with pytest.raises(ParameterError, match="price is not set: what an image of painter-3 costs"):
+    with pytest.raises(ParameterError, match="price is not set: set it to what an image of painter-3 costs"):
         made(server, store, asked(1), price=None)
     with pytest.raises(RunError, match=r"0 of cost_limit 0 is spent.*set cost_limit to 0\.25 or more"):
         made(server, store, asked(1), cost_limit=0)
