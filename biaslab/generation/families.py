@@ -421,3 +421,19 @@ def cast_inputs(denoiser, dtype) -> None:
 def is_quantised(network) -> bool:
     """Return whether a network's weights are quantised, so that they cannot be brought into another type."""
     return getattr(network, "hf_quantizer", None) is not None
+
+
+def planar_norms(network) -> None:
+    """Let norms of groups of few channels see images channel by channel, and give them back pixel by pixel.
+
+    With fewer than 16, torch on a CPU takes one number at a time in bfloat16, which is up to three times as slow.
+    """
+    import torch
+
+    def after(module, args, output):
+        return output.contiguous(memory_format=torch.channels_last) if output.ndim == 4 else output
+
+    for module in network.modules():
+        if isinstance(module, torch.nn.GroupNorm) and module.num_channels < 16 * module.num_groups:
+            module.register_forward_pre_hook(lambda module, args: (args[0].contiguous(),))
+            module.register_forward_hook(after)

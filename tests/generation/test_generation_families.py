@@ -122,3 +122,26 @@ def test_schedulers_by_name(folders, scheduler):
     # The first two draw noise at each step, of each image's own generator.
     assert most_levels(together[1:], generator.images(PROMPTS[2:], KEYS[2:], seed=5)) <= 2
     assert most_levels(together, load(*settings(folders("sd1"))).images(PROMPTS[1:], KEYS[1:], seed=5)) > 0
+
+
+@pytest.mark.parametrize(("channels", "turned"), [(64, True), (256, False)])
+def test_norms_of_few_channels_a_group_are_the_same_when_turned(channels, turned):
+    import torch
+
+    draws = torch.Generator().manual_seed(0)
+    norm = torch.nn.GroupNorm(16, channels)
+    norm.weight.data, norm.bias.data = (torch.randn(channels, generator=draws) for _ in range(2))
+    norm.to(torch.bfloat16)
+    images = 2 * torch.randn(4, channels, 8, 8, generator=draws) + 3
+    images = images.bfloat16().contiguous(memory_format=torch.channels_last)
+    exact = torch.nn.functional.group_norm(images.double(), 16, norm.weight.double(), norm.bias.double())
+    seen = []
+    families.planar_norms(norm)
+    norm.register_forward_pre_hook(lambda module, args: seen.append(args[0].is_contiguous()))
+    found = norm(images)
+    assert seen == [turned] and found.is_contiguous(memory_format=torch.channels_last)
+    # Half a step of a bfloat16 of up to 16, at most, and of one up to 1 on average.
+    assert (found.double() - exact).abs().max() <= 2**-5
+    assert (found.double() - exact).abs().mean() <= 2**-8
+    # Rows without width and height pass through.
+    assert norm(images.flatten(2)).shape == (4, channels, 64)

@@ -10,6 +10,7 @@ from tiny_pipelines import settings
 
 from biaslab.generation import generator
 from biaslab.generation.generator import fitting, image_seed, load
+from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError, RunError
 
 PROMPT = "a photo of the face of a nurse"
@@ -94,13 +95,28 @@ def test_unknown_schedulers_are_named_with_near_ones(folders, family, scheduler,
         load(*settings(folders(family), scheduler=scheduler))
 
 
-@pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
-def test_small_numbers_change_little_in_every_family(folders, family):
-    model, small = (load(*settings(folders(family), dtype=d)) for d in ("auto", "bfloat16"))
+def test_type_of_numbers_is_found(folders, monkeypatch, cpuinfo):
+    folder = folders("sd1")
+    cpuinfo("avx512_bf16 amx_bf16")
+    small = load(*settings(folder, dtype="auto"))
+    assert small.settings.dtype == small.description()["dtype"] == "bfloat16"
     # Only the denoising network is small; what it is given and gives stays float32 around it.
-    parts = (small._denoiser, small.pipe.vae, small.pipe.text_encoder, model._denoiser)
-    assert [str(part.dtype).removeprefix("torch.") for part in parts] == ["bfloat16", *["float32"] * 3]
-    assert (model.settings.dtype, small.description()["dtype"]) == ("float32", "bfloat16")
+    types = [str(part.dtype) for part in (small.pipe.unet, small.pipe.vae, small.pipe.text_encoder)]
+    assert types == ["torch.bfloat16", "torch.float32", "torch.float32"]
+    whole = load(*settings(folder))
+    close = np.abs(np.subtract(images(small, 2), images(whole, 2), dtype=float)).mean()
+    assert 0 < close < 3
+
+    monkeypatch.setattr(generator, "_ACCURATE", 0.0)
+    assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
+    monkeypatch.setattr(generator, "_ACCURATE", 1.0)
+    cpuinfo("avx512_bf16")
+    assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
+
+
+@pytest.mark.parametrize("family", ["sdxl", "sd3", "flux"])
+def test_small_numbers_change_little_in_every_family(folders, family):
+    model, small = (load(*settings(folders(family), dtype=d)) for d in ("float32", "bfloat16"))
     difference = np.abs(np.subtract(images(model, 2), images(small, 2), dtype=float))
     assert 0 < difference.mean() < 4
 
@@ -132,6 +148,16 @@ def test_ends_that_nothing_reads_are_counted(folders):
     # The T5 encoders of these read 256 and 512.
     for family in ("sd3", "flux"):
         assert load(*settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
+
+
+WRONG = [("steps", 0), ("steps", 2.5), ("batch_size", -1), ("height", True), ("guidance_scale", -1)]
+WRONG += [("guidance_scale", float("nan")), ("dtype", "float61"), ("safety_checker", "on")]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_settings_out_of_bounds_are_refused(name, value):
+    with pytest.raises(ParameterError, match=f"{name} is {value!r}"):
+        GenerationSettings(**{name: value})
 
 
 def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):

@@ -53,7 +53,18 @@ def test_folders_that_hold_no_pipeline(folder, tmp_path):
     refused(folder, "cannot be read as the index of a pipeline")
 
 
-@pytest.mark.parametrize(("value", "told"), [(10**30, "10{30}"), (-3, "-3")])
-def test_lengths_that_no_text_has_are_told_with_the_models_name(folder, value, told):
-    changed(folder / "tokenizer/tokenizer_config.json", model_max_length=value)
-    refused(folder, rf"{folder}.* its tokenizer gives {told} as the tokens of a text")
+TEXTS, PLACES = "tokenizer/tokenizer_config.json", "unet/config.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "told"),
+    [
+        (TEXTS, "model_max_length", 10**30, "its tokenizer gives 10{30} as the tokens of"),
+        (TEXTS, "model_max_length", -3, "its tokenizer gives -3 as the tokens of a text"),
+        (PLACES, "sample_size", 10**9, "cannot be loaded as a text-to-image model"),
+        (PLACES, "sample_size", -1, "cannot be loaded as a text-to-image model"),
+    ],
+)
+def test_sizes_that_nothing_has_are_told_with_the_models_name(folder, file, key, value, told):
+    changed(folder / file, **{key: value})
+    refused(folder, rf"{folder}.* {told}")
