@@ -71,8 +71,7 @@ class ByCaption:
         captions: For each the captions of the group with this pattern.
         groups: Number of groups.
 
-    Raises:
-        InputError: Columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
+    Raises InputError: Columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
     """
 
     cells = 2

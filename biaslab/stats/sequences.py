@@ -35,8 +35,7 @@ def confidence_sequence(values: ArrayLike, half_width: float, confidence: float 
         Limits of the shape of ``values``, 0 to 1 in steps of 0.001, which never widen from one to the next; 0 and 1
         before there is an observation. Where they contradict one another, which is as rare as an error, they are one.
 
-    Raises:
-        InputError: A value, ``half_width`` or ``confidence`` is out of its range.
+    Raises InputError: A value, ``half_width`` or ``confidence`` is out of its range.
 
     Source: Waudby-Smith & Ramdas (2024), J. R. Statist. Soc. B 86, 1–27, Theorem 3 (hedged capital; theta = 1/2,
     c = 3/4) and their predictable plug-in bets.

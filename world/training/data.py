@@ -35,8 +35,7 @@ def prepare(
         arrays: Names; ``latents`` is the last, and says that all is there.
         said: What the data are; kept beside them.
 
-    Raises:
-        InputError: The folder holds data of which something else is said.
+    Raises InputError: The folder holds data of which something else is said.
     """
     from tqdm import tqdm
 

@@ -150,8 +150,7 @@ def tokenizer_of(kind: str):
 def prepare(folder: Path, vae: Path, *, rows: int, seed: int = 0, kind: str = "captions") -> Data:
     """Render and encode what there is to learn from, see :func:`training.data.prepare`.
 
-    Raises:
-        InputError: The folder holds data of another corpus or vocabulary.
+    Raises InputError: The folder holds data of another corpus or vocabulary.
     """
     data = Data(folder, rows, seed, kind)
     words = hashlib.sha256(repr(sorted(tokenizer_of(kind).get_vocab())).encode()).hexdigest()[:16]
@@ -256,8 +255,7 @@ def train(
     Returns:
         Of each kind of data ``held_out_<kind>``, the mean squared error of the velocity on held-out examples.
 
-    Raises:
-        MissingInputError: There is no autoencoder in the folder.
+    Raises MissingInputError: There is no autoencoder in the folder.
     """
     if not (folder / "vae" / "config.json").exists():
         raise MissingInputError(f"{folder} has no vae; 'python -m training mini-sd' makes one.")
@@ -534,8 +532,7 @@ def train_parts(
     Returns:
         What :func:`train` returns, and ``psnr`` of the autoencoder in dB where it was trained now.
 
-    Raises:
-        MissingInputError: There is no autoencoder to take.
+    Raises MissingInputError: There is no autoencoder to take.
     """
     checkpoint = checkpoint or Path(f"outputs/.train/{name}/state.pt")
     work, own, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)

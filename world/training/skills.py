@@ -63,9 +63,8 @@ def train(
         start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
         settings: As of :func:`training.diffusion.train_parts`.
 
-    Raises:
-        ParameterError: ``share`` is not above 0 and at most 1.
-        MissingInputError: mini-sd is not in this installation.
+    Raises ParameterError: ``share`` is not above 0 and at most 1. MissingInputError: mini-sd is not in this
+    installation.
     """
     if not 0 < share <= 1:
         raise ParameterError(f"share is {share!r}; give a share of the training scenes above 0 and at most 1.")

@@ -54,8 +54,7 @@ def train(
     Returns:
         The share of correct images by skill and percentage of the training scenes, 0 to 1.
 
-    Raises:
-        MissingInputError: The models to start from are not in this installation.
+    Raises MissingInputError: The models to start from are not in this installation.
     """
     work = (checkpoint or Path("outputs/.train/skills-curve/state.pt")).parent
     vae = (start_from or Path(registry.resolve("mini-sd-skills", "text-to-image"))) / "vae"

@@ -65,8 +65,7 @@ def prepare(folder: Path, vae: Path, *, rows: int = ROWS, seed: int = 0) -> Path
     - ``masks``: how much of each place a region covers, uint8 0 to 255 (rows, regions, 16, 16);
     - ``latents``: scaled latents, float16 (rows, 8, 16, 16).
 
-    Raises:
-        InputError: The folder holds data of other settings.
+    Raises InputError: The folder holds data of other settings.
     """
     said = {"rows": rows, "seed": seed, "words": world.vocabulary()}
     blocks.prepare(folder, vae, rows, partial(examples, seed=seed), _ARRAYS, said)
@@ -161,8 +160,7 @@ def train(
     Returns:
         On held-out data ``held_out``, the mean squared error of the velocity, and ``held_out_grounding``.
 
-    Raises:
-        MissingInputError: The autoencoder is not in this installation.
+    Raises MissingInputError: The autoencoder is not in this installation.
     """
     vae = vae or Path(registry.resolve("mini-sd-skills", "text-to-image")) / "vae"
     checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")
