@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError
 from biaslab.keep import closure
 from biaslab.models import registry
 from biaslab_world.art import read_yaml
@@ -317,17 +317,14 @@ _PART = 16 * BLOCK
 class Corpus:
     """A stream of captions with their scenes, as :class:`biaslab.captions.corpus.Corpus` asks; only the seed is stored.
 
-    The same seed (0 or more) draws the same occupations for every skew, a name in ``world.SKEWS``. Raises
-    ParameterError (``rows`` or ``seed`` out of range) and UnknownNameError (no such skew).
+    The same seed (0 or more) draws the same occupations for every skew. Raises UnknownNameError (``world.SKEWS`` has no
+    such skew).
     """
 
     name, pictures, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
     """What it is called; what its images are; its captions are written when read; its captions for triplets."""
 
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:
-        for name, value, least in (("rows", rows, 1), ("seed", seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ParameterError(f"{name} is {value!r}; give a whole number, {least} or more.")
         skew_knobs(skew)
         self.rows, self.seed, self.skew = rows, seed, skew
         self.parts = -(-rows // _PART)

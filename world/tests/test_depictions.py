@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.measures import instances
 from biaslab.prompts import triplets as prompts
 from biaslab_world import triplets, truthful
@@ -148,18 +148,6 @@ def test_captions_as_a_corpus():
     neutral = {text for text in texts if " person " in f" {text} "}
     assert set(found.captions["text"]) == neutral
     assert corpus.digest != open_corpus("depictions", rows=500, seed=2, skew="off").digest
-
-
-def test_what_does_not_exist():
-    with pytest.raises(ParameterError, match="rows is"):
-        triplets.Depictions(rows=-1)
-    for call, name in (
-        (lambda: triplets.Depictions(skew="sideways"), "sideways"),
-        (lambda: triplets.lean("spoon"), "spoon"),
-        (lambda: triplets.shares("flying", "female"), "flying"),
-    ):
-        with pytest.raises(UnknownNameError, match=name):
-            call()
 
 
 def test_the_vocabulary_has_every_word():

@@ -128,14 +128,6 @@ def test_what_cannot_be_generated_is_refused(corpus, change, error, says):
         truthful.generate(prompts, corpus, seed=0)
 
 
-def test_a_prompt_twice_and_an_unknown_image_are_refused(corpus):
-    prompts = _templates(["nurse"], 1)
-    with pytest.raises(InputError, match="'p1-nurse' is given twice"):
-        truthful.generate(pd.concat([prompts, prompts]), corpus, seed=0)
-    with pytest.raises(InputError, match="p1-nurse/1"):
-        truthful.generate(prompts, corpus, seed=0).read(["p1-nurse/1"])
-
-
 def test_held_out_renders_are_even_and_say_how_clear_they_are():
     made = truthful.held_out(248)
     table = made.table

@@ -11,7 +11,6 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import render, skills, social
@@ -63,11 +62,8 @@ def train(
         start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
         settings: As of :func:`training.diffusion.train_parts`.
 
-    Raises ParameterError: ``share`` is not above 0 and at most 1. MissingInputError: mini-sd is not in this
-    installation.
+    Raises MissingInputError: mini-sd is not in this installation.
     """
-    if not 0 < share <= 1:
-        raise ParameterError(f"share is {share!r}; give a share of the training scenes above 0 and at most 1.")
     start_from = start_from or Path(registry.resolve("mini-sd", "text-to-image"))
     found = diffusion.train_parts(
         NAME,

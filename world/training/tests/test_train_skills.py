@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 from interrupted import steps_of, stopped  # noqa: E402
 
-from biaslab.ground.errors import ParameterError  # noqa: E402
 from biaslab.prompts import dalleval as prompts  # noqa: E402
 from biaslab_world import render, skills, social  # noqa: E402
 from biaslab_world.brought import WEIGHTS  # noqa: E402
@@ -89,19 +88,6 @@ def test_the_pool_marks_objects_and_faces(monkeypatch):
             (person,) = scene.people
             assert place[int(64 * person.y), int(64 * person.x)]
             assert place.sum() < 0.75 * changed.sum()
-
-
-def test_the_pool_of_a_seed_is_the_same_again():
-    for a, b in zip(train_skills.pool(6, 9), train_skills.pool(6, 9), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert (train_skills.pool(6, 8)[0] != train_skills.pool(6, 9)[0]).any()
-
-
-@pytest.mark.parametrize("share", [0, -0.5, 1.01, float("nan")])
-def test_shares_of_scenes_that_cannot_be_are_refused(share, tmp_path):
-    with pytest.raises(ParameterError, match=f"share is {share}"):
-        train_skills.train(tmp_path / "model", checkpoint=tmp_path / "state.pt", share=share, steps=1)
-    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.slow
