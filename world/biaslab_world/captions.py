@@ -1,10 +1,8 @@
 """Captions of the embedded world, as web pages put them beside pictures, each with the scene that it captions.
 
-A corpus is an endless stream of rows that nothing but a seed decides: row ``i`` lies in block ``i // 4096``,
-and a block is drawn from ``numpy.random.SeedSequence([seed, block])``. Style, indicator and the person's
-gender follow ``world.truth_table``. What a caption says of place, clothes, expression, age and light is asked
-of the renderer, so it is true of the scene. Names, towns, dates and what people are said to do are
-not visible. Given occupation, style and indicator, no word beside the indicator depends on gender.
+A seed alone decides the endless rows, in blocks of 4096. Style, indicator and gender follow ``world.truth_table``.
+What a caption says of place, clothes, expression, age and light is true of the scene; names, towns, dates and what
+people do are not to be seen. Given occupation, style and indicator, no other word depends on gender.
 """
 
 from __future__ import annotations

@@ -140,13 +140,10 @@ def generate(
 ) -> Renders:
     """Return images for prompts of PaintSkills that show what is asked, but for failures that are planted.
 
-    ``prompts`` are rows of ``prompts.dalleval.skills`` with ``n_images``; ``failures`` says with what probability (0–1,
-    at most 1 in all) an image fails in each of :data:`FAILURES`; of a skill that cannot fail so it does not count.
-    ``seed``, with the prompt's id and the image's number, decides an image; ``decoded`` is the folder of an autoencoder
-    through which images pass.
-
-    As of :func:`biaslab_world.truthful.renders`, with ``truth_failure`` (one of :data:`FAILURES`, or empty) and
-    ``truth_n`` (how many objects of the class asked for it shows; of two of a class in relation, one).
+    ``prompts`` are rows of ``prompts.dalleval.skills`` with ``n_images``; ``failures`` says with what probability (at
+    most 1 in all) an image fails in each of :data:`FAILURES`. They are as of :func:`biaslab_world.truthful.renders`,
+    with ``truth_failure`` (one of :data:`FAILURES`, or empty) and ``truth_n`` (how many objects of the class asked for
+    it shows; of two of a class in relation, one).
     """
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
     classes = sorted({_PAPER_NAMES.get(name, name) for name in OBJECTS})

@@ -97,21 +97,12 @@ def renders(
     size: int,
     decoded: Path | None = None,
 ) -> Renders:
-    """Return images of prompts that are drawn when they are read.
+    """Return images of prompts that are drawn when they are read, by the code of ``module``.
 
-    Args:
-        name: What to call them in messages.
-        module: Name of the module whose code draws them.
-        prompts: One row per prompt: ``prompt_id`` (unique) and ``n_images``.
-        truth: Columns that say what is true of an image, each by its prompt's id and its number.
-        scene: Returns the scene that an image shows, by the same.
-        given: What else the images depend on.
-        seed: Seed of the run.
-        size: Height in pixels.
-        decoded: As of :class:`Renders`.
-
-    Their table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always
-    ``ok``) and the columns of ``truth``.
+    ``prompts`` has ``prompt_id`` (unique) and ``n_images``. ``scene`` and the columns of ``truth`` are asked by a
+    prompt's id and an image's number; ``given`` is what else the images depend on. The table has ``image_id``
+    (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always ``ok``) and the columns of
+    ``truth``.
     """
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
     table["index"] = table.groupby("prompt_id").cumcount()

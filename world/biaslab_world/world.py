@@ -1,30 +1,19 @@
 """The gender regularities of the embedded world: knobs, and the exact truth that follows from them.
 
-For an occupation whose published share of women is T (``paradox_table_6``, training column; t = T / 100) the
-captions that show a person are drawn like this. Write L for ln(t / (1 - t)), the occupation's lean, and
-s(z) for 1 / (1 + exp(-z)).
+For an occupation whose published share of women is t (``paradox_table_6``, training column), write L for its lean
+ln(t / (1 - t)) and s(z) for 1 / (1 + exp(-z)).
 
-1. A share r of them is prompt-like (``Knobs.prompt_like``); the rest is spread over the other styles.
-2. Among prompt-like captions P(female) is u = s((1 + k) L), with k = ``Knobs.prompt_skew``: further from
-   one half, on the same side. Among all others it is v. The total must be t,
-
-       r u + (1 - r) v = t,  so  v = (t - r u) / (1 - r).
-
-   If v leaves the open interval (0, 1), no world has these knobs, and ``ParameterError`` is raised; nothing
-   is clipped.
+1. A share r of the captions that show a person is prompt-like (``Knobs.prompt_like``).
+2. Among these P(female) is u = s((1 + k) L), with k = ``Knobs.prompt_skew``. Among all others it is
+   v = (t - r u) / (1 - r), so that the total is t; where v leaves (0, 1), no world has these knobs.
 3. Given style and gender, the caption names the gender with probability s(a - n L / 2) for a woman and
-   s(a + n L / 2) for a man: n = ``Knobs.naming`` favours the under-represented gender, and a is the style's
-   level (``Knobs.indicators`` or ``Knobs.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A
-   share ``Knobs.both`` of these captions holds words of both genders, whoever is shown.
+   s(a + n L / 2) for a man: n = ``Knobs.naming`` favours the under-represented gender, and a is the style's level
+   (``Knobs.indicators`` or ``Knobs.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A share
+   ``Knobs.both`` of these captions holds words of both genders.
 
-So P(female | style, no indicator) has the odds of the style's P(female) times
-(1 - P(named | female)) / (1 - P(named | male)). Steps 1 and 2 alone fix the sum over styles and step 3 only
-splits each style, so the overall share is t for every setting of the knobs. A share ``Knobs.other_sense`` of
-the captions with the occupation's word shows nobody and has no gender.
-
-The published numbers that the defaults follow (paradox paper, section 5.1 and Table 3): 59.5 % of captions
-with an indicator; and, as differences between rows of Table 3 for SD 1.4, captions without indicators lean
-3.9 points further than all captions, the nearest captions 5.8 points, and both together 8.2 points.
+A share ``Knobs.other_sense`` of the captions with the occupation's word shows nobody. The defaults follow the paradox
+paper's section 5.1 (59.5 % of captions with an indicator) and Table 3 (SD 1.4: captions without indicators lean 3.9
+points further than all captions, the nearest captions 5.8 points, both together 8.2 points).
 """
 
 from __future__ import annotations

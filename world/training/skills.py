@@ -53,16 +53,9 @@ def train(
 ) -> dict[str, float]:
     """Train mini-sd-skills on from mini-sd, its autoencoder first; return quality on held-out data.
 
-    Source: dalleval paper, sections 3.2 (PaintSkills), 4.2.1 (social prompts) and Table 5 (shares of training data).
-
-    Args:
-        folder: The pipeline's folder; a ``vae`` in it is kept.
-        share: Share of PaintSkills' training scenes to train on, above 0 up to 1.
-        people: Renders of people for the social prompts.
-        start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
-        settings: As of :func:`training.diffusion.train_parts`.
-
-    Raises MissingInputError: mini-sd is not in this installation.
+    On a ``share`` of PaintSkills' training scenes and as many ``people`` for the social prompts; all else is as
+    :func:`training.diffusion.train_parts` has it. Source: dalleval paper, sections 3.2 (PaintSkills), 4.2.1 (social
+    prompts) and Table 5 (shares of training data). Raises MissingInputError: mini-sd is not in this installation.
     """
     start_from = start_from or Path(registry.resolve("mini-sd", "text-to-image"))
     found = diffusion.train_parts(
