@@ -148,16 +148,9 @@ def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
 def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each query, its ``k`` nearest vectors by cosine similarity, exactly.
 
-    Args:
-        query: Unit vectors, float (q, width).
-        vectors: Unit vectors, float (n, width).
-        k: How many, at least 1.
-
-    Returns:
-        Indices into ``vectors``, int64 (q, min(k, n)), nearest first, and their cosines, float32 of the same shape,
-        rounded to six digits. Equal ones come in the order of ``vectors``.
-
-    Raises InputError: A query or vector holds NaN or infinity.
+    ``query`` (q, width) and ``vectors`` (n, width) are unit vectors. Returns indices into ``vectors``, int64
+    (q, min(k, n)), nearest first, and their cosines, float32 of the same shape, rounded to six digits. Equal ones come
+    in the order of ``vectors``. Raises InputError: A query or vector holds NaN or infinity.
     """
     if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
         raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")

@@ -245,19 +245,10 @@ def dependency_groups_of_largest(
     """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
 
     An object is explicit where its name is one of the prompt's nouns, and guided where some word's attention covers
-    more of it than a threshold. None where no coverage that is known is large enough, and one is NaN. (Nouns of which
-    no object was found are hidden.) Source: triplets, section 6.2.
-
-    Args:
-        objects: Their names, of one image or of many.
-        explicit: ``bool (objects,)``: whether the name is one of the prompt's nouns.
-        coverage: ``(objects,)``, 0–1: the largest of all words (:func:`coverage`); NaN where not known.
-        human_coverage: The largest of human words, for each object.
-        threshold: What coverage must exceed.
-        human_threshold: What that of people by human words must exceed.
-        person: The name of people.
-
-    Raises InputError: A coverage is outside 0–1, or there is not one for each object.
+    more of it than a threshold: ``coverage`` is the largest of all words (:func:`coverage`), 0–1, ``human_coverage``
+    that of human words, NaN where not known. None where no coverage that is known is large enough, and one is NaN.
+    (Nouns of which no object was found are hidden.) Source: triplets, section 6.2. Raises InputError: A coverage is
+    outside 0–1, or there is not one for each object.
     """
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):

@@ -40,14 +40,9 @@ def papers_of(texts: Iterable[str]) -> list[str]:
 def prompts(path: str, images: int) -> pd.DataFrame:
     """Return the prompts of a file: CSV, TSV or Parquet, or text with a prompt a line (``.txt``).
 
-    Args:
-        path: The file.
-        images: Images of each prompt of which the file says no number.
-
-    Returns:
-        A row a prompt: prompt_id, text, group (the prompt itself where none is given), n_images, people.
-
-    Raises InputError: It cannot be read, has no prompt, or one twice, or a number is out of range.
+    A row a prompt: prompt_id, text, group (the prompt itself where none is given), n_images (``images`` where the file
+    says no number), people. Raises InputError: It cannot be read, has no prompt, or one twice, or a number is out of
+    range.
     """
     file = cells.named(path, "custom.prompts", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":

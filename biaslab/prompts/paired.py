@@ -240,13 +240,9 @@ def paired(
 ) -> Prompts:
     """Return the prompts for two people of opposite stereotype: 800 and, in three runs, 216 (section 4.2).
 
-    Args:
-        per_list: Occupations of each list, as :func:`occupation_pairs` takes it.
-        images: Images for each pair of occupations.
-        runs: Samplings of one pair of roles for each occupation, asked for in both orders.
-        seed: Seed of these samplings.
-        setting: ``paired``, or ``intervention`` for the text of section 5.
-        words: One's own.
+    ``per_list`` and ``images`` are for :func:`occupation_pairs`; each of ``runs``, drawn by ``seed``, samples one pair
+    of roles for each occupation, asked for in both orders. ``setting`` is ``paired``, or ``intervention`` for the text
+    of section 5.
     """
     asked = [("occupation", 1, images, pair) for pair in occupation_pairs(per_list, words)]
     for (run, name), (high, low) in sampled_roles(runs, seed, words).items():
