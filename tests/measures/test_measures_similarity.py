@@ -121,15 +121,6 @@ def test_differing_pixels_by_hand():
     np.testing.assert_allclose(diff_pix(large), [100 * 64 / 512**2])
 
 
-@needs_opencv
-def test_identical_images_differ_nowhere():
-    rng = np.random.default_rng(4)
-    images = rng.integers(0, 256, (2, 33, 21), dtype=np.uint8)
-    maps = ssim_maps(images, images)
-    assert ssim(maps).tolist() == [1, 1]
-    assert diff_pix(maps).tolist() == diff_pix(maps, fixed=True).tolist() == [0, 0]
-
-
 def test_split_products_are_the_largest_cosine_at_one_place():
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=(2, 4, 6, 3)).astype(np.float32)

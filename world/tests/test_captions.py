@@ -168,15 +168,6 @@ def test_any_slice_is_the_same_rows(corpus, table):
     assert (other["text"] != table["text"].head(100)).mean() > 0.9
 
 
-def test_a_row_and_its_id(corpus, table):
-    caption, row = table.iloc[77], corpus.row(77)
-    assert (row.text, row.occupation, row.style) == (
-        caption["text"], caption["truth_occupation"], caption["truth_style"],
-    )  # fmt: skip
-    assert (row.indicator, row.gender) == (caption["truth_indicator"], caption["truth_gender"])
-    assert corpus.index(caption["caption_id"]) == 77
-
-
 def test_scenes_show_what_captions_say(corpus, table):
     phrases = {phrase: place for place, options in c.PLACE_PHRASES.items() for phrase in options}
     place = re.compile(rf"\b({'|'.join(sorted(phrases, key=len, reverse=True))})\b")

@@ -17,7 +17,6 @@ from biaslab_world.scene import (
     Cues,
     Light,
     Scene,
-    Thing,
     sample_person,
     sample_scene,
 )
@@ -191,14 +190,6 @@ def test_every_cue_shows_at_every_tone(name):
             for b in images[i + 1 :]:
                 # Some 64-pixel image points differ by 12 levels or more.
                 assert (np.abs(a - b).max(2) >= 12).sum() >= 8, (name, tone, values[i])
-
-
-def test_a_hidden_object_has_no_box():
-    scene = sample_scene(np.random.default_rng(0), occupations=("nurse",))
-    p = scene.people[0]
-    behind = replace(scene, things=(Thing("bird", p.x, p.y, 0.05),))
-    region = truth(behind).objects[0]
-    assert not region.mask.any() and np.isnan(region.box).all()
 
 
 def test_left_person_stays_left_and_props_outside():
