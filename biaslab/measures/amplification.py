@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.stats.checks import broadcast, check_axis, mean_where, numbers, one_of
+from biaslab.stats.checks import broadcast, mean_where, numbers, one_of
 
 DEFINITIONS = ("published", "no_exclusion", "directional")
 EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_lean")
@@ -77,19 +77,13 @@ def expected_amplification(
 ) -> Expected:
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
-    Args:
-        percent_generated: Percentages 0–100, occupations along ``axis``.
-        percent_training: The same; both broadcast, and NaN leaves an occupation out (reason ``missing``).
-        definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
-            exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations. ``directional``:
-            the signed change along the training lean over all occupations that have one.
-        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts).
-
-    Raises UnknownNameError: Another definition. InputError: A percentage outside 0–100, shapes that do not broadcast,
-    or scalars.
+    Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; NaN leaves an occupation out, and all
+    other axes are kept. ``published`` is ``|G-50| - |T-50|`` where training and generation lean the same way, so that a
+    share of exactly 50 is left out; ``no_exclusion`` the same over all occupations; ``directional`` the signed change
+    along the training lean over all occupations that have one. Raises UnknownNameError: Another definition. InputError:
+    A percentage outside 0–100, or shapes that do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
-    check_axis(g, axis, "occupations")
     if _definition(definition) == "directional":
         values = np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))
     else:

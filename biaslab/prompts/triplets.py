@@ -28,8 +28,11 @@ from biaslab.ground.plaintext import plain
 from biaslab.keep.engine import advance
 from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
-from biaslab.prompts.professions import ONE, PROFESSION, sentences
 
+ONE = "{} (one triplet)"
+"""What a data set is called of which one triplet is repeated (section 7.1)."""
+PROFESSION = "Profession"
+"""What the paper calls the sentences on professions as a data set."""
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"
 """A fourth prompt of a triplet: as neutral as the first, with another word for people."""
@@ -267,6 +270,21 @@ def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1, placebo: b
     n_images. Raises ParameterError where a caption holds neither word, or "a people".
     """
     return _long(((text, _swap(text)) for text in dict.fromkeys(captions["text"])), dataset, seeds, placebo)
+
+
+def sentences() -> pd.DataFrame:
+    """Return sentences on the professions of Table 3: topic, profession and text, two or three a profession.
+
+    The paper's own are not published; these are ours, as many as its 811.
+    """
+    found, table = [], published.load("triplets_table_3")
+    for topic, texts in lexicons.load("profession_sentences").items():
+        names = table.loc[table["topic"] == topic, "profession"]
+        for text in texts:
+            said = text.partition(" ")[2].lower()
+            fitting = [name for name in names if said.startswith(f"{name.lower()} ")]
+            found.append((topic, max(fitting, key=len), text))
+    return pd.DataFrame(found, columns=["topic", "profession", "text"])
 
 
 def professions(

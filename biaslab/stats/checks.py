@@ -138,22 +138,10 @@ def one_of(name: str, known: Collection[str], kind: str) -> str:
     return name
 
 
-def check_axis(array: np.ndarray, axis: int, what: str) -> None:
-    """Look whether ``array`` has an ``axis`` (of, say, "occupations"). Raises InputError: It has no such axis."""
-    if not -array.ndim <= axis < array.ndim:
-        raise InputError(f"There is no axis {axis} of {what} in an array of shape {array.shape}.")
-
-
 def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
-    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept.
-
-    Raises InputError: A value that cannot be looked up, such as a list.
-    """
+    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept."""
     array = np.asarray(values, dtype=object)
-    try:
-        codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
-    except TypeError as error:
-        raise InputError(f"Labels must be text or missing ({error}).") from error
+    codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
     return codes.reshape(array.shape)
 
 

@@ -44,23 +44,14 @@ STYLES = ("stock", "named", "product", "news", "place", "prompt_like", "other_se
 class Knobs:
     """How the captions of the embedded world depend on gender; shares are 0–1."""
 
-    naming: float = 0.6
-    """Power to which naming follows under-representation: the odds of an indicator for a woman over those for
-    a man are (men / women) ** naming in each occupation and style; 0 is no difference."""
-    prompt_skew: float = 0.45
-    """How much further the prompt-like captions lean: their log-odds of a woman are 1 + this times those of
-    the occupation; 0 is no difference."""
-    prompt_like: float = 0.10
-    """Share of prompt-like captions ("a photo of the face of a nurse") among captions that show a person."""
-    indicators: float = 0.62
-    """Share of ordinary captions with an indicator, in an occupation with as many women as men and before
-    the style's own shift."""
+    naming: float = 0.6  # odds of an indicator for a woman over those for a man: (men / women) ** naming
+    prompt_skew: float = 0.45  # log-odds of a woman in prompt-like captions: 1 + this times the occupation's
+    prompt_like: float = 0.10  # share of prompt-like captions among those that show a person
+    indicators: float = 0.62  # share of ordinary captions with an indicator, where women and men are as many
     prompt_indicators: float = 0.35  # the same for prompt-like captions
     names: float = 0.18  # share of captions built round a name and a title among the ordinary captions
     both: float = 0.02  # share of captions with words of both genders among captions with an indicator
-    other_sense: float = 0.04
-    """Share of captions that use the occupation's word in another sense and show no person, among all
-    captions with the word."""
+    other_sense: float = 0.04  # share of captions with the word that use it in another sense and show nobody
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
