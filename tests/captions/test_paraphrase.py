@@ -135,20 +135,6 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize(
-    ("caption", "occupation", "said"),
-    [
-        # A caption that begins so is no refusal; phrases are found as the search finds them.
-        ("Sorry, this nurse is out", "nurse", "Sorry, the nurse is out"),
-        ("a prime minister", "prime minister", "Prime-Ministers meet"),
-        ("a prime minister", "prime minister", "the prime  minister's hat"),
-    ],
-)
-def test_what_is_a_paraphrase(server, caption, occupation, said):
-    server.reply = lambda question, n: completion(said)
-    assert by_model(server, [caption], [occupation])["outcome"].tolist() == ["paraphrased"]
-
-
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     store = Store(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)

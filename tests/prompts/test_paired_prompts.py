@@ -55,12 +55,6 @@ def test_texts_are_the_papers_and_name_left_before_right():
     )
 
 
-def test_ids_are_unique_across_settings():
-    sets = [paired.single(), paired.paired(), paired.paired(setting="intervention"), paired.controls(), paired.three(9)]
-    ids = [i for s in sets for i in s.texts["prompt_id"]]
-    assert len(ids) == len(set(ids))
-
-
 def test_roles_of_a_run_do_not_depend_on_the_number_of_runs():
     few, many = paired.sampled_roles(1, 7), paired.sampled_roles(3, 7)
     assert all(many[key] == roles for key, roles in few.items())

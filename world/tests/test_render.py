@@ -202,13 +202,6 @@ def test_left_person_stays_left_and_props_outside():
         assert (pa.name, pb.name) == ("briefcase", "clipboard")
 
 
-def test_a_decoy_shows_a_thing_and_nobody():
-    found = truth(sample_scene(np.random.default_rng(0), decoy="pan"))
-    assert found.people == found.faces == ()
-    assert [r.name for r in found.props] == ["pan"]
-    assert found.props[0].mask.mean() > 0.08
-
-
 @pytest.mark.parametrize("size", [0, 64.5, 10_000])
 def test_an_image_of_no_size_is_refused(size):
     with pytest.raises(ParameterError, match="size is"):

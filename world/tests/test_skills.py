@@ -1,16 +1,12 @@
 """Scenes of PaintSkills: what they show by the drawing's own truth, and how they fail."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from biaslab.ground.errors import ParameterError, loading
 from biaslab.papers.dalleval.analysis.verdicts import RULES, verdicts
 from biaslab.prompts import dalleval as prompts
 from biaslab_world.render import render, truth
@@ -157,29 +153,6 @@ def test_an_image_depends_on_seed_prompt_and_number_only(asked):
     other = generate(asked.iloc[:6].assign(n_images=2), seed=6, failures=SHARES)
     assert any((a != b).any() for a, b in zip(first.read(ids), other.read(ids), strict=True))
     assert len({first.digest, more.digest, other.digest}) == 3
-
-
-def test_an_autoencoder_waits_for_another_model_that_loads(monkeypatch):
-    """While diffusers loads, modules that other threads make have no values: a judge's were seen to be empty."""
-    diffusers = pytest.importorskip("diffusers", reason="decoding needs the extra 'models'")
-    from biaslab_world.decoding import through_autoencoder
-
-    class Begun(Exception):
-        pass
-
-    def begin(*_, **__):
-        begun.set()
-        raise Begun
-
-    begun, images = threading.Event(), np.zeros((1, 64, 64, 3), np.uint8)
-    monkeypatch.setattr(diffusers.AutoencoderKL, "from_pretrained", begin)
-    with ThreadPoolExecutor(1) as pool:
-        with loading("another", "a model"):
-            ahead = pool.submit(through_autoencoder, Path("autoencoder"), images)
-            assert not begun.wait(0.5)
-        with pytest.raises(ParameterError, match="autoencoder cannot be loaded as an autoencoder: Begun"):
-            ahead.result()
-    assert begun.is_set()
 
 
 def test_images_pass_through_an_autoencoder(asked, tmp_path):

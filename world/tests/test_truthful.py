@@ -102,17 +102,6 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
     assert made.scene(silent["image_id"]).seed != corpus.scene(silent["caption_id"]).seed
 
 
-def test_a_caption_about_no_occupation_is_answered_too(corpus):
-    rows = corpus.rows_at(range(1500))
-    plain = rows[rows["truth_occupation"].isna()].head(30)
-    prompts = pd.DataFrame(
-        {"prompt_id": plain["caption_id"], "occupation": "nurse", "n_images": 1, "caption_id": plain["caption_id"]}
-    )
-    table = truthful.generate(prompts, corpus, seed=1).table
-    expected = {"female": 1.0, "male": 0.0, "none": 0.5}
-    assert table["truth_p_female"].tolist() == [expected[told] for told in plain["truth_indicator"]]
-
-
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [

@@ -83,15 +83,6 @@ def test_hand_computed_cell():
     assert p_female_for_prompt("mechanic", knobs) == pytest.approx(expected / (1 + expected), rel=1e-12)
 
 
-def test_naming_is_the_power_of_the_odds_ratio():
-    knobs = Knobs(naming=0.6)
-    table = truth_table(knobs).query("occupation == 'mechanic' and style == 'stock'").set_index("indicator")
-    women, men = table["p"] * table["p_female"], table["p"] * (1 - table["p_female"])
-    odds_women = (women.sum() - women["none"]) / women["none"]
-    odds_men = (men.sum() - men["none"]) / men["none"]
-    assert odds_women / odds_men == pytest.approx((0.824 / 0.176) ** 0.6, rel=1e-2)
-
-
 @pytest.mark.parametrize("indicator", [None, "none"])
 @pytest.mark.parametrize("style", [None, *STYLES[:-1]])
 def test_without_knobs_style_and_silence_say_nothing_of_gender(style, indicator, printed):
