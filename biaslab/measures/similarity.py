@@ -67,28 +67,17 @@ def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Return the mean embedding of each prompt's words, so that prompts of unequal length compare (``t_words``).
 
     ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, says which tokens are of
-    words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word. Raises InputError: Shapes differ.
+    words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word.
     """
-    embeddings, words = np.asarray(embeddings), np.asarray(words, bool)
-    if embeddings.ndim != 3 or embeddings.shape[:2] != words.shape:
-        raise InputError(
-            f"embeddings is {embeddings.shape} and words {words.shape}; give (prompts, tokens, width) and (prompts, "
-            "tokens)."
-        )
+    words = np.asarray(words, bool)
     total = np.einsum("ptw,pt->pw", embeddings, words.astype(float))
     return ratio(total, words.sum(axis=1, keepdims=True))
 
 
 def luma(images: np.ndarray) -> np.ndarray:
-    """Return the luma (BT.601) of ``uint8 (images, height, width, 3)`` RGB: ``uint8 (images, height, width)``.
-
-    Raises InputError: Other arrays.
-    """
+    """Return the luma (BT.601) of ``uint8 (images, height, width, 3)`` RGB: ``uint8 (images, height, width)``."""
     import cv2
 
-    images = np.asarray(images)
-    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-        raise InputError(f"images are {images.dtype} {images.shape}; give uint8 (images, height, width, 3).")
     flat = images.reshape(-1, images.shape[2], 3)
     return cv2.cvtColor(flat, cv2.COLOR_RGB2GRAY).reshape(images.shape[:3]) if flat.size else images[..., 0]
 
@@ -150,14 +139,10 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
     Where the similarity, as levels 0 to 255, does not reach a threshold, outer contours are drawn; those of more than
     40 pixels (of 512 x 512, else in proportion) are filled and counted. ``maps`` are ``float (pairs, height, width)``,
     -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5. Returns
-    ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which leaves threshold and least area open. Raises
-    InputError: Maps of another shape.
+    ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which leaves threshold and least area open.
     """
     import cv2
 
-    maps = np.asarray(maps)
-    if maps.ndim != 3:
-        raise InputError(f"maps has the shape {maps.shape}; give (pairs, height, width).")
     least = LEAST_CONTOUR * maps.shape[1] * maps.shape[2] / 512**2
     out = np.zeros(len(maps))
     for i, one in enumerate(maps):

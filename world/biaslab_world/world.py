@@ -167,7 +167,7 @@ def p_female(
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
 
     Without a style or an indicator all of them count; without knobs it is that of ``Knobs()``. Raises UnknownNameError
-    (there is no such occupation) and ParameterError (no caption of this kind shows a person).
+    (there is no such occupation).
     """
     if occupation not in training_shares():
         raise unknown_name("occupation in the paradox paper", occupation, training_shares())
@@ -176,8 +176,6 @@ def p_female(
         asked = name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
         if asked and not math.isnan(female):
             total, women = total + p, women + p * female
-    if total == 0:
-        raise ParameterError(f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world.")
     return women / total
 
 

@@ -159,5 +159,3 @@ def test_unknown_names():
         p_female("nurs")
     with pytest.raises(UnknownNameError, match="default"):
         skew_knobs("defaults")
-    with pytest.raises(ParameterError, match=r"style 'other_sense' .* shows a person"):
-        p_female("nurse", style="other_sense")
