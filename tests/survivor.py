@@ -33,7 +33,7 @@ OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
 IMPORTS = ("survivor", "pandas", "pyarrow.parquet")
-IMPORTS += tuple(f"biaslab.captions.{name}" for name in ("indicators", "search", "selections"))
+IMPORTS += tuple(f"biaslab.captions.{name}" for name in ("indicators", "search", "neighbours"))
 IMPORTS += ("PIL.Image", "biaslab_world.captions", "biaslab.pipeline.people")
 compute_iter = Stage.compute_iter
 

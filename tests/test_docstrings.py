@@ -100,12 +100,12 @@ def parameters(node: ast.FunctionDef) -> dict[str, str]:
 
 
 def unraised(module: Module, name: str) -> list[str]:
-    """Return what is wrong with what a docstring says of errors."""
-    told = {
-        **section(module.docs[name], "Raises"),
-        **section(module.classes.get(name.rpartition(".")[0], ""), "Raises"),
-    }
-    return [f"{name} raises {error}" for error in sorted(module.raised(name)) if not {error, "BiaslabError"} & {*told}]
+    """Return what is wrong with what a docstring says of errors, in a section or in a sentence."""
+    docs = [module.docs[name], module.classes.get(name.rpartition(".")[0], "")]
+    told = {error for doc in docs for error in section(doc, "Raises")}
+    for sentence in re.findall(r"\bRaises\s+(\w+Error.*)", "\n".join(docs), re.DOTALL):
+        told.update(re.findall(r"\w+Error", sentence))
+    return [f"{name} raises {error}" for error in sorted(module.raised(name)) if not {error, "BiaslabError"} & told]
 
 
 def misnamed(module: Module, name: str) -> list[str]:
@@ -159,6 +159,9 @@ def told(count: npt.ArrayLike):
     Raises:
         ValueError, TypeError: It is wrong.
     """
+    _refuse()
+def in_words():
+    """Return something (section 2). Raises TypeError: It is none. ValueError: It is wrong."""
     _refuse()
 def caught():
     """Return something."""

@@ -57,8 +57,8 @@ _TAKEN = frozenset((
 _BATCH_BYTES, _LONGEST_ID = 32 * 2**20, 200
 # Columns of a JSONL file that are carried at most, and rows that are streamed at a time.
 _MOST_COLUMNS, _STREAMED_ROWS = 100, 1024
-# Some captions as they are read: texts as UTF-8, and what the columns of the source that are left out hold, by name.
-_Read = Iterator[tuple[pa.Table, Mapping[str, str]]]
+# Some captions as they are read, texts as UTF-8.
+_Read = Iterator[pa.Table]
 _URL = re.compile(r"(?i)https?://")
 # Rows of a Parquet file in a part, at least: few enough that a kill loses little, enough that parts stay few.
 _PART_ROWS = 2**20
@@ -107,12 +107,10 @@ def open_corpus(
         name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
             which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
-        rows: How many captions from the start; 0 for all.
-        seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
-        columns: Which of the corpus's columns holds ``text``, ``caption_id`` and ``url``, such as ``{"text": "TEXT"}``.
-            What is not said is looked for under usual names. Ids are made of the file's name and the row's number where
-            no column has them, or where one is missing or longer than 200 characters. A column that is mapped to
-            ``caption_id`` must hold each id once, which is not checked here.
+        rows: How many captions from the start; 0 for all. seed, skew: Seed of captions that a package writes, and what
+        these plant; other corpora have neither. columns: Which column holds ``text``, ``caption_id`` (each once) and
+        ``url``, such as ``{"text": "TEXT"}``; usual
+            names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
 
     Raises InputError: A file cannot be read, is of an unknown kind, or has no such column. MissingInputError: There is
     no such corpus, or none is named. ParameterError: ``columns`` maps what cannot be mapped.
@@ -167,14 +165,9 @@ class _Columns(NamedTuple):
     url: str | None
 
 
-def _chosen(wanted: Mapping[str, str], there: Sequence[str], where: str, left_out: Mapping[str, str]) -> _Columns:
-    """Return the columns to read; raises InputError where one is not there, or ``left_out`` for what it holds."""
+def _chosen(wanted: Mapping[str, str], there: Sequence[str], where: str) -> _Columns:
+    """Return the columns to read; raises InputError where one is not there."""
     for role, column in wanted.items():
-        if column in left_out:
-            raise InputError(
-                f"{where}: column {column!r}, which columns maps to {role}, holds {left_out[column]}, of which "
-                "nothing is read. Save it with one text in each row."
-            )
         if column not in there:
             raise InputError(f"{where} has no column {column!r} for {role}. {name_help(column, there)}")
 
@@ -183,10 +176,8 @@ def _chosen(wanted: Mapping[str, str], there: Sequence[str], where: str, left_ou
 
     text = wanted.get("text") or first(TEXT_COLUMNS)
     if text is None:
-        unread = [name for name in left_out if name in TEXT_COLUMNS]
-        held = f" ({unread[0]!r} holds {left_out[unread[0]]}, of which nothing is read)" if unread else ""
         raise InputError(
-            f"{where} has no column {' or '.join(map(repr, TEXT_COLUMNS))}, where captions are looked for{held}. Its "
+            f"{where} has no column {' or '.join(map(repr, TEXT_COLUMNS))}, where captions are looked for. Its "
             f"columns: {_listed(there)}. Name the one with text, for example columns={{'text': 'TEXT'}}; each of its "
             "rows must hold one caption."
         )
@@ -217,8 +208,8 @@ class _Tables:
         """Yield captions with the corpus's other columns."""
         left = self._rows or None
         for where, prefix, start, read in self._sources(min(size, left or size), None if left else part):
-            for table, left_out in read:
-                columns = _chosen(self._wanted, table.column_names, where, left_out)
+            for table in read:
+                columns = _chosen(self._wanted, table.column_names, where)
                 table = table[:left]
                 if len(table):
                     rows = range(len(table)) if wanted is None else wanted(_texts(table[columns.text]))
@@ -374,24 +365,23 @@ def _batched(rows: Iterable[Any], size: int, weight: Callable[[Any], int]) -> It
 
 def _read_text(path: Path, size: int) -> _Read:
     for batch in _batched((line.rstrip("\r\n") for line in delimited.lines(path)), size, len):
-        yield pa.table({"text": pa.array(batch, pa.large_string())}), {}
+        yield pa.table({"text": pa.array(batch, pa.large_string())})
 
 
 def _read_jsonl(path: Path, size: int) -> _Read:
     # All that is carried is text, as in CSV: one line says nothing about the types that another will have.
     columns: dict[str, None] = {}
-    nested: set[str] = set()
-    for batch in _batched(_records(path, nested), size, lambda weighed: weighed[0]):
+    for batch in _batched(_records(path), size, lambda weighed: weighed[0]):
         for _, record in batch:
             new = [key for key in record if key not in columns]
             usual = [key for key in new if key in (*TEXT_COLUMNS, *URL_COLUMNS)]
             columns.update(dict.fromkeys([*usual, *new[: max(0, _MOST_COLUMNS - len(columns))]]))
         found = {key: pa.array([record.get(key) for _, record in batch], pa.large_string()) for key in columns}
-        yield pa.table(found), dict.fromkeys(nested.difference(columns), "lists or objects")
+        yield pa.table(found)
 
 
-def _records(path: Path, nested: set[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yield each object of a JSONL file, with the length of its line; ``nested`` hears of keys of lists and objects."""
+def _records(path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """Yield each object of a JSONL file, with the length of its line."""
     for number, line in enumerate(delimited.lines(path), start=1):
         if not line.strip():
             continue
@@ -406,7 +396,6 @@ def _records(path: Path, nested: set[str]) -> Iterator[tuple[int, dict[str, str 
         flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
         if len(flat) < len(record):
             _note_left_out(str(path), [key for key in record if key not in flat])
-            nested.update(key for key in record if key in TEXT_COLUMNS and key not in flat)
         # An escape may stand for half a character, which fits in no file.
         clean = _whole if "\\u" in line else str
         kept = (key for key in flat if len(key) <= _LONGEST_ID)
@@ -451,7 +440,7 @@ def _read_csv(path: Path, size: int) -> _Read:
     # A cell takes memory where it is empty, too.
     for batch in _batched(rows, size, lambda row: sum(map(len, row)) + 8 * len(row)):
         columns = (pa.array(column, pa.large_string()) for column in zip(*batch, strict=True))
-        yield pa.table(dict(zip(names, columns, strict=True))), {}
+        yield pa.table(dict(zip(names, columns, strict=True)))
 
 
 def _pairs(lines: Iterable[str], *, url_first: bool) -> Iterator[list[str]]:
@@ -467,18 +456,18 @@ def _pairs(lines: Iterable[str], *, url_first: bool) -> Iterator[list[str]]:
             yield [one, other] if url_first else [other, one]
 
 
-def _plain(table: pa.RecordBatch | pa.Table, names: Sequence[str], left_out: Mapping[str, str]) -> _Read:
+def _plain(table: pa.RecordBatch | pa.Table, names: Sequence[str]) -> _Read:
     """Yield some columns of an Arrow table, sound, in pieces of bounded size."""
     arrays = [_sound(table.column(table.schema.names.index(name))) for name in names]
     whole = pa.Table.from_arrays(arrays, names=names)
     rows = max(1, _BATCH_BYTES * len(whole) // max(whole.nbytes, 1))
     # A table of which no column can be read has no rows, and says so once.
     for start in range(0, len(whole) or (0 if names else 1), rows):
-        yield whole.slice(start, rows), left_out
+        yield whole.slice(start, rows)
 
 
-def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, str]]:
-    """Return which columns fit in a table of plain values, and what the others hold, by name."""
+def _flat_columns(schema: pa.Schema, where: str) -> list[str]:
+    """Return which columns fit in a table of plain values."""
     delimited.check_width(len(schema), where)
     found: dict[str, None] = {}
     for field in schema:
@@ -486,10 +475,9 @@ def _flat_columns(schema: pa.Schema, where: str) -> tuple[list[str], dict[str, s
         text = field.name in (*TEXT_COLUMNS, *URL_COLUMNS)
         if not kinds.is_nested(kind) and (text or not any(ask(kind) for ask in _BYTES)):
             found[field.name] = None
-    left_out = {field.name: str(field.type)[:60] for field in schema if field.name not in found}
-    if left_out:
-        _note_left_out(where, list(left_out))
-    return list(found), left_out
+    if left_out := [name for name in schema.names if name not in found]:
+        _note_left_out(where, left_out)
+    return list(found)
 
 
 def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -513,14 +501,14 @@ def _sound(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 def _read_parquet(path: Path, size: int, groups: Sequence[int] | None = None) -> _Read:
     try:
         with pq.ParquetFile(path) as file:
-            names, left_out = _flat_columns(file.schema_arrow, str(path))
+            names = _flat_columns(file.schema_arrow, str(path))
             # Fewer rows at a time where they are large.
             all_groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
             largest = max((g.total_byte_size / max(g.num_rows, 1) for g in all_groups), default=0)
             n = max(1, min(size, int(_BATCH_BYTES / max(largest, 1))))
             some = {"batch_size": n, "row_groups": groups and list(groups)}
             for batch in file.iter_batches(columns=names, **some):
-                yield from _plain(batch, names, left_out)
+                yield from _plain(batch, names)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from None
 
@@ -529,9 +517,9 @@ def _read_arrow(path: Path, size: int) -> _Read:
     """Read a file that the library datasets saved (``save_to_disk``)."""
     try:
         with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-            names, left_out = _flat_columns(stream.schema, str(path))
+            names = _flat_columns(stream.schema, str(path))
             for batch in stream:
-                yield from _plain(batch, names, left_out)
+                yield from _plain(batch, names)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} cannot be read as Arrow: {error}") from None
 
@@ -621,7 +609,7 @@ class HubCorpus(_Tables):
         stream = self._stream.shard(num_shards=self._stream.num_shards, index=i)
         try:
             for table in stream.iter(batch_size=min(size, _STREAMED_ROWS)):
-                yield from _plain(table, *_flat_columns(table.schema, self.name))
+                yield from _plain(table, _flat_columns(table.schema, self.name))
         except InputError:
             raise
         except Exception as error:

@@ -76,22 +76,15 @@ def download(
     """Fetch images by URL into ``folder``, one picture per caption; what has an outcome there is not fetched again.
 
     Pictures are turned upright, made smaller, put on white where they are transparent, and saved without metadata in
-    ``folder/images``, named by :func:`file_name`. One process works on a folder at a time.
+    ``folder/images``, named by :func:`file_name`. One process works on a folder at a time. ``images`` has caption_id
+    (unique texts) and url (empty or missing: no URL); ``allow`` are addresses and ports, such as ``"127.0.0.1:8000"``,
+    that are taken although not public: for tests.
 
-    Args:
-        images: Columns caption_id (unique texts) and url (empty or missing: no URL).
-        folder: Where pictures and outcomes are kept; made when it is not there.
-        settings: Limits and the pictures' size.
-        allow: Addresses and ports, such as ``"127.0.0.1:8000"``, that are taken although not public: for tests.
-
-    Returns:
-        One row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (``ok``, or what was wrong with the
-        URL, such as ``no_url`` or ``refused_address``; the server, such as ``timed_out``, ``not_found`` (404), ``gone``
-        (410), ``forbidden`` (401, 402, 403, 451) or ``opted_out`` by a header; or the body, such as
-        ``too_many_bytes``, ``not_an_image`` or ``truncated``), status (of the last response), n_bytes (of the body
-        read), width and height (in pixels, as received), n_tries, seconds (of requests, without waits between them),
-        final_url (after redirects), sha256 (of the body), file (below ``folder``), saved_bytes, saved_sha256, fetched
-        (UTC) and detail. Numbers that do not apply are NaN.
+    Returns a row per row of ``images``, in its order, with :data:`COLUMNS`: outcome (``ok``, or what was wrong with
+    URL, server or body), status (of the last response), n_bytes (of the body read), width and height (in pixels, as
+    received), n_tries, seconds (of requests, without waits between them), final_url (after redirects), sha256 (of the
+    body), file (below ``folder``), saved_bytes, saved_sha256, fetched (UTC) and detail. Numbers that do not apply are
+    NaN.
 
     Raises RunError: This machine has no network, or the disk is full; what had an outcome keeps it.
     """

@@ -2,26 +2,20 @@
 
 Words and pronouns are those of the paper, with the words' plurals. Names follow one of two rules:
 
-``gazetteer`` (default) needs capitals. Every name comes from gender-guesser's dictionary; a name that it calls
-mostly female or mostly male counts as female or male, one used for both counts as nothing. A name counts
+``gazetteer`` (default) needs capitals. Names are gender-guesser's, of which mostly female and mostly male ones count
+as female and male. A name counts
 
-1. when a surname follows it, initials and particles (de, van, …) between them allowed: a capitalised word that
-   is no common caption word and no place. Where the first name is itself a word, a brand or a trade (Mark,
-   Rose, Baker) or has two letters (Ed), the surname must be no word at all. Places (Paris, Virginia) are never
-   first names;
+1. when a surname follows it, initials and particles (de, van, …) between them allowed: a capitalised word that is no
+   common caption word and no place. Where the first name is itself a word, a brand or a trade (Mark, Rose, Baker) or
+   has two letters (Ed), the surname must be no word at all. Places (Paris, Virginia) are never first names;
 2. when a title or a trade stands before it (Dr. Maria), unless it is a usual surname too (Dr. Thomas).
 
-It does not count inside a longer name of something else: after San, Port, Lake, …, before Street, University,
-…, or as a brand (Calvin Klein). Mr, Mrs and the like say a gender themselves. A caption without any small
-letter, or without any capital, has no names: there, only Mr and Mrs count. In a headline, where nearly every word
-is capitalised, capitals say little: there the surname must be no caption word at all.
-A first name that stands alone is not found, nor is a name that gender-guesser does not know.
-How often the rule is right was measured on captions labelled by hand (:func:`agreement`).
+It does not count inside a longer name of something else: after San, Port, Lake, …, before Street, University, …, or as
+a brand (Calvin Klein). Captions all in capitals, or without any, have no names but those after Mr and Mrs; in a
+headline the surname must be no caption word at all. :func:`agreement` says how often the rule is right.
 
 ``spacy`` takes the persons that spaCy's en_core_web_lg finds, as the paper does, and the first word of each that
-is no title. ``off`` leaves names out.
-
-Gender is binary here because the paper's word lists and gender-guesser are; that is their limit.
+is no title. ``off`` leaves names out. Gender is binary here because the paper's word lists and gender-guesser are.
 """
 
 from __future__ import annotations

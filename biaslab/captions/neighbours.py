@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from biaslab.keep.store import Stage, Store
     from biaslab.models.repositories import Located
 
+NEAREST = ("nearest", "nearest_no_indicators")
+"""Approaches that take the captions nearest to a prompt: of all, and of those that say no gender."""
+COLUMNS = ["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]
 DEFAULT = "all-MiniLM-L6-v2"
 # The original weights, revision 1110a243 of sentence-transformers/all-MiniLM-L6-v2.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -148,16 +151,9 @@ def _embed_rows(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
 def nearest(query: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each query, its ``k`` nearest vectors by cosine similarity, exactly.
 
-    Args:
-        query: Unit vectors, float (q, width).
-        vectors: Unit vectors, float (n, width).
-        k: How many, at least 1.
-
-    Returns:
-        Indices into ``vectors``, int64 (q, min(k, n)), nearest first, and their cosines, float32 of the same shape,
-        rounded to six digits. Equal ones come in the order of ``vectors``.
-
-    Raises InputError: A query or vector holds NaN or infinity.
+    ``query`` (q, width) and ``vectors`` (n, width) are unit vectors. Returns indices into ``vectors``, int64
+    (q, min(k, n)), nearest first, and their cosines, float32 of the same shape, rounded to six digits. Equal ones come
+    in the order of ``vectors``. Raises InputError: A query or vector holds NaN or infinity.
     """
     if not (np.isfinite(query).all() and np.isfinite(vectors).all()):
         raise InputError("Some vectors or queries hold values that are no numbers; embed their texts again.")
@@ -181,6 +177,31 @@ def _largest(row: np.ndarray, k: int) -> np.ndarray:
     above = np.flatnonzero(row > least)
     chosen = np.concatenate([above, np.flatnonzero(row == least)[: k - len(above)]])
     return chosen[np.lexsort((chosen, -row[chosen]))]
+
+
+def nearest_captions(captions: pd.DataFrame, prompts: pd.DataFrame, vectors: np.ndarray, *, k: int) -> pd.DataFrame:
+    """Return the ``k`` captions of its occupation that are nearest to each prompt, by each of :data:`NEAREST`.
+
+    ``captions`` has ``caption_id``, ``occupation`` and ``indicator``; ``prompts`` has ``prompt`` and ``occupation``,
+    each pair once. ``vectors`` are unit vectors of the captions and, after them, of the prompts, (captions + prompts,
+    width). Returns :data:`COLUMNS`: rank from 1, and cosine, the similarity of caption and prompt. Source: paradox,
+    sections 5.2 and 5.3.
+    """
+    of_captions, of_prompts = vectors[: len(captions)], vectors[len(captions) :]
+    says_none = (captions["indicator"] == "none").to_numpy(bool)
+    caption_ids = captions["caption_id"].to_numpy()
+    rows_of = captions.reset_index(drop=True).groupby("occupation").indices
+    tables = [pd.DataFrame(columns=COLUMNS)]
+    for approach, taken in zip(NEAREST, (np.ones_like(says_none), says_none), strict=True):
+        for occupation, wanted in prompts.reset_index(drop=True).groupby("occupation", sort=False):
+            rows = rows_of.get(occupation, np.zeros(0, dtype=np.int64))
+            rows = rows[taken[rows]]
+            places, cosines = nearest(of_prompts[wanted.index], of_captions[rows], k)
+            for prompt, at, near in zip(wanted["prompt"], places, cosines.astype(float), strict=True):
+                values = (approach, prompt, occupation, caption_ids[rows[at]], np.arange(len(at)) + 1, near)
+                tables.append(pd.DataFrame(dict(zip(COLUMNS, values, strict=True))))
+    # One without rows says nothing of the columns' types.
+    return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
 
 
 def _checked_default() -> Path:

@@ -91,13 +91,10 @@ def paraphrases(
         store: Where the model's answers are kept, so that none is paid for twice.
         names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
 
-    Returns:
-        One row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
-        with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
-        :data:`biaslab.net.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
-
-    Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order;
-    what it answered before is kept.
+    Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
+    with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
+    :data:`biaslab.net.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
+    Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order.
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]

@@ -63,16 +63,10 @@ def search(
     A mention counts for each term that it fits. Which captions are kept follows from hashes of (seed, term, caption_id)
     alone: it depends neither on the order of the corpus nor on batches, parts or other terms.
 
-    Args:
-        corpus: Captions.
-        terms: Words or phrases, each once.
-        per_term: Captions to keep of each term, at least 1: the random sample.
-        pool: Captions to keep of each term where that is more, as candidates for nearest captions.
-        plural: Whether a term's plural mentions it too.
-        forms: Of some terms the words that mention them, in place of the term and its plural.
-        store: Where to keep what each part of the corpus gave; nothing is kept where it is None.
-
-    Raises ParameterError: A term cannot be searched (see :class:`Matcher`). InputError: The corpus cannot be read.
+    ``per_term`` captions of each term are the random sample; of ``pool``, where that is more, nearest captions are
+    taken. ``plural`` says whether a term's plural mentions it too; ``forms`` are words that mention some terms in the
+    place of both. What each part of the corpus gave is kept in ``store``. Raises ParameterError: A term cannot be
+    searched (see :class:`Matcher`). InputError: The corpus cannot be read.
     """
     matcher = Matcher(terms, plural=plural, forms=forms)
     keep = max(per_term, pool)

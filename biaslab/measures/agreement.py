@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslab.ground.errors import InputError, ParameterError, name_help
+from biaslab.ground.errors import InputError, name_help
 from biaslab.stats.checks import label_codes, ratio
 
 LABELS = ("female", "male", "unsure")
@@ -42,12 +42,8 @@ class AgreementEstimate(NamedTuple):
 def majority_vote(ratings: ArrayLike, labels: Sequence[str] = LABELS) -> np.ndarray:
     """Return each item's most frequent label, object ``(items,)``; ``unsure`` is a label like the others.
 
-    Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a
-    rating is ``unrated``.
-
-    Raises:
-        InputError: As :func:`krippendorff_alpha`.
-        ParameterError: ``labels`` as there.
+    Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a rating is
+    ``unrated``. Raises InputError: As :func:`krippendorff_alpha`.
     """
     counts, _ = _rated(ratings, labels)
     most = counts.max(axis=1, initial=0)
@@ -71,11 +67,8 @@ def krippendorff_alpha(
         confidence: Level of the interval, 0–1.
 
     NaN with a reason where no item has two ratings or all ratings are one label; limits also where no resample differs,
-    or more than 5 % of them hold one label only.
-
-    Raises:
-        InputError: A rating that is no label, or an array that is not 2-D.
-        ParameterError: Fewer than two labels, repeated labels, or a bad ``confidence`` or ``replicates``.
+    or more than 5 % of them hold one label only. Raises InputError: A rating that is no label, or an array that is not
+    2-D.
     """
     counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
@@ -89,11 +82,7 @@ def fleiss_kappa(
     """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
 
     Setting labels aside (``labels=("female", "male")``) so keeps the easier items: prefer :func:`krippendorff_alpha`
-    there. Arguments and NaN cases as there.
-
-    Raises:
-        InputError: As :func:`krippendorff_alpha`.
-        ParameterError: As there.
+    there. Arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
     """
     counts, n_raters = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
@@ -108,11 +97,7 @@ def percent_agreement(
     """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items with two ratings.
 
     Not corrected for chance. With two columns it compares two label sets, such as a judge with the majority vote.
-    Arguments as in :func:`krippendorff_alpha`.
-
-    Raises:
-        InputError: As :func:`krippendorff_alpha`.
-        ParameterError: As there.
+    Arguments as in :func:`krippendorff_alpha`. Raises InputError: As :func:`krippendorff_alpha`.
     """
     counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
@@ -132,11 +117,8 @@ def cohen_kappa(
     """Return Cohen's kappa of two raters, over the items that both gave one of the labels.
 
     ``a`` and ``b`` are the two raters' labels, shape (items,). NaN with a reason where no item has both ratings, or one
-    of the raters uses a single label. Other arguments as in :func:`krippendorff_alpha`.
-
-    Raises:
-        InputError: As :func:`krippendorff_alpha`, or shapes differ.
-        ParameterError: As there.
+    of the raters uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
+    :func:`krippendorff_alpha`, or shapes differ.
     """
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
@@ -153,8 +135,6 @@ def cohen_kappa(
 
 def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
-    if isinstance(labels, str) or len(labels) < 2 or len(set(labels)) < len(labels):
-        raise ParameterError(f"labels is {labels!r}; give two or more different labels, for example {LABELS}.")
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
         wanted = "(items, raters)" if ndim == 2 else "(items,)"
@@ -234,10 +214,6 @@ def _estimate(
     confidence: float,
 ) -> AgreementEstimate:
     """Return a coefficient of ``items`` (items, columns), which are what is resampled, with its interval."""
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence is {confidence!r}; allowed is a number between 0 and 1, such as 0.95.")
-    if replicates < 1:
-        raise ParameterError(f"replicates is {replicates!r}; allowed is 1 or more, such as 2000.")
     n = len(items)
     if reason:
         return AgreementEstimate(np.nan, np.nan, np.nan, n, n_raters, reason)

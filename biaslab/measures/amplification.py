@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.stats.checks import broadcast, check_axis, mean_where, numbers, one_of
+from biaslab.stats.checks import broadcast, mean_where, numbers, one_of
 
 DEFINITIONS = ("published", "no_exclusion", "directional")
 EXCLUSION_REASONS = ("missing", "training_at_50", "generated_at_50", "opposite_lean")
@@ -33,10 +33,7 @@ class Expected(NamedTuple):
 def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``|G-50| - |T-50|`` elementwise, in percentage points (-50..50); paradox, section 3.3, first equation.
 
-    Both arguments are 0–100 and broadcast; NaN stays NaN.
-
-    Raises:
-        InputError: Another percentage or other shapes.
+    Both arguments are 0–100 and broadcast; NaN stays NaN. Raises InputError: Another percentage or other shapes.
     """
     g, t = _percents(percent_generated, percent_training)
     return np.abs(g - 50) - np.abs(t - 50)
@@ -45,8 +42,7 @@ def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> 
 def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
     """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
 
-    Raises:
-        InputError: A percentage outside 0–100.
+    Raises InputError: A percentage outside 0–100.
     """
     return np.sign(numbers(percent_female, "percent_female", 0, 100) - 50)
 
@@ -54,10 +50,8 @@ def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
 def directional_amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> NDArray[np.float64]:
     """Return ``sign(T-50) * (G-T)`` elementwise: the change along the training lean, in points (-100..50).
 
-    NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`.
-
-    Raises:
-        InputError: As :func:`amplification`.
+    NaN where T is exactly 50 or either share is missing. Arguments as in :func:`amplification`. Raises InputError: As
+    :func:`amplification`.
     """
     g, t = _percents(percent_generated, percent_training)
     return np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))[()]
@@ -69,11 +63,8 @@ def exclusion_reason(
     """Say why each occupation is left out of :func:`expected_amplification`, as text; "" where it counts.
 
     The first that applies of :data:`EXCLUSION_REASONS`; ``no_exclusion`` leaves out only missing ones, ``directional``
-    those and ``training_at_50``. Arguments as there.
-
-    Raises:
-        InputError: As :func:`amplification`.
-        UnknownNameError: Another definition.
+    those and ``training_at_50``. Arguments as there. Raises InputError: As :func:`amplification`. UnknownNameError:
+    Another definition.
     """
     n = {"no_exclusion": 1, "directional": 2, "published": 4}[_definition(definition)]
     g, t = _percents(percent_generated, percent_training)
@@ -86,20 +77,13 @@ def expected_amplification(
 ) -> Expected:
     """Return the mean amplification over occupations, with counts (paradox, section 3.3, 2nd equation).
 
-    Args:
-        percent_generated: Percentages 0–100, occupations along ``axis``.
-        percent_training: The same; both broadcast, and NaN leaves an occupation out (reason ``missing``).
-        definition: ``published``: ``|G-50| - |T-50|`` where training and generation lean the same way; a share of
-            exactly 50 leans nowhere and is left out. ``no_exclusion``: the same over all occupations. ``directional``:
-            the signed change along the training lean over all occupations that have one.
-        axis: Of the broadcast shape, over the occupations; all others are kept (bootstrap replicates, prompts).
-
-    Raises:
-        UnknownNameError: Another definition.
-        InputError: A percentage outside 0–100, shapes that do not broadcast, or scalars.
+    Percentages are 0–100, with occupations along ``axis`` of the broadcast shape; NaN leaves an occupation out, and all
+    other axes are kept. ``published`` is ``|G-50| - |T-50|`` where training and generation lean the same way, so that a
+    share of exactly 50 is left out; ``no_exclusion`` the same over all occupations; ``directional`` the signed change
+    along the training lean over all occupations that have one. Raises UnknownNameError: Another definition. InputError:
+    A percentage outside 0–100, or shapes that do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
-    check_axis(g, axis, "occupations")
     if _definition(definition) == "directional":
         values = np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))
     else:

@@ -51,10 +51,8 @@ def caption_scores(
     asks at that many (Hesterberg 2015); for CIDEr with the weights of the whole set.
 
     Takes one caption and one or more references an image, and the group of each; ``confidence`` is 0–1. Returns metric
-    (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images).
-
-    Raises:
-        InputError: No image, an image without references, or other numbers of images.
+    (:data:`METRICS`), value, ci_low, ci_high (all 100 times the metric, as papers print them) and n (images). Raises
+    InputError: No image, an image without references, or other numbers of images.
     """
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
     from pycocoevalcap.cider.cider import Cider

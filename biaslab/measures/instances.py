@@ -66,11 +66,8 @@ def check_runs(rle: str, height: int, width: int) -> str:
 def masks(instances: pd.DataFrame, height: int = 0, width: int = 0) -> np.ndarray:
     """Return the masks of instances, ``bool (instances, height, width)``; of a box alone, the pixels in it.
 
-    Takes rows with :data:`COLUMNS` of masks of one size, and the size where these do not tell it.
-
-    Raises:
-        InputError: Masks are of several sizes, or of none that is told.
-        ValueError: Run lengths that :func:`check_runs` refuses.
+    Takes rows with :data:`COLUMNS` of masks of one size, and the size where these do not tell it. Raises InputError:
+    Masks are of several sizes, or of none that is told. ValueError: Run lengths that :func:`check_runs` refuses.
     """
     known = instances[["height", "width"]].dropna().astype(int)
     sizes = {*known.itertuples(index=False, name=None), *([(height, width)] if height else [])}
@@ -132,10 +129,7 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
 
     Returns a row a found instance, and one a true instance that was not found: image_id, object, score (NaN where not
     found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found: ``both``,
-    ``finder`` (only found) or ``truth`` (only shown).
-
-    Raises:
-        InputError: ``least`` is not above 0 and at most 1.
+    ``finder`` (only found) or ``truth`` (only shown). Raises InputError: ``least`` is not above 0 and at most 1.
     """
     if not 0 < least <= 1:
         raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
@@ -164,10 +158,7 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
 def mask_overlap(found: ArrayLike, truth: ArrayLike) -> np.ndarray:
     """Return the intersection over union of corresponding masks, ``float64 (masks,)``, 0–1; NaN where both are empty.
 
-    Takes ``bool (masks, height, width)``.
-
-    Raises:
-        InputError: Other masks, or shapes differ.
+    Takes ``bool (masks, height, width)``. Raises InputError: Other masks, or shapes differ.
     """
     found, truth = _pair(found, truth, kinds="b")
     shared, either = (op(found, truth).sum(axis=(1, 2)) for op in (np.logical_and, np.logical_or))
@@ -179,10 +170,7 @@ def map_auc(values: ArrayLike, truth: ArrayLike) -> np.ndarray:
 
     The probability that a place in the mask has a higher value than one outside, ties counting half (Mann and Whitney
     1947). NaN where the mask is empty or everything. Takes numbers ``(maps, height, width)`` and masks, ``bool`` of the
-    same shape.
-
-    Raises:
-        InputError: Other arrays, or shapes differ.
+    same shape. Raises InputError: Other arrays, or shapes differ.
     """
     values, truth = _pair(values, truth)
     size = truth.shape[1] * truth.shape[2]

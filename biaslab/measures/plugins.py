@@ -35,9 +35,7 @@ FLOOR = "floor"
 def load(name: str) -> Callable[..., pd.DataFrame]:
     """Return the measure of this name, whose answers are checked.
 
-    Raises:
-        ParameterError: It cannot be loaded or called.
-        UnknownNameError: No installed package brings it.
+    Raises ParameterError: It cannot be loaded or called. UnknownNameError: No installed package brings it.
     """
     point = plugins.point(plugins.MEASURES, name, "measure")
     with loading(name, "a measure"):
@@ -57,8 +55,7 @@ def digest(name: str) -> str:
 def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return what the measure ``name`` gave: its columns :data:`COLUMNS` and :data:`FLOOR`, missing values left out.
 
-    Raises:
-        InputError: It is no table, lacks a column, has a value that is no finite number, or a row twice.
+    Raises InputError: It is no table, lacks a column, has a value that is no finite number, or a row twice.
     """
     import pandas as pd
 

@@ -20,11 +20,8 @@ def r_precision(similarity: np.ndarray, *, distractors: int = DISTRACTORS) -> np
 
     Exact, with no draw: of N - 1 other captions b score better (one as good counts half), and none of them is among the
     ``distractors`` with chance C(N - 1 - b, distractors) / C(N - 1, distractors). ``similarity`` is the cosine of image
-    i and caption j, ``float (N, N)``; caption i is image i's own.
-
-    Raises:
-        InputError: ``similarity`` is not square or not finite, or has no more captions than ``distractors`` (1 or
-            more).
+    i and caption j, ``float (N, N)``; caption i is image i's own. Raises InputError: ``similarity`` is not square or
+    not finite, or has no more captions than ``distractors`` (1 or more).
     """
     similarity = np.asarray(similarity)
     # Only orders count: single precision is kept, which takes half of the time.
@@ -57,10 +54,7 @@ def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
     |m1 - m2|² + Tr(S1 + S2 - 2 (S1 S2)^½). The last trace is the sum of the singular values of A Bᵀ, where AᵀA = S1 and
     BᵀB = S2: of the centred features themselves with fewer images than features, else of their Cholesky factors, an
     eighth of the time that a square root of the matrix takes. Takes two ``float (images, features)`` of 2 images or
-    more.
-
-    Raises:
-        InputError: Other shapes, or a value that is not finite.
+    more. Raises InputError: Other shapes, or a value that is not finite.
     """
     sets = _sets(first, second)
     means = [s.mean(axis=0) for s in sets]
@@ -102,10 +96,8 @@ def _trace_of_root(a: np.ndarray, b: np.ndarray) -> float:
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Return the unbiased squared maximum mean discrepancy with the kernel (x·y / features + 1)³: KID (Bińkowski 2018).
 
-    It may be a little below 0. Arguments as of :func:`frechet_distance`.
-
-    Raises:
-        InputError: As :func:`frechet_distance`.
+    It may be a little below 0. Arguments as of :func:`frechet_distance`. Raises InputError: As
+    :func:`frechet_distance`.
     """
     first, second = _sets(first, second)
 
@@ -125,10 +117,8 @@ def retrieval_bias(similarity: np.ndarray, female: np.ndarray, k: int) -> np.nda
     """Return how far the first images that a text retrieves lean to men: (M - F) / (M + F) among the k most similar.
 
     ``similarity`` is of text i and image j, ``float (texts, images)``; ``female``, ``bool (images,)``, whether image j
-    shows a woman (else a man). Returns -1 to 1 for each text. Source: dalleval paper, appendix C.1, Table 14.
-
-    Raises:
-        InputError: k is not from 1 to the number of images, or the shapes do not fit.
+    shows a woman (else a man). Returns -1 to 1 for each text. Source: dalleval paper, appendix C.1, Table 14. Raises
+    InputError: k is not from 1 to the number of images, or the shapes do not fit.
     """
     similarity, female = np.asarray(similarity, float), np.asarray(female, bool)
     if similarity.ndim != 2 or female.shape != similarity.shape[1:] or not 1 <= k <= len(female):

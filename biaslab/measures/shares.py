@@ -9,16 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
-from biaslab.stats.checks import broadcast, check_axis, label_codes, numbers, ratio
+from biaslab.stats.checks import broadcast, label_codes, numbers, ratio
 
 
 def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64]:
     """Return ``(n_female - n_male) / (n_female + n_male)`` elementwise: -1 all male, +1 all female; dalleval, table 6.
 
-    Counts broadcast; no image gives NaN.
-
-    Raises:
-        InputError: Negative counts.
+    Counts broadcast; no image gives NaN. Raises InputError: Negative counts.
     """
     female, male = broadcast(0, n_female=n_female, n_male=n_male)
     return ratio(female - male, female + male)
@@ -29,13 +26,10 @@ def mean_absolute_deviation(counts: ArrayLike) -> NDArray[np.float64]:
 
     0 where all are equally frequent, ``2 (N-1) / N**2`` where only one occurs. No image gives NaN, as does a missing
     count. A fair model scores above 0 by chance: see :func:`biaslab.stats.mad_floor`. Source: dalleval, section 4.2.4.
-
-    Raises:
-        InputError: Negative counts or fewer than two categories.
+    Raises InputError: Negative counts or fewer than two categories.
     """
     counts = numbers(counts, "counts", 0)
-    check_axis(counts, -1, "categories")
-    if counts.shape[-1] < 2:
+    if counts.ndim == 0 or counts.shape[-1] < 2:
         raise InputError(f"counts of shape {counts.shape} must have two or more categories along its last axis.")
     shares = ratio(counts, counts.sum(axis=-1, keepdims=True))
     return np.abs(shares - 1 / counts.shape[-1]).mean(axis=-1)
@@ -45,13 +39,9 @@ def mean_absolute_difference(presence_a: ArrayLike, presence_b: ArrayLike) -> ND
     """Return the mean of ``|presence_a - presence_b|`` (0–1) over the attributes along the last axis.
 
     A presence is the share of images (0–1) that show the attribute. NaN where one is missing, or there are none.
-    Source: dalleval, table 22, whose last column averages 15 attributes.
-
-    Raises:
-        InputError: A share outside 0–1 or scalars.
+    Source: dalleval, table 22, whose last column averages 15 attributes. Raises InputError: A share outside 0–1.
     """
     a, b = broadcast(0, 1, presence_a=presence_a, presence_b=presence_b)
-    check_axis(a, -1, "attributes")
     return ratio(np.abs(a - b).sum(axis=-1), a.shape[-1])
 
 
@@ -69,10 +59,7 @@ def biased_images(first_adheres: ArrayLike, second_adheres: ArrayLike) -> Biased
 
     The arguments, of shape (images,), hold whether that person fits (True/False or 1/0), or NaN/None for no judgement;
     an image without both is left out and counted in ``n_missing``. No image left gives NaN. Source: paired, section
-    4.4.1, figure 6.
-
-    Raises:
-        InputError: Other values or different lengths.
+    4.4.1, figure 6. Raises InputError: Other values or different lengths.
     """
     first, second = broadcast(0, 1, first_adheres=first_adheres, second_adheres=second_adheres)
     fitting = (first + second)[~np.isnan(first + second)]
@@ -92,8 +79,7 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
     ``2P - 100`` for a ``female`` stereotype, ``100 - 2P`` for ``male``; NaN stays NaN. The arguments broadcast. Source:
     paired, section 3.2.3, eq. 1.
 
-    Raises:
-        InputError: Another stereotype or a percentage outside 0–100.
+    Raises InputError: Another stereotype or a percentage outside 0–100.
     """
     percent = numbers(percent_female, "percent_female", 0, 100)
     percent, sign = broadcast(percent_female=percent, stereotype=_sign(stereotype))
@@ -103,10 +89,7 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
 def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike) -> NDArray[np.float64]:
     """Return the inverse of :func:`stereotype_score_from_percent`: 0–100 of -100 to 100, elementwise.
 
-    Source: paired, section 3.2.3, eq. 1.
-
-    Raises:
-        InputError: A score outside -100 to 100, or another stereotype.
+    Source: paired, section 3.2.3, eq. 1. Raises InputError: A score outside -100 to 100, or another stereotype.
     """
     points, sign = broadcast(score=numbers(score, "score", -100, 100), stereotype=_sign(stereotype))
     return 50 + sign * points / 2

@@ -38,10 +38,8 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the cosine of corresponding rows; their mean is the similarity of two sets (triplets, eq. 1, 2 and 4).
 
     Takes numbers of one shape, ``(pairs, ...)``, whose rows are flattened. Returns ``float64 (pairs,)``, -1 to 1; NaN
-    where a row is all zeros or has a missing entry.
-
-    Raises:
-        InputError: Shapes differ, rows are empty, or a value is infinite.
+    where a row is all zeros or has a missing entry. Raises InputError: Shapes differ, rows are empty, or a value is
+    infinite.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.ndim < 2 or a.shape != b.shape or (width := int(np.prod(a.shape[1:]))) == 0:
@@ -70,31 +68,16 @@ def word_mean(embeddings: np.ndarray, words: np.ndarray) -> np.ndarray:
 
     ``embeddings`` are ``(prompts, tokens, width)``; ``words``, ``bool (prompts, tokens)``, says which tokens are of
     words. Returns ``float64 (prompts, width)``; NaN where a prompt has no word.
-
-    Raises:
-        InputError: Shapes differ.
     """
-    embeddings, words = np.asarray(embeddings), np.asarray(words, bool)
-    if embeddings.ndim != 3 or embeddings.shape[:2] != words.shape:
-        raise InputError(
-            f"embeddings is {embeddings.shape} and words {words.shape}; give (prompts, tokens, width) and (prompts, "
-            "tokens)."
-        )
+    words = np.asarray(words, bool)
     total = np.einsum("ptw,pt->pw", embeddings, words.astype(float))
     return ratio(total, words.sum(axis=1, keepdims=True))
 
 
 def luma(images: np.ndarray) -> np.ndarray:
-    """Return the luma (BT.601) of ``uint8 (images, height, width, 3)`` RGB: ``uint8 (images, height, width)``.
-
-    Raises:
-        InputError: Other arrays.
-    """
+    """Return the luma (BT.601) of ``uint8 (images, height, width, 3)`` RGB: ``uint8 (images, height, width)``."""
     import cv2
 
-    images = np.asarray(images)
-    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-        raise InputError(f"images are {images.dtype} {images.shape}; give uint8 (images, height, width, 3).")
     flat = images.reshape(-1, images.shape[2], 3)
     return cv2.cvtColor(flat, cv2.COLOR_RGB2GRAY).reshape(images.shape[:3]) if flat.size else images[..., 0]
 
@@ -105,9 +88,7 @@ def ssim_maps(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     A uniform window of 7 x 7 pixels, sample covariance, K1 = 0.01, K2 = 0.03 and a range of 255, edges mirrored, as
     scikit-image's ``structural_similarity`` by default. Takes ``uint8 (pairs, height, width)`` of one channel
     (:func:`luma`); returns ``float32`` of that shape, -1 to 1. Source: triplets, section 4.1.3; Wang et al. 2004.
-
-    Raises:
-        InputError: Other arrays, or images smaller than the window.
+    Raises InputError: Other arrays, or images smaller than the window.
     """
     import cv2
 
@@ -159,15 +140,9 @@ def diff_pix(maps: np.ndarray, *, fixed: bool = False) -> np.ndarray:
     40 pixels (of 512 x 512, else in proportion) are filled and counted. ``maps`` are ``float (pairs, height, width)``,
     -1 to 1 (:func:`ssim_maps`). The threshold is Otsu's for each pair, or, ``fixed``, a similarity of 0.5. Returns
     ``float64 (pairs,)``, 0–100. Source: triplets, section 4.1.3, which leaves threshold and least area open.
-
-    Raises:
-        InputError: Maps of another shape.
     """
     import cv2
 
-    maps = np.asarray(maps)
-    if maps.ndim != 3:
-        raise InputError(f"maps has the shape {maps.shape}; give (pairs, height, width).")
     least = LEAST_CONTOUR * maps.shape[1] * maps.shape[2] / 512**2
     out = np.zeros(len(maps))
     for i, one in enumerate(maps):
@@ -190,10 +165,7 @@ def split_product(first: np.ndarray, second: np.ndarray, *, dcr: bool = False) -
     Takes ``float (pairs, places, features)``: what a network sees at each place of an image. With ``dcr`` not each
     place but the whole of an image is scaled to length 1, as the released code of Somepalli et al. does. Returns
     ``float64 (pairs,)``, -1 to 1; NaN where every place is zero on one side, or one is missing. Source: triplets,
-    section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?).
-
-    Raises:
-        InputError: Shapes differ.
+    section 4.1.3; Somepalli et al. 2023 (Diffusion Art or Digital Forgery?). Raises InputError: Shapes differ.
     """
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 3 or first.shape != second.shape or 0 in first.shape[1:]:
@@ -214,10 +186,8 @@ def bias_score(
     """Return an object's bias score elementwise: 1 only in masculine, 0 only in feminine, 0.5 neither.
 
     ``C_m / (C_m + (n_m / n_f) C_f)`` with co-occurrence counts C and the sizes n of the prompt sets, which broadcast;
-    NaN for an object that never occurs. Source: triplets, eq. 3, 5.
-
-    Raises:
-        InputError: Negative counts or an empty prompt set.
+    NaN for an object that never occurs. Source: triplets, eq. 3, 5. Raises InputError: Negative counts or an empty
+    prompt set.
     """
     counts = {"count_masculine": count_masculine, "count_feminine": count_feminine}
     masculine, feminine, n_m, n_f = broadcast(0, **counts, n_masculine=n_masculine, n_feminine=n_feminine)
@@ -230,10 +200,8 @@ def coverage(object_masks: ArrayLike, word_masks: ArrayLike) -> np.ndarray:
     """Return the share (0–1) of each object that each word's attention covers, ``(objects, words)``.
 
     ``|m ∩ a| / |m|`` with the mask m of an object, ``bool (objects, height, width)``, and that of a word's attention,
-    a, ``bool (words, height, width)``. An object without a pixel gives NaN. Source: triplets, eq. 7.
-
-    Raises:
-        InputError: The masks are not of one height and width, or not bool.
+    a, ``bool (words, height, width)``. An object without a pixel gives NaN. Source: triplets, eq. 7. Raises InputError:
+    The masks are not of one height and width, or not bool.
     """
     objects, words = np.asarray(object_masks), np.asarray(word_masks)
     if objects.ndim != 3 or words.ndim != 3 or objects.shape[1:] != words.shape[1:]:
@@ -262,20 +230,10 @@ def dependency_groups_of_largest(
     """Return the dependency group of each object, object ``(objects,)`` of DEPENDENCY_GROUPS or None.
 
     An object is explicit where its name is one of the prompt's nouns, and guided where some word's attention covers
-    more of it than a threshold. None where no coverage that is known is large enough, and one is NaN. (Nouns of which
-    no object was found are hidden.) Source: triplets, section 6.2.
-
-    Args:
-        objects: Their names, of one image or of many.
-        explicit: ``bool (objects,)``: whether the name is one of the prompt's nouns.
-        coverage: ``(objects,)``, 0–1: the largest of all words (:func:`coverage`); NaN where not known.
-        human_coverage: The largest of human words, for each object.
-        threshold: What coverage must exceed.
-        human_threshold: What that of people by human words must exceed.
-        person: The name of people.
-
-    Raises:
-        InputError: A coverage is outside 0–1, or there is not one for each object.
+    more of it than a threshold: ``coverage`` is the largest of all words (:func:`coverage`), 0–1, ``human_coverage``
+    that of human words, NaN where not known. None where no coverage that is known is large enough, and one is NaN.
+    (Nouns of which no object was found are hidden.) Source: triplets, section 6.2. Raises InputError: A coverage is
+    outside 0–1, or there is not one for each object.
     """
     largest, human = broadcast(0, 1, coverage=coverage, human_coverage=human_coverage)
     if largest.shape != (len(objects),):

@@ -44,8 +44,7 @@ def swatch_rgb() -> NDArray[np.int64]:
 def srgb_to_lab(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return CIELAB (D65) of sRGB colours 0–255, shape (..., 3), NaN for missing: L* 0–100, a*, b*, (..., 3).
 
-    Raises:
-        InputError: Another shape or a value outside 0–255.
+    Raises InputError: Another shape or a value outside 0–255.
     """
     rgb = _colours("rgb", rgb, 0, 255) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -59,9 +58,7 @@ def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
     """Return the Individual Typology Angle of CIELAB colours (..., 3), in degrees (...); high ones are light.
 
     Equal to ``arctan((L* - 50) / b*)`` where b* > 0, as skin has; a bluish colour stays on the side of its lightness.
-
-    Raises:
-        InputError: Another shape, or what is no number.
+    Raises InputError: Another shape, or what is no number.
     """
     lab = _colours("lab", lab)
     return np.degrees(np.arctan2(lab[..., 0] - 50, lab[..., 2]))
@@ -70,11 +67,8 @@ def typology_angle(lab: ArrayLike) -> NDArray[np.float64]:
 def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the angle of sRGB colours by one of :data:`COMPUTATIONS`, in degrees.
 
-    ``rgb`` is as in :func:`srgb_to_lab`.
-
-    Raises:
-        InputError: As :func:`srgb_to_lab`.
-        UnknownNameError: Another computation.
+    ``rgb`` is as in :func:`srgb_to_lab`. Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: Another
+    computation.
     """
     if one_of(computation, COMPUTATIONS, "skin tone computation") == "cielab":
         return typology_angle(srgb_to_lab(rgb))
@@ -87,8 +81,7 @@ def angle_of(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]
 def nearest_monk_tone(angle: ArrayLike) -> NDArray[np.float64]:
     """Return the Monk tone, 1–10, of each ``angle`` in degrees: that of the swatch with the nearest; NaN stays NaN.
 
-    Raises:
-        InputError: What is no number.
+    Raises InputError: What is no number.
     """
     angle = numbers(angle, "angle")
     return _nearest(np.abs(angle[..., None] - typology_angle(srgb_to_lab(swatch_rgb()))))
@@ -103,9 +96,7 @@ def _nearest(distance: np.ndarray) -> NDArray[np.float64]:
 def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64]:
     """Return the Monk tone, 1–10 (light to dark), of sRGB colours, as floats; arguments as of :func:`angle_of`.
 
-    Raises:
-        InputError: As :func:`srgb_to_lab`.
-        UnknownNameError: Another computation.
+    Raises InputError: As :func:`srgb_to_lab`. UnknownNameError: Another computation.
     """
     return nearest_monk_tone(angle_of(rgb, computation))
 
@@ -113,10 +104,8 @@ def monk_tone(rgb: ArrayLike, computation: str = "cielab") -> NDArray[np.float64
 def nearest_swatch(rgb: ArrayLike) -> NDArray[np.float64]:
     """Return the Monk tone, 1–10, whose swatch is nearest to sRGB colours in red, green and blue, as floats (...).
 
-    Table 18 compares with it. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN.
-
-    Raises:
-        InputError: As :func:`srgb_to_lab`.
+    Table 18 compares with it. ``rgb`` is as in :func:`srgb_to_lab`; NaN stays NaN. Raises InputError: As
+    :func:`srgb_to_lab`.
     """
     rgb = _colours("rgb", rgb, 0, 255)
     return _nearest(((rgb[..., None, :] - swatch_rgb()) ** 2).sum(axis=-1))

@@ -20,10 +20,9 @@ from biaslab import lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import DownloadedImages, download
 from biaslab.captions.indicators import indicate
-from biaslab.captions.neighbours import Encoder, embed, embedding_stage
+from biaslab.captions.neighbours import COLUMNS, NEAREST, Encoder, embed, embedding_stage, nearest_captions
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
-from biaslab.captions.selections import COLUMNS, NEAREST, nearest_captions
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name

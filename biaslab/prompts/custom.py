@@ -40,15 +40,9 @@ def papers_of(texts: Iterable[str]) -> list[str]:
 def prompts(path: str, images: int) -> pd.DataFrame:
     """Return the prompts of a file: CSV, TSV or Parquet, or text with a prompt a line (``.txt``).
 
-    Args:
-        path: The file.
-        images: Images of each prompt of which the file says no number.
-
-    Returns:
-        A row a prompt: prompt_id, text, group (the prompt itself where none is given), n_images, people.
-
-    Raises:
-        InputError: It cannot be read, has no prompt, or one twice, or a number is out of range.
+    A row a prompt: prompt_id, text, group (the prompt itself where none is given), n_images (``images`` where the file
+    says no number), people. Raises InputError: It cannot be read, has no prompt, or one twice, or a number is out of
+    range.
     """
     file = cells.named(path, "custom.prompts", (*cells.ENDINGS, ".txt"))
     if file.suffix.lower() == ".txt":
@@ -75,8 +69,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
 def benchmark(path: str) -> pd.DataFrame:
     """Return the shares of a file: group, percent_female (0–100) and n (infinite where it says none).
 
-    Raises:
-        InputError: It cannot be read; a share is given as 0–1 or lies outside 0–100; a group stands twice.
+    Raises InputError: It cannot be read; a share is given as 0–1 or lies outside 0–100; a group stands twice.
     """
     file = cells.named(path, "custom.benchmark")
     frame, _ = cells.load(file, set(_SHARES))

@@ -28,8 +28,11 @@ from biaslab.ground.plaintext import plain
 from biaslab.keep.engine import advance
 from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
-from biaslab.prompts.professions import ONE, PROFESSION, sentences
 
+ONE = "{} (one triplet)"
+"""What a data set is called of which one triplet is repeated (section 7.1)."""
+PROFESSION = "Profession"
+"""What the paper calls the sentences on professions as a data set."""
 MEMBERS = ("neutral", "feminine", "masculine")
 PLACEBO = "placebo"
 """A fourth prompt of a triplet: as neutral as the first, with another word for people."""
@@ -126,16 +129,9 @@ def neutral(
     plurals excluded too; equal captions count once. "A people" is left out: it has no counterpart. Memory grows by some
     30 bytes for each different neutral caption, and by the texts that are kept.
 
-    Args:
-        corpus: Captions.
-        dataset: What to call them.
-        filter: ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
-            indicator (:mod:`biaslab.captions.indicators`), and those that seem to show nobody
-            (:mod:`biaslab.prompts.depicted`).
-        sample: Captions to draw at random; 0 is all. Which follows from seed and texts alone.
-        names: As for :func:`biaslab.captions.indicators.indicators`.
-        progress, store: As in :func:`biaslab.captions.search.search`.
-
+    ``filter`` is ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
+    indicator (:mod:`biaslab.captions.indicators`, to which ``names`` goes), and those that seem to show nobody
+    (:mod:`biaslab.prompts.depicted`). ``sample`` captions are drawn at random, 0 is all, by seed and texts alone.
     Raises InputError: The corpus cannot be read.
     """
     chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}
@@ -266,22 +262,29 @@ def triplets(captions: pd.DataFrame, dataset: str, *, seeds: int = 1, placebo: b
     """Return the prompts of neutral captions: each with person or people, with woman or women, with man or men.
 
     Number, case and possessives are kept, and no article is added; "a person" is "an individual". Equal texts of a data
-    set are one triplet.
+    set are one triplet. Each prompt has ``seeds`` images, each from its own noise, which the members share.
 
-    Args:
-        captions: Column text, as of :func:`neutral`; with person or people in each.
-        dataset: What to call them.
-        seeds: Images of each prompt, at least 1: each from its own noise, which the members share.
-        placebo: Whether each has a fourth row, :data:`PLACEBO`.
-
-    Returns:
-        Three rows a triplet, in the order of :data:`MEMBERS`: prompt_id (unique within and across data sets),
-        triplet_id, dataset, prompt_gender, text, spans (the words that differ, in characters of this text, written
-        ``start:end`` and joined by semicolons), noise_id (the triplet's) and n_images.
-
-    Raises ParameterError where a caption holds neither word, or "a people".
+    Returns three rows a triplet, in the order of :data:`MEMBERS`, and with ``placebo`` :data:`PLACEBO` as a fourth:
+    prompt_id (unique within and across data sets), triplet_id, dataset, prompt_gender, text, spans (the words that
+    differ, in characters of this text, written ``start:end`` and joined by semicolons), noise_id (the triplet's) and
+    n_images. Raises ParameterError where a caption holds neither word, or "a people".
     """
     return _long(((text, _swap(text)) for text in dict.fromkeys(captions["text"])), dataset, seeds, placebo)
+
+
+def sentences() -> pd.DataFrame:
+    """Return sentences on the professions of Table 3: topic, profession and text, two or three a profession.
+
+    The paper's own are not published; these are ours, as many as its 811.
+    """
+    found, table = [], published.load("triplets_table_3")
+    for topic, texts in lexicons.load("profession_sentences").items():
+        names = table.loc[table["topic"] == topic, "profession"]
+        for text in texts:
+            said = text.partition(" ")[2].lower()
+            fitting = [name for name in names if said.startswith(f"{name.lower()} ")]
+            found.append((topic, max(fitting, key=len), text))
+    return pd.DataFrame(found, columns=["topic", "profession", "text"])
 
 
 def professions(
@@ -294,14 +297,10 @@ def professions(
 ) -> pd.DataFrame:
     """Return prompts of what professions do, plain and with female or male before the profession (section 3.1).
 
-    Args:
-        n: Rows of Table 3 to draw at random, 1 to 320; 0 is all: 811 triplets, as in the paper.
-        article: ``fitting`` writes "a female ecologist", ``as_printed`` keeps the article: "an female ecologist".
-        seeds, placebo: As in :func:`triplets`, with individual before the profession.
-
-    Returns:
-        The columns of :func:`triplets`, with topic and profession (as in Table 3) before ``text``. In the neutral
-        members no word differs, so that spans is empty.
+    ``n`` rows of Table 3 are drawn at random, 0 is all: 811 triplets, as in the paper. ``article`` is ``fitting``,
+    which writes "a female ecologist", or ``as_printed``, which keeps the article. The columns are those of
+    :func:`triplets`, with topic and profession (as in Table 3) before ``text``; in the neutral members no word differs,
+    so that spans is empty.
     """
     table = sentences()
     rows = table[["topic", "profession"]].drop_duplicates()

@@ -91,11 +91,9 @@ def hierarchical_bootstrap(
     Nominal 95 % intervals cover 94.0–97.3 % for mean shares, changes and all definitions of amplification
     (``benchmarks/coverage.py``; U-shaped shares, 20 or 62 occupations, 3 to 500 images a cell). It fails where **all
     shares are exactly one half**: the corrected mean of \|p - 50\| is still 4.5, 1.3 and 0.6 points at 9, 100 and 500
-    images, and the interval holds 0 in only 5 % of studies. Ask :func:`chi_square` whether shares differ at all.
-
-    Raises:
-        InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a
-            statistic of another shape, or a drawing of other cells.
+    images, and the interval holds 0 in only 5 % of studies. Ask :func:`chi_square` whether shares differ at all. Raises
+    InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a statistic of
+    another shape, or a drawing of other cells.
     """
     counts, n = checks.counts(counts, n)
     if n.ndim != 2 or not (n > 0).any():

@@ -14,8 +14,7 @@ from biaslab.ground.errors import InputError, unknown_name
 def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
     """Return ``values`` (any shape) as floats from ``low`` to ``high``, but for rounding (1e-9); None and NaN are NaN.
 
-    Raises:
-        InputError: Text, infinities and values outside the limits.
+    Raises InputError: Text, infinities and values outside the limits.
     """
     try:
         array = np.asarray(values)
@@ -40,8 +39,7 @@ def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np
 def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
     """Return the named arrays as :func:`numbers`, broadcast together.
 
-    Raises:
-        InputError: As :func:`numbers`, or shapes that do not broadcast.
+    Raises InputError: As :func:`numbers`, or shapes that do not broadcast.
     """
     checked = {name: numbers(values, name, low, high) for name, values in arrays.items()}
     try:
@@ -54,8 +52,7 @@ def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike
 def sample(values: ArrayLike, name: str, skip_nan: bool = False) -> NDArray[np.float64]:
     """Return ``values`` as a flat float array without NaN: refused, or left out with ``skip_nan``.
 
-    Raises:
-        InputError: As :func:`numbers`, another number of axes, or NaN without ``skip_nan``.
+    Raises InputError: As :func:`numbers`, another number of axes, or NaN without ``skip_nan``.
     """
     flat = numbers(values, name)
     if flat.ndim != 1:
@@ -74,8 +71,7 @@ def constant(values: np.ndarray) -> bool:
 def whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
     """Return ``values``, of any shape, as an integer array of at least ``least``; fractions and NaN are refused.
 
-    Raises:
-        InputError: As :func:`numbers`, fractions, NaN or a value below ``least``.
+    Raises InputError: As :func:`numbers`, fractions, NaN or a value below ``least``.
     """
     array = numbers(values, name)
     bad = ~((array == np.floor(array)) & (array >= least))
@@ -87,8 +83,7 @@ def whole(values: ArrayLike, name: str, least: int = 0) -> NDArray[np.int64]:
 def counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return ``count`` of ``n`` as integers of one shape, 0 <= count <= n; where either is NaN, 0 of 0.
 
-    Raises:
-        InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
+    Raises InputError: Fractions, negative counts, a count above n, or shapes that do not broadcast.
     """
     count, n = broadcast(count=count, n=n)
     known = ~(np.isnan(count) | np.isnan(n))
@@ -102,8 +97,7 @@ def counts(count: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.int64], NDArray[n
 def shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.float64]:
     """Return ``values``, of any shape, as a float array of shares 0–1.
 
-    Raises:
-        InputError: A value outside 0–1, or NaN without ``allow_nan``.
+    Raises InputError: A value outside 0–1, or NaN without ``allow_nan``.
     """
     array = numbers(values, name, 0, 1)
     if not allow_nan and np.isnan(array).any():
@@ -112,22 +106,14 @@ def shares(values: ArrayLike, name: str, allow_nan: bool = False) -> NDArray[np.
 
 
 def confidence_level(confidence: float) -> float:
-    """Return ``confidence`` if it lies strictly between 0 and 1.
-
-    Raises:
-        InputError: It is no such number.
-    """
+    """Return ``confidence`` if it lies strictly between 0 and 1. Raises InputError: It is no such number."""
     if np.ndim(confidence) or not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, for example 0.95, got {confidence!r}.")
     return float(confidence)
 
 
 def replicate_count(replicates: int) -> int:
-    """Return ``replicates`` if it is one whole number of at least 2.
-
-    Raises:
-        InputError: It is no such number.
-    """
+    """Return ``replicates`` if it is one whole number of at least 2. Raises InputError: It is no such number."""
     if np.ndim(replicates):
         raise InputError(f"replicates must be one whole number, got {replicates!r:.80}.")
     return int(whole(replicates, "replicates", least=2))
@@ -136,8 +122,7 @@ def replicate_count(replicates: int) -> int:
 def generator(seed: int | np.random.Generator) -> np.random.Generator:
     """Return the generator of one explicit ``seed``; without one a result could not be repeated.
 
-    Raises:
-        InputError: ``seed`` is None, or no whole number of at least 0.
+    Raises InputError: ``seed`` is None, or no whole number of at least 0.
     """
     if isinstance(seed, np.random.Generator):
         return seed
@@ -147,37 +132,16 @@ def generator(seed: int | np.random.Generator) -> np.random.Generator:
 
 
 def one_of(name: str, known: Collection[str], kind: str) -> str:
-    """Return ``name`` if it is in ``known``.
-
-    Raises:
-        UnknownNameError: It is not.
-    """
+    """Return ``name`` if it is in ``known``. Raises UnknownNameError: It is not."""
     if name not in known:
         raise unknown_name(kind, name, known)
     return name
 
 
-def check_axis(array: np.ndarray, axis: int, what: str) -> None:
-    """Look whether ``array`` has an ``axis`` (of, say, "occupations").
-
-    Raises:
-        InputError: It has no such axis.
-    """
-    if not -array.ndim <= axis < array.ndim:
-        raise InputError(f"There is no axis {axis} of {what} in an array of shape {array.shape}.")
-
-
 def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
-    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept.
-
-    Raises:
-        InputError: A value that cannot be looked up, such as a list.
-    """
+    """Return each value's position in ``labels``, -1 where it is none of them; the shape is kept."""
     array = np.asarray(values, dtype=object)
-    try:
-        codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
-    except TypeError as error:
-        raise InputError(f"Labels must be text or missing ({error}).") from error
+    codes = pd.Index(list(labels), dtype=object).get_indexer(pd.Index(array.ravel(), dtype=object))
     return codes.reshape(array.shape)
 
 

@@ -36,10 +36,7 @@ def chi_square(table: ArrayLike) -> ChiSquare:
     """Test whether the rows and columns of ``table`` (two-dimensional counts) are independent.
 
     Pearson's statistic without continuity correction. Where a row or column is empty, or there are fewer than 2 of
-    either, statistic and p are NaN.
-
-    Raises:
-        InputError: Another shape, negative counts, fractions or NaN.
+    either, statistic and p are NaN. Raises InputError: Another shape, negative counts, fractions or NaN.
     """
     table = checks.whole(table, "table")
     if table.ndim != 2:
@@ -91,17 +88,11 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int 
     ``counts`` has a table for each set, ``(cases, kinds)``, dense or of SciPy's sparse arrays; a case, such as the
     images of a triplet's prompts, has the same row in all of them. All permutations are counted up to 65,536, else
     (hits + 1) / (n + 1) of n random ones (Phipson and Smyth 2010): ``replicates``, and 10 times as many where fewer
-    than 10 of these are hits. NaN for fewer than two cases, or kinds that occur.
-
-    Raises:
-        InputError: Fewer than two sets, or other shapes.
+    than 10 of these are hits. NaN for fewer than two cases, or kinds that occur. Raises InputError: ``replicates`` or
+    ``seed`` out of range.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     sets = [sparse.csr_array(each, dtype=np.float32) for each in counts]
-    if len(sets) < 2 or len({each.shape for each in sets}) > 1:
-        raise InputError(
-            f"The counts have the shapes {[each.shape for each in sets]}; give two or more sets of one shape."
-        )
     observed = np.stack([np.asarray(each.sum(axis=0)) for each in sets], axis=-1)
     seen = observed.sum(axis=1) > 0
     cases = sets[0].shape[0]

@@ -76,10 +76,7 @@ class Design:
         :func:`biaslab.stats.bounded_mean`'s, else :func:`biaslab.stats.strata_mean`'s, and of one cluster
         :func:`biaslab.stats.wilson_interval`'s. A judge's errors that are taken off widen it by 1 / ``youden`` (Rogan &
         Gladen 1978). It is 0.97 to 1.03 of those found where variances are known, on average 0.91 to 1.07 by a small
-        pilot (``benchmarks/coverage_precision.py``).
-
-        Raises:
-            InputError: ``confidence`` is not between 0 and 1.
+        pilot (``benchmarks/coverage_precision.py``). Raises InputError: ``confidence`` is not between 0 and 1.
         """
         tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
         n, scale = self.prompts * self.images, self.reach / self.youden
@@ -111,8 +108,7 @@ class Design:
     def least(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
         """Return the fewest ``images`` of a prompt, or ``clusters``, that give a half-width; None where none do.
 
-        Raises:
-            InputError: ``half_width`` is not above 0.
+        Raises InputError: ``half_width`` is not above 0.
         """
         if not 0 < half_width < float("inf"):
             raise InputError(f"half_width is {half_width!r}; it must be a number above 0.")
@@ -142,10 +138,8 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
 
     ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.measures.headline.Headline`. The part of
     clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
-    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known.
-
-    Raises:
-        InputError: Nobody is judged.
+    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError:
+    Nobody is judged.
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:

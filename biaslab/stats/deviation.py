@@ -42,10 +42,8 @@ def bias_aware_interval(
     """Return limits around ``value`` and the p of 0, where its bias is known to be ``bias`` at most, either way.
 
     ``value``, its standard ``error`` and ``bias`` are of one unit; ``df`` are Student's degrees of freedom. The
-    half-width is the error times that quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2).
-
-    Raises:
-        InputError: ``confidence`` is not between 0 and 1.
+    half-width is the error times that quantile of ``|T + bias / error|`` (Armstrong & Kolesár 2018, section 2). Raises
+    InputError: ``confidence`` is not between 0 and 1.
     """
     confidence, shift = checks.confidence_level(confidence), bias / error
 
@@ -71,10 +69,8 @@ def bounded_mean(
     Estimates of units lie between the ``ends``; the interval is of them and one unit more at either end, since of few
     units the rare ones that differ are often missing (as Agresti & Coull 1998 add successes and failures). ``bias`` is
     the most by which the mean may be off, ``error`` a standard error that all units share. Fewer units than
-    :func:`fewest_units` have neither limits nor p.
-
-    Raises:
-        InputError: ``values`` with NaN or of more axes, or a confidence that is not between 0 and 1.
+    :func:`fewest_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
+    confidence that is not between 0 and 1.
     """
     values = checks.sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
@@ -96,10 +92,8 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     row belongs, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
     (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`UNTOLD` of that.
 
-    A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``).
-
-    Raises:
-        InputError: Negative counts, fractions, NaN or fewer than 2 bins.
+    A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
+    counts, fractions, NaN or fewer than 2 bins.
     """
     counts = np.atleast_2d(checks.whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
@@ -123,11 +117,8 @@ def mean_deviation(
     """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
 
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
-    :data:`UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result
-    as :func:`bounded_mean`.
-
-    Raises:
-        InputError: Counts above n, fractions, or a centre outside 0–1.
+    :data:`UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
+    Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n = checks.counts(count, n)
     center = checks.shares(np.broadcast_to(center, n.shape), "center")
@@ -156,10 +147,8 @@ def judged_deviation(
     share of one half is judged as (1 + sensitivity - specificity) / 2, and differences shrink by sensitivity +
     specificity - 1 (Rogan & Gladen 1978): the deviation from that share (:func:`corrected_absolute_deviation`) is
     divided by it. The interval includes the uncertainty of both, measured on so many reference images (delta method,
-    one right and one wrong image added to each).
-
-    Raises:
-        InputError: Sensitivity + specificity is 1 or less, or counts are no such counts.
+    one right and one wrong image added to each). Raises InputError: Sensitivity + specificity is 1 or less, or counts
+    are no such counts.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -189,10 +178,8 @@ def judged_mean(
     """Return the mean of signed averages (-1 to 1, positive less negative images) with the judge's error taken off.
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
-    Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`.
-
-    Raises:
-        InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
+    Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`. Raises InputError:
+    Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
     values = checks.sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
@@ -266,10 +253,8 @@ def folded_means(
     triangle inequality the value exceeds the truth by no more than the value of the noise alone, so the lower limit is
     the value less what random signs exceed with a chance of 1 - ``confidence``.
 
-    A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``).
-
-    Raises:
-        InputError: ``values``, ``replicates``, ``seed`` or ``confidence`` out of range.
+    A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
+    ``replicates``, ``seed`` or ``confidence`` out of range.
     """
     values = checks.numbers(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -336,10 +321,8 @@ def corrected_shares(
     95 % interval covers 94.5–98.7 %.
 
     Sources: Rogan & Gladen (1978), Am. J. Epidemiol. 107, 71–76; interval: Lang & Reiczigel (2014), Prev. Vet. Med.
-    113, 13–22.
-
-    Raises:
-        InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not fit.
+    113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not
+    fit.
     """
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")

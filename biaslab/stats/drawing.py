@@ -71,8 +71,7 @@ class ByCaption:
         captions: For each the captions of the group with this pattern.
         groups: Number of groups.
 
-    Raises:
-        InputError: Columns of different lengths, a group beyond ``groups``, more women than images, or fractions.
+    Raises InputError: More women than images, or fractions.
     """
 
     cells = 2
@@ -80,10 +79,6 @@ class ByCaption:
     def __init__(
         self, group: ArrayLike, own: ArrayLike, female: ArrayLike, judged: ArrayLike, captions: ArrayLike, groups: int
     ) -> None:
-        columns = {"group": group, "own": own, "female": female, "judged": judged, "captions": captions}
-        lengths = {name: np.size(values) for name, values in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise InputError(f"Columns of captions must be of one length, got {lengths}.")
         self._group = checks.whole(group, "group")
         self._captions = checks.whole(captions, "captions")
         female, judged = checks.counts(female, judged)
@@ -91,8 +86,6 @@ class ByCaption:
         odd = ~np.isin(own, (0, 1)) & ~np.isnan(own)
         if odd.any():
             raise InputError(f"own must be 1 (a woman), 0 (a man) or NaN (no gender), got {own[odd][0]:g}.")
-        if (self._group >= groups).any():
-            raise InputError(f"group is {self._group.max()}; it counts {groups} groups from 0.")
         self.groups = groups
         self._own = own
         self._images = np.stack([(~np.isnan(own)).astype(int), judged], axis=1)

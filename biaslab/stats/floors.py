@@ -26,10 +26,8 @@ REACH = 6  # standard errors around the centre beyond which the plain deviation 
 def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
     """Return E|p̂ - center| of ``n`` images when the true share is ``share``; exact, elementwise.
 
-    ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN.
-
-    Raises:
-        InputError: A value outside these ranges, or shapes that do not broadcast.
+    ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
+    InputError: A value outside these ranges, or shapes that do not broadcast.
     """
     share, center = checks.shares(share, "share", allow_nan=True), _center(center)
     share, n = np.broadcast_arrays(share, checks.counts(0, n)[1])
@@ -44,8 +42,7 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
 def absolute_deviation_floor(n: ArrayLike, center: float = 0.5) -> NDArray[np.float64]:
     """Return E|p̂ - center| of ``n`` images (whole numbers, any shape) when the share is ``center``; NaN at 0 or NaN.
 
-    Raises:
-        InputError: Fractions, negative numbers, or a centre outside 0–1.
+    Raises InputError: Fractions, negative numbers, or a centre outside 0–1.
     """
     return expected_absolute_deviation(_center(center), n, center)
 
@@ -70,8 +67,7 @@ def corrected_absolute_deviation(
     Its worst bias over all p, centre 0.5, is 6.4, 2.9, 0.8 and 0.4 points at 3, 9, 100 and 500 images (plain deviation:
     25.0, 13.7, 4.0, 1.8). No estimate does much better (Cai & Low 2011, Ann. Statist. 39, 1012–1041).
 
-    Raises:
-        InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
+    Raises InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
     """
     count, n = checks.counts(count, n)
     center = _center(center)
@@ -98,10 +94,8 @@ def _chosen(count: np.ndarray, n: np.ndarray, at: np.ndarray, center: float) -> 
 def mad_floor(n: int, bins: int) -> float:
     """Return the mean absolute deviation from uniform to expect of ``n`` images over ``bins`` equal chances; exact.
 
-    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN.
-
-    Raises:
-        InputError: Fractions, ``n`` below 0 or ``bins`` below 2.
+    A share 0–1: 0.078 at 9 and 0.086 at 8 images over 10 bins; n = 0 gives NaN. Raises InputError: Fractions, ``n``
+    below 0 or ``bins`` below 2.
     """
     return float(absolute_deviation_floor(n, 1 / int(checks.whole(bins, "bins", least=2))))
 
@@ -111,10 +105,7 @@ def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.
 
     ``counts``: images per bin along the last axis (at least 2 bins). The mean of :func:`corrected_absolute_deviation`
     of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as
-    there.
-
-    Raises:
-        InputError: Negative counts, fractions, NaN or fewer than 2 bins.
+    there. Raises InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
     counts = np.atleast_1d(checks.whole(counts, "counts"))
     bins = counts.shape[-1]

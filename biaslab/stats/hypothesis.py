@@ -50,10 +50,8 @@ class PairedDifference(NamedTuple):
 def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
     """Test whether the mean of ``values`` (one-dimensional) is 0, two-sided Student t.
 
-    NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN.
-
-    Raises:
-        InputError: NaN without ``skip_nan``, or another number of axes.
+    NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN. Raises InputError: NaN without
+    ``skip_nan``, or another number of axes.
     """
     values = checks.sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
@@ -67,10 +65,8 @@ def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.ran
 
     ``statistic`` is their mean; p is the share of sign patterns whose mean is at least as far from 0: exact up to 16
     values other than 0, and for multiples of one step, such as differences of counts; else (hits + 1) / (replicates +
-    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1.
-
-    Raises:
-        InputError: NaN, another number of axes, or no seed.
+    1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1. Raises InputError: NaN, another
+    number of axes, or no seed.
     """
     values = checks.sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -133,10 +129,8 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
     :func:`fewest_units`, or where all are the same. Of several ``lists`` the mean of their means is tested, as though
     they moved together. A nominal 95 % interval of 6 to 62 differences covers 94.2–98 %, of exponential ones too.
 
-    Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation.
-
-    Raises:
-        InputError: NaN, another number of axes, or a confidence that is not between 0 and 1.
+    Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: NaN, another
+    number of axes, or a confidence that is not between 0 and 1.
     """
     lists = [checks.sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
@@ -181,11 +175,7 @@ def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     """Return ``p_values`` (any shape) adjusted for being that many tests, in the same shape.
 
     ``method``: ``holm`` (family-wise error; Holm 1979) or ``benjamini_hochberg`` (false discovery rate; 1995). NaN stay
-    NaN and are no tests.
-
-    Raises:
-        InputError: A p outside 0–1.
-        UnknownNameError: Another method.
+    NaN and are no tests. Raises InputError: A p outside 0–1. UnknownNameError: Another method.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
     adjusted = checks.shares(p_values, "p_values", allow_nan=True)
@@ -214,8 +204,7 @@ def adjusted(table: pd.DataFrame, family: list[str], p: str = "p") -> pd.DataFra
 def least_binomial_p(n: ArrayLike) -> np.ndarray:
     """Return the least p of an exact binomial test of one half with ``n`` (any shape) observations; NaN at 0.
 
-    Raises:
-        InputError: Fractions or negative numbers.
+    Raises InputError: Fractions or negative numbers.
     """
     _, n = checks.counts(0, n)
     return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
@@ -225,10 +214,7 @@ def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Return the least two-sided p of Fisher's exact test of groups of these sizes, elementwise; NaN for an empty one.
 
     The groups then have nothing in common: one over the number of ways to choose the first, or twice that where both
-    are as large.
-
-    Raises:
-        InputError: Fractions or negative numbers.
+    are as large. Raises InputError: Fractions or negative numbers.
     """
 
     def least(a: int, b: int) -> float:
@@ -248,8 +234,7 @@ def fewest_units(level: float = 0.05) -> int:
 def attainable(least_p: ArrayLike, level: float = 0.05) -> bool:
     """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant by Holm's rule.
 
-    Raises:
-        InputError: A p outside 0–1, or a level that is not between 0 and 1.
+    Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, for example 0.05, got {level!r}.")

@@ -56,10 +56,8 @@ def rivals(raw: ArrayLike, corrected: ArrayLike, low: ArrayLike, high: ArrayLike
     """Compare what a correction takes off a measure with what it leaves, elementwise.
 
     ``raw`` is the measure as it is, ``corrected`` the estimate with limits ``low`` and ``high``, all of one unit.
-    Without an interval only the sign tells; NaN elsewhere is neither.
-
-    Raises:
-        InputError: What is no number, or shapes that do not broadcast.
+    Without an interval only the sign tells; NaN elsewhere is neither. Raises InputError: What is no number, or shapes
+    that do not broadcast.
     """
     raw, corrected, low, high = checks.broadcast(raw=raw, corrected=corrected, low=low, high=high)
     off = np.abs(raw - corrected)
@@ -72,10 +70,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
 
     ``count`` and ``n``: whole numbers, 0 <= count <= n, that broadcast. The limits are shares 0–1 of that shape; n = 0
     or NaN gives NaN. A nominal 95 % interval covers 95.0–95.6 % averaged over all true shares, and down to 91.6 % at
-    single ones from 0.05 to 0.95.
-
-    Raises:
-        InputError: Counts above n or fractions.
+    single ones from 0.05 to 0.95. Raises InputError: Counts above n or fractions.
     """
     count, n = checks.counts(count, n)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
@@ -92,8 +87,7 @@ def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
 def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
     """Return each share ``count / n`` and the limits of :func:`wilson_interval`, all in percent; NaN where n is 0.
 
-    Raises:
-        InputError: As :func:`wilson_interval`.
+    Raises InputError: As :func:`wilson_interval`.
     """
     low, high = wilson_interval(count, n, confidence)
     size = np.where(np.asarray(n) > 0, n, np.nan)
@@ -114,10 +108,7 @@ def exact_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> 
     """Return the exact interval of each share ``count / n`` (Clopper & Pearson 1934, Biometrika 26, 404–413).
 
     It holds the shares that an exact binomial test, whose p is twice the nearer tail, does not reject. Arguments and
-    results as in :func:`wilson_interval`.
-
-    Raises:
-        InputError: As :func:`wilson_interval`.
+    results as in :func:`wilson_interval`. Raises InputError: As :func:`wilson_interval`.
     """
     count, n = checks.counts(count, n)
     tail = (1 - checks.confidence_level(confidence)) / 2
@@ -142,10 +133,8 @@ def difference_interval(
     is that of the units' values. NaN stays NaN.
 
     Source: Newcombe (1998), Statistics in Medicine 17, 873–890, method 10; Zou & Donner (2008), ibid. 27, 1693;
-    correlated: Zou (2007), Psychological Methods 12, 399–413.
-
-    Raises:
-        InputError: What is no number, or a correlation outside -1 to 1.
+    correlated: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: What is no number, or a correlation
+    outside -1 to 1.
     """
     first, first_low, first_high = (checks.numbers(a, "first") for a in (first, first_low, first_high))
     second, second_low, second_high = (checks.numbers(a, "second") for a in (second, second_low, second_high))
@@ -164,11 +153,9 @@ def difference_interval(
 def mean_interval(values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
     """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
 
-    One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. A
-    nominal 95 % interval of 5 to 62 values covers 93.3–95.1 %, and of exponential ones only 88.4–93.2 %.
-
-    Raises:
-        InputError: NaN without ``skip_nan``, or another number of axes.
+    One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. A nominal 95 % interval of 5 to
+    62 values covers 93.3–95.1 %, and of exponential ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``,
+    or another number of axes.
     """
     values = checks.sample(values, "values", skip_nan)
     confidence = checks.confidence_level(confidence)
@@ -183,11 +170,9 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool
 def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Correlation:
     """Return Pearson's correlation of ``x`` and ``y`` (one-dimensional, equally long), Fisher's z interval and test.
 
-    p is that of the interval. ``skip_nan`` leaves out a pair with a NaN. A constant
-    variable or fewer than 3 pairs gives NaN, exactly 3 pairs NaN limits and p.
-
-    Raises:
-        InputError: Shapes differ, another number of axes, or NaN without ``skip_nan``.
+    p is that of the interval. ``skip_nan`` leaves out a pair with a NaN. A constant variable or fewer than 3 pairs
+    gives NaN, exactly 3 pairs NaN limits and p. Raises InputError: Shapes differ, another number of axes, or NaN
+    without ``skip_nan``.
     """
     x, y = checks.numbers(x, "x"), checks.numbers(y, "y")
     confidence = checks.confidence_level(confidence)
@@ -222,10 +207,7 @@ def clustered_error(effects: ArrayLike) -> Error:
     """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
 
     ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
-    observations. NaN for fewer than two clusters.
-
-    Raises:
-        InputError: NaN or another shape.
+    observations. NaN for fewer than two clusters. Raises InputError: NaN or another shape.
     """
     effects = checks.sample(effects, "effects")
     n = effects.size
@@ -237,10 +219,8 @@ def clustered_error(effects: ArrayLike) -> Error:
 def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Return the mean of ``values`` (0–1, one-dimensional) that come in ``groups``, one for each value.
 
-    Limits are those of :func:`clustered_share_interval`; ``n`` counts values.
-
-    Raises:
-        InputError: Values outside 0–1, NaN, or another number of groups.
+    Limits are those of :func:`clustered_share_interval`; ``n`` counts values. Raises InputError: Values outside 0–1,
+    NaN, or another number of groups.
     """
     values = checks.sample(checks.shares(values, "values"), "values")
     groups = np.asarray(groups)
@@ -266,10 +246,7 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Erro
     that fits.
 
     A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities a list
-    (``benchmarks/coverage_paired.py``).
-
-    Raises:
-        InputError: Shapes do not fit, or a row or column is NaN.
+    (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
     """
     rows, columns = checks.sample(rows, "rows"), checks.sample(columns, "columns")
     cells = checks.numbers(cells, "cells")
@@ -303,9 +280,7 @@ def clustered_share_interval(share: float, error: Error, clusters: int, confiden
     ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
     limits are NaN. Where no two observations differ, each of the ``clusters`` (of crossed samples the smaller number)
     counts as one. Source: Korn and Graubard 1998, Survey Methodology 24, 193–201, with Wilson for Clopper–Pearson.
-
-    Raises:
-        InputError: A share outside 0–1, or a confidence that is not between 0 and 1.
+    Raises InputError: A share outside 0–1, or a confidence that is not between 0 and 1.
     """
     share = float(checks.shares(share, "share", allow_nan=True))
     confidence = checks.confidence_level(confidence)
@@ -325,10 +300,7 @@ def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Est
     Strata without images are left out. Limits are Wilson's at the size that the variance stands for, that of a stratum
     taken at ``(count + 1) / (n + 2)``, for which a stratum of one image has some, too. ``n`` of the result counts
     images. A nominal 95 % interval covers 94.6 to 99.8 % of means over 3 to 20 strata of 1 to 40 images
-    (``benchmarks/coverage_custom.py``).
-
-    Raises:
-        InputError: Counts above n, fractions, or shapes that do not broadcast.
+    (``benchmarks/coverage_custom.py``). Raises InputError: Counts above n, fractions, or shapes that do not broadcast.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
@@ -369,10 +341,8 @@ def halves_interval(
         seed: One explicit seed.
         confidence: Level of the interval, 0–1.
 
-    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample.
-
-    Raises:
-        InputError: Groups are not those of the rows.
+    ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample. Raises InputError:
+    Groups are not those of the rows.
     """
     samples, groups = list(samples), [np.asarray(each) for each in groups]
     rows, named = ([len(each) for each in side] for side in (samples, groups))

@@ -74,10 +74,7 @@ def prediction_powered(
         base: What the sum is where all shares are one half.
         confidence: Level of the intervals, 0–1.
 
-    ``n`` of an estimate counts people.
-
-    Raises:
-        InputError: Shapes do not fit, or a value is out of range.
+    ``n`` of an estimate counts people. Raises InputError: Shapes do not fit, or a value is out of range.
     """
     count, n = checks.counts(count, n)
     c = checks.numbers(coefficients, "coefficients")

@@ -22,24 +22,16 @@ def confidence_sequence(values: ArrayLike, half_width: float, confidence: float 
     gamblers bet, that it is higher and that it is lower, with half of the capital each; a candidate is excluded for
     good once one of them has multiplied the whole by 1 / (1 - confidence). Bets are predictable plug-in ones for a
     fixed number of observations, sqrt(2 log(2 / (1 - confidence)) / (variance n)), with the n at which limits are as
-    narrow as is aimed at: ``half_width`` over the variance so far. Those for no number take more than twice as many
-    observations of a share of 50 % (``benchmarks/coverage_until.py`` says how many these take).
+    narrow as is aimed at: ``half_width`` (above 0 and below 0.5) over the variance so far. Those for no number take
+    more than twice as many observations of a share of 50 % (``benchmarks/coverage_until.py``).
 
-    Args:
-        values: Observations in order along the last axis, 0 to 1, independent of those before in their mean; NaN is
-            none, and nothing is bet on it.
-        half_width: What half the width of limits is to come to, above 0 and below 0.5; they hold whatever it is.
-        confidence: Above 0 and below 1.
+    ``values`` are observations in order along the last axis, 0 to 1, independent of those before in their mean; NaN is
+    none. Returns limits of the shape of ``values``, 0 to 1 in steps of 0.001, which never widen from one to the next; 0
+    and 1 before there is an observation. Where they contradict one another, which is as rare as an error, they are one.
 
-    Returns:
-        Limits of the shape of ``values``, 0 to 1 in steps of 0.001, which never widen from one to the next; 0 and 1
-        before there is an observation. Where they contradict one another, which is as rare as an error, they are one.
-
-    Raises:
-        InputError: A value, ``half_width`` or ``confidence`` is out of its range.
-
-    Source: Waudby-Smith & Ramdas (2024), J. R. Statist. Soc. B 86, 1–27, Theorem 3 (hedged capital; theta = 1/2,
-    c = 3/4) and their predictable plug-in bets.
+    Source: Waudby-Smith & Ramdas (2024), J. R. Statist. Soc. B 86, 1–27, Theorem 3 (hedged capital; theta = 1/2, c =
+    3/4) and their predictable plug-in bets. Raises InputError: A value, ``half_width`` or ``confidence`` is out of its
+    range.
     """
     x = checks.numbers(values, "values", 0, 1)
     if not 0 < half_width < 0.5:

@@ -9,7 +9,6 @@ import pytest
 from biaslab.captions import corpus
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.ground.errors import InputError
 
 
 @pytest.fixture
@@ -63,14 +62,6 @@ def test_rows_that_are_wanted_are_those_of_the_whole(captions, monkeypatch, mapp
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
-def test_texts_that_are_bytes(tmp_path):
-    pq.write_table(pa.table({"text": pa.array([b"a nurse", None, b"\xff"])}), tmp_path / "b.parquet")
-    told = []
-    (some,) = open_corpus(str(tmp_path / "b.parquet")).batches(wanted=lambda texts: told.extend(texts) or [2])
-    assert [text.as_py() for text in told] == ["a nurse", "", "\ufffd"]
-    assert some.to_dict("list") == {"caption_id": ["b.parquet-000000002"], "text": ["\ufffd"]}
-
-
 def test_search_of_parquet_equals_search_of_its_table(captions, tmp_path):
     opened = open_corpus(str(captions), columns={"caption_id": "key"})
     found = search(opened, ["nurse", "baker", "prime minister"], per_term=3, progress=False)
@@ -82,11 +73,3 @@ def test_search_of_parquet_equals_search_of_its_table(captions, tmp_path):
     same = search(open_corpus(str(tmp_path / "same.csv")), ["nurse", "baker"], per_term=3, progress=False)
     both = found.captions.query("term != 'prime minister'")
     assert both["caption_id"].tolist() == same.captions["caption_id"].tolist()
-
-
-def test_a_damaged_file_is_named(captions):
-    opened = open_corpus(str(captions))
-    assert opened.parts
-    captions.write_bytes(b"PAR1" + bytes(100))
-    with pytest.raises(InputError, match=r"captions\.parquet cannot be read as Parquet"):
-        list(opened.batches(part=0))

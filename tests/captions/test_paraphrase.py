@@ -111,14 +111,10 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
     ("caption", "first", "outcome"),
     [
         ("a prime minister speaks", "a politician speaks", "lost_occupation"),
-        ("a prime minister speaks", "a primeministerial speech", "lost_occupation"),
         ("the prime minister and her dog", "the prime minister with a dog", "lost_gender"),
-        ("the prime minister and her dog", "the prime minister and his dog", "lost_gender"),
         ("the prime minister and a dog", "the prime minister and his dog", "added_gender"),
-        ("the prime minister and his dog", "the prime minister, a woman and his dog", "added_gender"),
         ("a prime minister", "a prime minister " + "who speaks and speaks " * 20, "too_long"),
         ("a prime minister", "I'm sorry, but I can't write about a prime minister.", "declined"),
-        ("a prime minister", "Unfortunately, I cannot help with that prime minister.", "declined"),
         ("a prime minister", "As an AI model I have no view of a prime minister.", "declined"),
     ],
 )
@@ -139,20 +135,6 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize(
-    ("caption", "occupation", "said"),
-    [
-        # A caption that begins so is no refusal; phrases are found as the search finds them.
-        ("Sorry, this nurse is out", "nurse", "Sorry, the nurse is out"),
-        ("a prime minister", "prime minister", "Prime-Ministers meet"),
-        ("a prime minister", "prime minister", "the prime  minister's hat"),
-    ],
-)
-def test_what_is_a_paraphrase(server, caption, occupation, said):
-    server.reply = lambda question, n: completion(said)
-    assert by_model(server, [caption], [occupation])["outcome"].tolist() == ["paraphrased"]
-
-
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     store = Store(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
@@ -162,18 +144,6 @@ def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
     (kept,) = tmp_path.rglob("answers.jsonl")
     assert kept.stat().st_size < 20_000
-
-
-def test_a_model_that_takes_no_temperature_is_told_of(server, tmp_path):
-    refusal = failure(400, "Unsupported value: 'temperature' does not support 0.0 with this model.")
-    server.reply = lambda question, n: refusal if "temperature" in server.requests[-1] else completion("A nurse")
-    store = Store(tmp_path)
-    found = by_model(server, ["a nurse"], ["nurse"], store=store)
-    assert found[["outcome", "asked_without"]].to_numpy().tolist() == [["paraphrased", "temperature"]]
-    # Another run knows it from what was kept, and does not try again.
-    asked = len(server.requests)
-    by_model(server, ["a nurse", "a nurse and a cat"], ["nurse"] * 2, store=store)
-    assert len(server.requests) == asked + 1 and "temperature" not in server.requests[-1]
 
 
 def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
@@ -247,13 +217,6 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
         check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "rows": 10})))
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
-    for endpoint, message in (
-        ({"url": "https://me:secret-word@host/v1"}, "endpoint.url: The endpoint's URL holds a user"),
-        ({"key_variable": "sk-secret-word"}, "never the key itself"),
-    ):
-        with pytest.raises(ParameterError, match=message) as error:
-            Settings.of({"endpoint": endpoint})
-        assert "secret-word" not in str(error.value)
 
 
 def test_an_endpoint_that_is_out_of_order_ends_the_run(piped, server):

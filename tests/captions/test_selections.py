@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.captions.selections import nearest_captions
+from biaslab.captions.neighbours import nearest_captions
 
 # Ranks 1 to 6 of an occupation, at these angles in degrees; c2, c3, c5 and c6 say no gender.
 ANGLES = [90, 10, 40, 0, 60, 20]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from biaslab.ground.errors import InputError
-from biaslab.measures import captioning
 from biaslab.measures.captioning import caption_scores, split
 from biaslab.stats import mean_interval
 
@@ -131,18 +130,6 @@ def counted(said, true):
     for text, of in zip(said, true, strict=True):
         scorer += (text, of)
     return scorer
-
-
-def test_bleu_of_sums_is_that_of_the_corpus():
-    said, true = many(30)
-    true = [[*of, "a much longer reference of nine words in all"] for of in true]
-    for n in (1, 7, 30):
-        rows = counted(said[:n], true[:n]).ctest
-        nearest = [min(c["reflen"], key=lambda length, own=c["testlen"]: (abs(length - own), length)) for c in rows]
-        sums = np.array([[c["testlen"], r, *c["guess"], *c["correct"]] for c, r in zip(rows, nearest, strict=True)])
-        whole, _ = counted(said[:n], true[:n]).compute_score(option="closest")
-        assert captioning._bleu(sums.sum(axis=0)) == pytest.approx(whole[-1], rel=1e-9)
-        assert captioning._bleu(np.stack([sums.sum(axis=0)] * 2)).shape == (2,)
 
 
 def test_intervals_hold_the_value_and_are_the_seeds():

@@ -145,7 +145,5 @@ def test_errors_name_value_and_remedy():
             amplification(text, 30)
     with pytest.raises(InputError, match=r"percent_generated \(2,\), percent_training \(3,\)"):
         amplification([1, 2], [1, 2, 3])
-    with pytest.raises(InputError, match="There is no axis -1 of occupations"):
-        expected_amplification(20, 30)
     with pytest.raises(UnknownNameError, match="Did you mean 'published'"):
         expected_amplification(G, T, "publishd")

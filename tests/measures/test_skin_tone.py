@@ -86,11 +86,6 @@ def test_no_colour_gets_a_light_or_dark_tone_from_the_released_computation():
     assert set(st.monk_tone(cube)) == set(range(1, 11))
 
 
-def test_nearest_tone_changes_halfway_between_swatches():
-    # Swatches 5 and 6 have 50.33 and 10.88 degrees: the border is 30.6.
-    np.testing.assert_array_equal(st.nearest_monk_tone([30.7, 30.5]), [5, 6])
-
-
 def test_missing_and_empty():
     tones = st.monk_tone([[np.nan, 10, 10], [246, 237, 228]])
     assert np.isnan(tones[0])

@@ -64,14 +64,6 @@ def test_gendered_nouns_are_beyond_table_2():
     assert nouns and not nouns & set(excluding())
 
 
-def test_labels_are_whole():
-    tables = [labelled_lines.labels(split) for split in labelled_lines.SPLITS]
-    assert [len(table) for table in tables] == [400, 200]
-    table = pd.concat(tables)
-    assert table["line"].is_unique and table["sha256"].str.fullmatch("[0-9a-f]{16}").all()
-    assert set(table[["depicted", "grammatical", "no_other_cue"]].to_numpy().ravel()) == {"yes", "no"}
-
-
 def test_labels_are_of_neutral_captions(root):
     captions = gcc.captions(root)
     texts = set(neutral(InMemory(captions), "GCC", filter="paper", progress=False).captions["text"])

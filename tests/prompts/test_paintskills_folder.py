@@ -73,31 +73,21 @@ DOG = thing("dog")
     ("skill", "data", "named"),
     [
         ("object", "{not json", ["JSON"]),
-        ("object", "[]", []),
         ("object", '{"data": NaN}', ["data", "nan"]),
-        ("object", [], ["data"]),
-        ("object", [3], ["data.0"]),
         *(
             ("object", [{k: v for k, v in scene("a", DOG).items() if k != gone}], [f"data.0.{gone}"])
             for gone in ("id", "text", "objects")
         ),
         ("object", [scene("a", {"id": 0})], ["data.0.objects.0.shape"]),
         ("object", [scene("a", DOG), scene("../a", DOG)], ["data.1.id", "../a"]),
-        ("object", [scene("", DOG)], ["data.0.id", "''"]),
-        ("object", [scene("a" * 101, DOG)], ["data.0.id", "aaaa"]),
-        ("object", [scene("a", DOG, text="")], ["data.0.text"]),
         ("object", [scene("a", thing("trafficLigth"))], ["'trafficLigth'", "'traffic light'"]),
-        ("object", [scene("a", thing(" "))], ["' '"]),
         ("object", [scene("seven", DOG, DOG)], ["seven", "dog"]),
-        ("count", [scene("a", skill="count")], ["data.0.objects"]),
         ("count", [scene("seven", *(DOG,) * 5, skill="count")], ["seven", "dog", "4"]),
         ("count", [scene("seven", DOG, thing("car"), skill="count")], ["seven", "dog", "car"]),
         ("spatial", [scene("seven", DOG, skill="spatial")], ["seven", "dog", "left_0"]),
-        ("spatial", [scene("seven", DOG, DOG, thing("car", "left_0"), skill="spatial")], ["seven", "car"]),
         ("spatial", [scene("seven", DOG, thing("car"), skill="spatial")], ["seven", "None"]),
         ("spatial", [scene("seven", DOG, thing("car", "left_1"), skill="spatial")], ["seven", "'left_1'"]),
         ("spatial", [scene("seven", thing("car", "left_0"), DOG, skill="spatial")], ["seven", "left_0"]),
-        ("spatial", [scene("a", DOG, thing("car", 3), skill="spatial")], ["data.0.objects.1.relation", "3"]),
     ],
 )
 def test_what_is_no_scene_is_refused_by_file_and_value(tmp_path, skill, data, named):
@@ -121,22 +111,6 @@ def test_an_id_belongs_to_one_scene_of_all_skills(tmp_path):
     with pytest.raises(InputError) as error:
         paintskills.scenes(tmp_path)
     assert str(tmp_path) in str(error.value) and "'same'" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("skill", "objects", "told"),
-    [
-        ("count", [DOG] * 100_000, r"has the objects dog, dog, dog \(100,000; the relation of the last is None\)"),
-        ("object", [DOG, DOG], r"has the objects dog, dog \(2; the relation of the last is None\)"),
-        ("object", [thing("x" * 10**6)], r"names the class 'xxx"),
-        ("spatial", [DOG, thing("dog", "y" * 10**6, 1)], r"relation of the last is 'yyy"),
-    ],
-)
-def test_what_is_told_of_a_scene_is_short_however_large_it_is(tmp_path, skill, objects, told):
-    put(tmp_path, skill, [scene("a", *objects, skill=skill)])
-    with pytest.raises(InputError, match=told) as error:
-        paintskills.scenes(tmp_path)
-    assert len(str(error.value)) < 1500
 
 
 # -- boxes ---------------------------------------------------------------------------------------------
@@ -177,13 +151,10 @@ def test_boxes_are_shares_of_their_image(tmp_path, asked):
     [
         ("{", ["JSON"]),
         ({"images": [], "annotations": []}, ["categories"]),
-        (coco(annotation(1, 5, [0, 0, "wide", 1])), ["annotations.0.bbox.2", "wide"]),
         (coco(images=[pictured(1, "image_a.png", width=0)]), ["images.0.width", "0"]),
         (coco(categories=[{"id": 5, "name": "fireHidrant"}]), ["'fireHidrant'", "'fire hydrant'"]),
         (coco(annotation(3, 5, [0, 0, 1, 1])), ["image_id=3"]),
-        (coco(annotation(1, 4, [0, 0, 1, 1])), ["category_id=4"]),
         (coco(annotation(1, 5, [float("nan"), 0, 10, 10])), ["annotations.0.bbox.0", "nan"]),
-        (coco(annotation(1, 5, [0, 0, 10, float("inf")])), ["annotations.0.bbox.3", "inf"]),
     ],
 )
 def test_what_is_no_box_is_refused_by_file_and_value(tmp_path, asked, found, named):
@@ -201,9 +172,7 @@ def test_what_is_no_box_is_refused_by_file_and_value(tmp_path, asked, found, nam
         # As the simulator writes what is hidden, and what else has no area within 200 × 100 pixels.
         ([1000000, 100000, -1000000, -100000], None),
         ([20, 20, -10.5, 10], None),
-        ([20, 20, 0.0, 10], None),
         ([200, 0, 10, 10], None),
-        ([0, -10, 10, 10], None),
     ],
 )
 def test_boxes_are_cut_at_the_image_and_those_of_nothing_are_counted(tmp_path, asked, caplog, bbox, sides):

@@ -55,12 +55,6 @@ def test_texts_are_the_papers_and_name_left_before_right():
     )
 
 
-def test_ids_are_unique_across_settings():
-    sets = [paired.single(), paired.paired(), paired.paired(setting="intervention"), paired.controls(), paired.three(9)]
-    ids = [i for s in sets for i in s.texts["prompt_id"]]
-    assert len(ids) == len(set(ids))
-
-
 def test_roles_of_a_run_do_not_depend_on_the_number_of_runs():
     few, many = paired.sampled_roles(1, 7), paired.sampled_roles(3, 7)
     assert all(many[key] == roles for key, roles in few.items())
@@ -138,17 +132,8 @@ def test_by_default_nothing_of_the_lists_is_left_out_unsaid(lists):
         paired.occupation_pairs(16)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: paired.occupation("wizard"), UnknownNameError, "wizard"),
-        (lambda: paired.role("manager", "intern"), UnknownNameError, "manager"),
-        (lambda: paired.role("baker", "chef"), UnknownNameError, "chef"),
-        (lambda: paired.occupation_pairs(21), ParameterError, "is 21; allowed is 1 to 20"),
-        (lambda: paired.fill("paired", [paired.occupation("nurse")]), ParameterError, "asks for 2 people, not 1"),
-        (lambda: paired.fill("quartet", []), UnknownNameError, "quartet"),
-    ],
-)
-def test_errors_name_what_is_wrong(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+def test_errors_name_what_is_wrong():
+    with pytest.raises(UnknownNameError, match="wizard"):
+        paired.occupation("wizard")
+    with pytest.raises(ParameterError, match="is 21; allowed is 1 to 20"):
+        paired.occupation_pairs(21)

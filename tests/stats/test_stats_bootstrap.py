@@ -156,15 +156,6 @@ def test_replicates_without_a_value_are_left_out_and_counted():
     assert np.isnan([none.value, none.ci_low, none.ci_high]).all()
 
 
-def test_one_occupation_has_no_interval_between_occupations():
-    got = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=20, seed=0)
-    assert got.value == pytest.approx(0.35)
-    assert np.isnan([got.ci_low, got.ci_high, got.se]).all()
-    alone = stats.hierarchical_bootstrap([[3, 4]], [[10, 10]], mean, replicates=4000, seed=0, fixed=True)
-    # Two cells of 10 images, 0.3 and 0.4: variance (0.21 + 0.24) / 10 / 4.
-    assert alone.se == pytest.approx(np.sqrt(0.45 / 40), rel=0.08)
-
-
 def test_folding_bias_is_found():
     # 2000 occupations with shares Beta(2, 2), 9 images: E|p - 0.5| = 0.1875 by integration
     # (2 * int over 0..0.5 of (0.5 - p) 6p(1 - p) dp = 2 * (0.375 * 0.25) = 0.1875).

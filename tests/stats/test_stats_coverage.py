@@ -59,13 +59,6 @@ def test_few_occupations_are_covered_or_not_told():
     assert (covered + none > 0.95 - 4 * np.sqrt(0.95 * 0.05 / 100)).all() and none.max() < 0.2
 
 
-def test_simulations_of_amplification_run():
-    # They share two functions; of every fifth the arguments, too, are tried.
-    for name in list(amplification.SIMULATIONS)[::5]:
-        for way, result in amplification.simulate(name, 1, 20).items():
-            assert result.shape[0] == 4 and ((result == 0) | (result == 1)).all(), (name, way)
-
-
 # -- page --
 
 page = load("coverage_page")
@@ -122,12 +115,6 @@ def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over, al
     assert found["intervals counted"] > 0.18 * 200
 
 
-def test_simulations_of_triplets_run():
-    for _, simulate, settings in triplets.SIMULATIONS[::4]:
-        found = simulate(np.random.default_rng(3), 1, **settings)
-        assert all(count in (0, 1) for count in found.values()), settings
-
-
 # -- skills --
 
 skills = load("coverage_skills")
@@ -148,11 +135,6 @@ def test_distances_hold_what_as_many_images_give(name):
     for metric in ("FID", "KID"):
         assert found[f"{metric}, ours"] > least(100), found
         assert found[f"{metric}, half"] < 0.93
-
-
-def test_simulations_of_skills_run():
-    for name in skills.SIMULATIONS:
-        assert all(0 <= held <= 1 for held in skills.simulate(name, 2).values())
 
 
 # -- dalleval --
@@ -211,7 +193,11 @@ def test_differences_of_runs_over_the_same_professions_hold_the_truth(what):
     assert half < 0.8 * found["as if independent"][2]
 
 
-def test_simulations_of_compare_run():
-    for name in compare.SIMULATIONS:
-        for way, result in compare.simulate(name, 2).items():
-            assert result.shape == (3,) and np.isfinite(result).all(), (name, way)
+# -- all --
+
+
+@pytest.mark.parametrize(("module", "settings"), [(amplification, (1, 20)), (skills, (2,)), (compare, (2,))])
+def test_simulations_run(module, settings):
+    for name in list(module.SIMULATIONS)[::5]:
+        found = module.simulate(name, *settings)
+        assert found and all(np.isfinite(result).all() for result in found.values()), name

@@ -79,20 +79,6 @@ def test_what_is_simulated_is_what_studies_compute(kind):
     assert found.rows.sum() == pytest.approx(0, abs=1e-9)
 
 
-def test_parts_are_what_an_identity_takes_away():
-    # Without an identity and all its images the mean changes by its part, as far as a first order goes.
-    fits = coverage.crossed(np.random.default_rng(3), "one woman and one man", 30, 2)
-    group, images = as_frames(fits)
-    found = dependence.parts(group, "score", dependence.deviations(images, group, "score"))
-
-    def overall(fits):
-        return np.mean([scores.mean() for scores in coverage.score(fits)])
-
-    whole = overall(fits)
-    without = [overall(tuple(np.delete(x, k, axis=0) for x in fits)) for k in range(30)]
-    assert found.rows.to_numpy() == pytest.approx(29 / 30 * (whole - np.array(without)), rel=0.02, abs=0.01)
-
-
 def test_identities_of_one_partner_each_are_no_crossed_lists():
     fits = coverage.crossed(np.random.default_rng(4), "one woman and one man", 6, 2)
     group, images = as_frames(fits)

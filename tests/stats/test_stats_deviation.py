@@ -168,13 +168,6 @@ def test_limits_hold_the_mean_of_many_small_strata(share):
     assert np.mean(held) > 0.95 - 4 * np.sqrt(0.05 * 0.95 / 400)
 
 
-def test_distances_from_one_centre_are_those_of_mean_mad():
-    rng = np.random.default_rng(5)
-    count = rng.binomial(20, rng.uniform(0, 1, 12))
-    known = stats.mean_mad(np.column_stack([count, 20 - count]))
-    assert stats.mean_deviation(count, np.full(12, 20), 0.5)[:4] == pytest.approx(known[:4])
-
-
 def test_each_stratum_has_a_centre_of_its_own():
     center = np.r_[np.full(10, 0.2), np.full(10, 0.8)]
     at_it = stats.mean_deviation((center * 50).astype(int), np.full(20, 50), center)

@@ -131,8 +131,6 @@ def test_several_drawings_stand_side_by_side():
     [
         ({"own": [0.5]}, r"own must be 1 .*, got 0\.5"),
         ({"female": [2]}, "count must not exceed n, got 2 of 1."),
-        ({"group": [2]}, "group is 2; it counts 2 groups from 0."),
-        ({"captions": [1, 2]}, "Columns of captions must be of one length"),
     ],
 )
 def test_what_is_no_caption_is_refused(change, message):

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from biaslab.ground.errors import unknown_name
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -103,11 +101,5 @@ CASUAL: tuple[tuple[str, str, str], ...] = (
 
 
 def look(occupation: str) -> Look:
-    """Return what ``occupation`` looks like.
-
-    Raises UnknownNameError (no look has this name; the message names near matches).
-    """
-    try:
-        return LOOKS[occupation]
-    except (KeyError, TypeError):
-        raise unknown_name("occupation", occupation, LOOKS) from None
+    """Return what ``occupation`` looks like."""
+    return LOOKS[occupation]

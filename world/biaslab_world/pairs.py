@@ -1,21 +1,16 @@
 """Two people side by side: who they are, what a text asks of each, and how likely each is a woman.
 
-The regularities follow what the paired paper prints, so that its effects have a known cause here. Write p for the
-probability that a person is a woman.
+The probability p of a woman follows what the paired paper prints, so that its effects have a known cause here:
 
-1. In two people of opposite stereotype, p is the occupation's printed share in pairs (``paired_table_11``), never
-   beyond ``EDGE``. Where both are stereotyped alike or are the same, there is no contrast and p is as for
-   one person alone.
-2. Alone, only 3 images were printed for each identity: p is the printed share, drawn half way to the mean of its list
-   (the share that three more images with that mean would give).
-3. Of two roles of one occupation (``paired_table_13``), p is drawn to the mean of its level in the same way, from the
-   6 images printed in pairs and the 3 printed alone.
-4. A text that adds "irrespective of their gender" moves the log-odds z of the stereotyped gender to
-   ``SLOPE`` z + ``SHIFT``: the line through the paper's two results of that sentence (Table 2).
+1. In two people of opposite stereotype, p is the occupation's printed share in pairs (``paired_table_11``), within
+   ``EDGE``; in two of the same, it is as for one person alone.
+2. Alone, p is the printed share of 3 images, drawn half way to the mean of its list.
+3. Of two roles of one occupation (``paired_table_13``), p is drawn to the mean of its level likewise.
+4. "irrespective of their gender" moves the log-odds z of the stereotyped gender to ``SLOPE`` z + ``SHIFT``: the line
+   through the paper's two results of that sentence (Table 2).
 5. A text that says a person's gender is shown as said.
 
-People of one picture are drawn independently. ``strength`` multiplies the log-odds of 1 to 3; with 0 nothing is
-stereotyped.
+People of one picture are drawn independently. ``strength`` multiplies the log-odds of 1 to 3.
 """
 
 from __future__ import annotations

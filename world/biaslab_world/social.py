@@ -22,8 +22,6 @@ from biaslab_world.scene import Person, Scene, sample_scene
 from biaslab_world.truthful import Renders
 
 MODEL = "Stable Diffusion"
-TONES = ("uniform", "skewed")
-"""Skin tones: all ten alike, or tone 1 three times as often as tone 10 with equal steps between."""
 GENDERED = {"woman": "female", "man": "male"}
 # Suits show no shirt beneath here, so that the printed presences of what excludes each other add up to more than 1.
 _TOPS, _TOPS_SHARE = ("suit", "shirt", "uniform", "jacket", "dress"), 0.6
@@ -56,13 +54,10 @@ def p_female(prompt: str, profession: str) -> float:
     """Return the share of women that a social prompt shows (0–1).
 
     A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2), one
-    without a profession in half of the images. Raises UnknownNameError (there is no such word (``person``, ``woman``,
-    ``man``) or profession (or ``(none)``)).
+    without a profession, ``(none)``, in half of the images. Raises UnknownNameError (there is no such profession).
     """
     if prompt in GENDERED:
         return float(GENDERED[prompt] == "female")
-    if prompt != "person":
-        raise unknown_name("word for a person", prompt, ["person", *GENDERED])
     if profession == "(none)":
         return 0.5
     shares = _female_shares()
@@ -91,12 +86,11 @@ def presence() -> Mapping[str, Mapping[str, float]]:
 def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones: str = "uniform") -> Scene:
     """Return a scene that a social prompt shows: one person, of the profession if there is one.
 
-    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``), ``tones`` one of ``TONES``. Raises
-    UnknownNameError (A word, profession or distribution of tones that does not exist).
+    ``asked`` is a row of ``prompts.dalleval.social`` (``prompt``, ``profession``). Skin tones are ``uniform``, or
+    ``skewed``: tone 1 three times as often as tone 10, with equal steps between. Raises UnknownNameError (there is no
+    such profession).
     """
     weights = {"uniform": np.ones(10), "skewed": np.linspace(3, 1, 10)}
-    if tones not in weights:
-        raise unknown_name("distribution of tones", tones, TONES)
     profession = str(asked["profession"])
     gender = "female" if rng.random() < p_female(str(asked["prompt"]), profession) else "male"
     tone = 1 + int(rng.choice(10, p=weights[tones] / weights[tones].sum()))

@@ -12,13 +12,11 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError
 from biaslab.keep import closure
 from biaslab.models import registry
 from biaslab_world import captions, world
@@ -42,26 +40,13 @@ class Renders:
     name: str  # what to call it in messages
     digest: str  # identifies the images
     table: pd.DataFrame  # one row per image, with ``image_id`` (unique)
-    drawn: Callable[[str], Scene]  # returns the scene of an ``image_id``
+    scene: Callable[[str], Scene]  # returns the scene of an ``image_id``
     size: int = 64  # height of the images in pixels
     decoded: Path | None = None  # folder of an autoencoder through which the images pass
     pictures: str = registry.DRAWINGS  # what they are
 
-    @cached_property
-    def _known(self) -> set[str]:
-        return set(self.table["image_id"])
-
-    def scene(self, image_id: str) -> Scene:
-        """Return the scene that an image shows. Raises InputError (there is no such image)."""
-        if image_id not in self._known:
-            raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
-        return self.drawn(image_id)
-
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
-        """Return the images in the order asked for, each uint8 RGB (height, width, 3).
-
-        Raises InputError (there is no such image).
-        """
+        """Return the images in the order asked for, each uint8 RGB (height, width, 3)."""
         from biaslab_world.render import render
 
         images = [render(self.scene(image_id), self.size) for image_id in image_ids]
@@ -79,11 +64,9 @@ def generate(prompts: pd.DataFrame, corpus: captions.Corpus, *, seed: int, size:
     and the image's number, decides an image; ``size`` is the height in pixels.
 
     As of :func:`renders`, with ``truth_gender`` (empty where nobody is shown) and ``truth_p_female`` (0–1, the share
-    that gender was drawn with; NaN where nobody is shown). Raises InputError (a prompt's id is given twice, or a
-    caption is not of this corpus) and UnknownNameError (the world has no such occupation).
+    that gender was drawn with; NaN where nobody is shown). Raises InputError (a caption is not of this corpus) and
+    UnknownNameError (the world has no such occupation).
     """
-    if (twice := prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]).any():
-        raise InputError(f"Prompt {twice.iloc[0]!r} is given twice; each may occur once.")
     told = {row["prompt_id"]: _told(row, corpus) for row in prompts.to_dict("records")}
 
     def gender(prompt: str, index: int) -> str:
@@ -114,21 +97,12 @@ def renders(
     size: int,
     decoded: Path | None = None,
 ) -> Renders:
-    """Return images of prompts that are drawn when they are read.
+    """Return images of prompts that are drawn when they are read, by the code of ``module``.
 
-    Args:
-        name: What to call them in messages.
-        module: Name of the module whose code draws them.
-        prompts: One row per prompt: ``prompt_id`` (unique) and ``n_images``.
-        truth: Columns that say what is true of an image, each by its prompt's id and its number.
-        scene: Returns the scene that an image shows, by the same.
-        given: What else the images depend on.
-        seed: Seed of the run.
-        size: Height in pixels.
-        decoded: As of :class:`Renders`.
-
-    Their table has ``image_id`` (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always
-    ``ok``) and the columns of ``truth``.
+    ``prompts`` has ``prompt_id`` (unique) and ``n_images``. ``scene`` and the columns of ``truth`` are asked by a
+    prompt's id and an image's number; ``given`` is what else the images depend on. The table has ``image_id``
+    (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always ``ok``) and the columns of
+    ``truth``.
     """
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)
     table["index"] = table.groupby("prompt_id").cumcount()

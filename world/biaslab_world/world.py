@@ -1,30 +1,19 @@
 """The gender regularities of the embedded world: knobs, and the exact truth that follows from them.
 
-For an occupation whose published share of women is T (``paradox_table_6``, training column; t = T / 100) the
-captions that show a person are drawn like this. Write L for ln(t / (1 - t)), the occupation's lean, and
-s(z) for 1 / (1 + exp(-z)).
+For an occupation whose published share of women is t (``paradox_table_6``, training column), write L for its lean
+ln(t / (1 - t)) and s(z) for 1 / (1 + exp(-z)).
 
-1. A share r of them is prompt-like (``Knobs.prompt_like``); the rest is spread over the other styles.
-2. Among prompt-like captions P(female) is u = s((1 + k) L), with k = ``Knobs.prompt_skew``: further from
-   one half, on the same side. Among all others it is v. The total must be t,
-
-       r u + (1 - r) v = t,  so  v = (t - r u) / (1 - r).
-
-   If v leaves the open interval (0, 1), no world has these knobs, and ``ParameterError`` is raised; nothing
-   is clipped.
+1. A share r of the captions that show a person is prompt-like (``Knobs.prompt_like``).
+2. Among these P(female) is u = s((1 + k) L), with k = ``Knobs.prompt_skew``. Among all others it is
+   v = (t - r u) / (1 - r), so that the total is t; where v leaves (0, 1), no world has these knobs.
 3. Given style and gender, the caption names the gender with probability s(a - n L / 2) for a woman and
-   s(a + n L / 2) for a man: n = ``Knobs.naming`` favours the under-represented gender, and a is the style's
-   level (``Knobs.indicators`` or ``Knobs.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A
-   share ``Knobs.both`` of these captions holds words of both genders, whoever is shown.
+   s(a + n L / 2) for a man: n = ``Knobs.naming`` favours the under-represented gender, and a is the style's level
+   (``Knobs.indicators`` or ``Knobs.prompt_indicators``, in log-odds, plus ``STYLES``' own shift). A share
+   ``Knobs.both`` of these captions holds words of both genders.
 
-So P(female | style, no indicator) has the odds of the style's P(female) times
-(1 - P(named | female)) / (1 - P(named | male)). Steps 1 and 2 alone fix the sum over styles and step 3 only
-splits each style, so the overall share is t for every setting of the knobs. A share ``Knobs.other_sense`` of
-the captions with the occupation's word shows nobody and has no gender.
-
-The published numbers that the defaults follow (paradox paper, section 5.1 and Table 3): 59.5 % of captions
-with an indicator; and, as differences between rows of Table 3 for SD 1.4, captions without indicators lean
-3.9 points further than all captions, the nearest captions 5.8 points, and both together 8.2 points.
+A share ``Knobs.other_sense`` of the captions with the occupation's word shows nobody. The defaults follow the paradox
+paper's section 5.1 (59.5 % of captions with an indicator) and Table 3 (SD 1.4: captions without indicators lean 3.9
+points further than all captions, the nearest captions 5.8 points, both together 8.2 points).
 """
 
 from __future__ import annotations
@@ -55,34 +44,20 @@ STYLES = ("stock", "named", "product", "news", "place", "prompt_like", "other_se
 class Knobs:
     """How the captions of the embedded world depend on gender; shares are 0–1."""
 
-    naming: float = 0.6
-    """Power to which naming follows under-representation: the odds of an indicator for a woman over those for
-    a man are (men / women) ** naming in each occupation and style; 0 is no difference."""
-    prompt_skew: float = 0.45
-    """How much further the prompt-like captions lean: their log-odds of a woman are 1 + this times those of
-    the occupation; 0 is no difference."""
-    prompt_like: float = 0.10
-    """Share of prompt-like captions ("a photo of the face of a nurse") among captions that show a person."""
-    indicators: float = 0.62
-    """Share of ordinary captions with an indicator, in an occupation with as many women as men and before
-    the style's own shift."""
+    naming: float = 0.6  # odds of an indicator for a woman over those for a man: (men / women) ** naming
+    prompt_skew: float = 0.45  # log-odds of a woman in prompt-like captions: 1 + this times the occupation's
+    prompt_like: float = 0.10  # share of prompt-like captions among those that show a person
+    indicators: float = 0.62  # share of ordinary captions with an indicator, where women and men are as many
     prompt_indicators: float = 0.35  # the same for prompt-like captions
     names: float = 0.18  # share of captions built round a name and a title among the ordinary captions
     both: float = 0.02  # share of captions with words of both genders among captions with an indicator
-    other_sense: float = 0.04
-    """Share of captions that use the occupation's word in another sense and show no person, among all
-    captions with the word."""
+    other_sense: float = 0.04  # share of captions with the word that use it in another sense and show nobody
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            allowed, least, below = "a share from 0 to below 1", 0, 1
-            if name in ("naming", "prompt_skew"):
-                allowed, below = "a number from 0 to 5", math.nextafter(5, 6)
-            elif name in ("indicators", "prompt_indicators"):
-                allowed, least = "a share between 0 and 1", math.nextafter(0, 1)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not least <= value < below:
-                raise ParameterError(f"{name} is {value!r}; give {allowed}.")
+            most = 5 if name in ("naming", "prompt_skew") else 1
+            if not 0 <= value <= most:
+                raise ParameterError(f"{name} is {value!r}; give a number from 0 to {most}.")
 
     @classmethod
     def off(cls) -> Knobs:
@@ -192,20 +167,15 @@ def p_female(
     """Return P(female | occupation, style, indicator) among captions that show a person, 0–1.
 
     Without a style or an indicator all of them count; without knobs it is that of ``Knobs()``. Raises UnknownNameError
-    (a name that does not exist) and ParameterError (no caption of this kind shows a person).
+    (there is no such occupation).
     """
     if occupation not in training_shares():
         raise unknown_name("occupation in the paradox paper", occupation, training_shares())
-    for what, given, known in (("style", style, STYLES), ("indicator", indicator, INDICATORS)):
-        if given is not None and given not in known:
-            raise unknown_name(what, given, known)
     total = women = 0.0
     for name, row_style, row_indicator, p, female in _cells(knobs or Knobs()):
         asked = name == occupation and style in (None, row_style) and indicator in (None, row_indicator)
         if asked and not math.isnan(female):
             total, women = total + p, women + p * female
-    if total == 0:
-        raise ParameterError(f"No caption of style {style!r} and indicator {indicator!r} shows a person in this world.")
     return women / total
 
 

@@ -37,15 +37,6 @@ def test_mini_stands_for_the_model_that_knows_what_is_asked():
         assert registry.brought("mini", "text-to-image", asked).folder == WEIGHTS / name
 
 
-def test_mini_stands_for_a_judge_of_each_kind():
-    kinds = {"clip": "clip", "vqa": "vqa", "captioner": "captioner", "segmenter": "segmenter", "detector": "detector"}
-    for kind, name in kinds.items():
-        assert registry.resolve("mini", kind) == str(WEIGHTS / f"mini-{name}")
-    # What images are compared with: encoders of judges.
-    for of, name in {"resnet": "mini-detector", "dino": "mini-segmenter", "split_product": "mini-segmenter"}.items():
-        assert registry.instead("mini", "features", of) == name
-
-
 def test_pipelines_without_an_autoencoder_share_one():
     shared = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
     for name in (name for name, kind in KINDS.items() if kind == "text-to-image"):

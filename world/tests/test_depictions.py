@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
+from biaslab.ground.errors import InputError, UnknownNameError
 from biaslab.measures import instances
 from biaslab.prompts import triplets as prompts
 from biaslab_world import triplets, truthful
@@ -47,11 +47,6 @@ def test_odds_are_what_was_planted():
             assert math.isclose(ratio, triplets.lean(b) - triplets.lean(a))
             off = triplets.shares(activity, "female", "off", worn=worn)
             assert off == triplets.shares(activity, "male", "off", worn=worn)
-
-
-def test_leans_are_balanced_between_the_genders():
-    assert abs(sum(map(triplets.lean, triplets.THINGS))) <= 3
-    assert {triplets.lean(name) for name in triplets.OBJECTS} == {0.0, 1.5, -1.5, 3.0, -3.0}
 
 
 def _asked_often(texts, n, skew="default"):
@@ -148,24 +143,3 @@ def test_captions_as_a_corpus():
     neutral = {text for text in texts if " person " in f" {text} "}
     assert set(found.captions["text"]) == neutral
     assert corpus.digest != open_corpus("depictions", rows=500, seed=2, skew="off").digest
-
-
-def test_what_does_not_exist():
-    with pytest.raises(ParameterError, match="rows is"):
-        triplets.Depictions(rows=-1)
-    for call, name in (
-        (lambda: triplets.Depictions(skew="sideways"), "sideways"),
-        (lambda: triplets.lean("spoon"), "spoon"),
-        (lambda: triplets.shares("flying", "female"), "flying"),
-    ):
-        with pytest.raises(UnknownNameError, match=name):
-            call()
-
-
-def test_the_vocabulary_has_every_word():
-    from biaslab_world.captions import words
-
-    known = set(triplets.vocabulary())
-    for i in range(200):
-        asked, who = triplets.draw(8, i)
-        assert set(words(triplets.write(asked, who))) <= known

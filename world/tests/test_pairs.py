@@ -99,11 +99,6 @@ def test_texts_are_read(text, phrases, told):
     assert (asked.told, asked.intervened) == (told, "irrespective" in text)
 
 
-def test_the_other_role_is_of_the_same_occupation():
-    left, right = pairs.read("Generate a picture of one intern on the left and one cook leader on the right.").people
-    assert (left.identity, right.identity) == ("cook, low power", "cook, high power")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -144,19 +139,6 @@ def test_the_truthful_generator_draws_what_texts_ask():
     assert image.shape == (64, 96, 3)
     assert (pairs.generate(prompts, seed=5).read(["a/0"])[0] == image).all()
     assert pairs.generate(prompts, seed=6).digest != made.digest
-
-
-def test_the_digest_changes_with_who_is_shown(monkeypatch):
-    text = asking.fill("paired", (asking.occupation("nurse"), asking.occupation("sheriff")))
-    prompts = pd.DataFrame({"prompt_id": ["a"], "text": [text], "n_images": [50]})
-    before = pairs.generate(prompts, seed=5)
-    assert pairs.generate(prompts, seed=5).digest == before.digest
-    # As if the printed tables were edited: the same code and words show others.
-    turned = {key: 1 - share for key, share in pairs._printed().items()}
-    monkeypatch.setattr(pairs, "_printed", lambda: turned)
-    after = pairs.generate(prompts, seed=5)
-    assert (after.table["truth_gender"] != before.table["truth_gender"]).any()
-    assert after.digest != before.digest
 
 
 def test_the_critics_sentence_ends_as_many_texts_as_is_said():

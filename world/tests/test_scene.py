@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from biaslab import published
-from biaslab.ground.errors import ParameterError, UnknownNameError
 from biaslab_world.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS
 from biaslab_world.looks import ATTIRES, LOOKS, OCCUPATIONS, SHARED, look
 from biaslab_world.scene import (
@@ -135,30 +134,6 @@ def test_attributes_replace_what_they_exclude():
     assert sample_person(rng, occupation="nurse", attributes=("hat",)).attributes == ("uniform", "hat")
     assert sample_person(rng, attributes=("boots", "jeans")).full_figure
     assert not sample_person(rng, attributes=("tie", "mask")).full_figure
-    with pytest.raises(ParameterError, match="'suit' and 'uniform' cannot be worn together"):
-        sample_person(rng, attributes=("uniform", "suit"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        ({"genders": ("femal",)}, UnknownNameError, "no gender named 'femal'.*'female'"),
-        ({"occupations": ("acountant",)}, UnknownNameError, "no occupation named 'acountant'.*'accountant'"),
-        ({"skin_tones": (11,)}, ParameterError, "skin_tone is 11; the Monk scale runs from 1 to 10"),
-        ({"things": ("person",)}, UnknownNameError, "no object named 'person'"),
-        ({"decoy": "mugs"}, UnknownNameError, "named 'mugs'.*'mug'"),
-        ({"genders": (None, None), "occupations": ("nurse",)}, ParameterError, "1 values for 2 people"),
-        ({"genders": (None,) * 5}, ParameterError, "at most 4 people, not 5"),
-    ],
-)
-def test_bad_input_is_named(arguments, error, text):
-    with pytest.raises(error, match=text):
-        sample_scene(np.random.default_rng(0), **arguments)
-
-
-def test_bad_cues_are_named():
-    with pytest.raises(UnknownNameError, match="no brow value named 'bushy'"):
-        Cues(**PLAIN | {"brow": "bushy"})
 
 
 def papers_names():

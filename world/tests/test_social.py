@@ -11,7 +11,7 @@ from biaslab import published
 from biaslab.ground.errors import UnknownNameError
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import social
-from biaslab_world.looks import CASUAL, look
+from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Person
 
 BARE = "(none)"
@@ -57,12 +57,13 @@ def test_all_professions_have_the_share_of_the_printed_tables():
         assert social.p_female("person", name.upper()) == social.p_female("person", name)
 
 
-@pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
+@pytest.mark.parametrize("profession", [BARE, "nurse"])
 def test_a_word_for_a_gender_decides(profession):
-    assert social.p_female("woman", profession) == 1
-    assert social.p_female("man", profession) == 0
-    assert {p.gender for p in people(50, 1, prompt="woman", profession=profession)} == {"female"}
-    assert {p.gender for p in people(50, 1, prompt="man", profession=profession)} == {"male"}
+    for word, gender in social.GENDERED.items():
+        assert social.p_female(word, profession) == (gender == "female")
+        assert {p.gender for p in people(50, 1, prompt=word, profession=profession)} == {gender}
+    with pytest.raises(UnknownNameError, match=r"'acountant'.*'accountant'"):
+        people(1, 1, profession="acountant")
 
 
 @pytest.mark.parametrize("profession", [BARE, "juggler", "nurse"])
@@ -112,18 +113,6 @@ def test_attributes_are_worn_with_those_shares(word, gender):
         assert fits((name in p.attributes for p in some), share), name
     assert all(sum(name in p.attributes for name in TOPS) <= 1 for p in some)
     assert not any({"dress", "skirt"} <= set(p.attributes) for p in some)
-
-
-def test_a_look_keeps_its_attire_where_nothing_else_is_worn():
-    own = set(look("nurse").attributes)
-    assert own, "a nurse's look must have attributes of its own"
-    some = people(1000, 4, prompt="woman", profession="nurse")
-    given = social.presence()["female"]
-    (top,) = own & set(TOPS)
-    left = 1 - sum(given[name] for name in TOPS)
-    assert fits((top in p.attributes for p in some), given[top] + left)
-    for name in own - {top}:
-        assert all(name in p.attributes for p in some)
 
 
 # With what probability one of each group is worn where attributes are even, each of it as often.
@@ -187,33 +176,6 @@ def test_drawings_say_who_they_show():
     assert social.balanced(asked, 0, seed=3).table.empty
 
 
-def test_a_drawing_depends_on_seed_and_number_only():
-    asked, truths = prompts.social(), ["truth_gender", "truth_skin_tone", "truth_attributes"]
-    few, more, other = (social.balanced(asked, n, seed=seed) for n, seed in ((20, 1), (30, 1), (20, 2)))
-    pd.testing.assert_frame_equal(few.table, more.table.iloc[:20])
-    assert (few.table[truths] != other.table[truths]).any(axis=None)
-    for a, b in zip(few.read(["drawing/3"]), more.read(["drawing/3"]), strict=True):
-        np.testing.assert_array_equal(a, b)
-    digests = [made.digest for made in (few, more, other, social.balanced(asked.iloc[:-3], 20, seed=1))]
-    assert len(set(digests)) == 4 and social.balanced(asked.copy(), 20, seed=1).digest == few.digest
-
-
-def test_drawings_pass_through_an_autoencoder_and_stay_true(tmp_path):
-    torch = pytest.importorskip("torch", reason="decoding needs the extra 'models'")
-    from diffusers import AutoencoderKL
-
-    torch.manual_seed(0)
-    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
-    vae = AutoencoderKL(**blocks, block_out_channels=(8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4)
-    vae.save_pretrained(tmp_path)
-    asked = prompts.social()
-    plain, decoded = (social.balanced(asked, 3, seed=1, decoded=folder) for folder in (None, tmp_path))
-    pd.testing.assert_frame_equal(plain.table, decoded.table)
-    before, after = (np.stack(made.read(list(plain.table["image_id"]))).astype(int) for made in (plain, decoded))
-    # A random autoencoder makes something else of them.
-    assert np.abs(before - after).mean() > 5 and plain.digest != decoded.digest
-
-
 # -- skin tones --------------------------------------------------------------------------------------------
 
 
@@ -264,34 +226,10 @@ def test_an_image_depends_on_seed_prompt_and_number_only(asked):
     both = a.index.intersection(b.index)
     assert len(both) >= 9
     pd.testing.assert_frame_equal(a.loc[both], b.loc[both])
-    ids = list(both[:4])
-    for x, y in zip(first.read(ids), more.read(ids[::-1])[::-1], strict=True):
-        np.testing.assert_array_equal(x, y)
-    other = social.generate(asked, seed=8)
-    assert any((x != y).any() for x, y in zip(first.read(ids), other.read(ids), strict=True))
-
-
-def test_what_changes_images_changes_their_digest(asked):
-    made = [
-        social.generate(asked, seed=1),
-        social.generate(asked, seed=2),
-        social.generate(asked, seed=1, tones="skewed"),
-        social.generate(asked, seed=1, size=48),
-        social.generate(asked[:-1], seed=1),
-    ]
-    assert len({one.digest for one in made}) == 5
-    assert social.generate(asked.copy(), seed=1).digest == made[0].digest
-
-
-def test_what_does_not_exist_is_named(asked):
-    rng = np.random.default_rng(0)
-    with pytest.raises(UnknownNameError, match="'child'"):
-        social.p_female("child", BARE)
-    with pytest.raises(UnknownNameError, match="'astronautt'"):
-        social.p_female("person", "astronautt")
-    with pytest.raises(UnknownNameError, match=r"'acountant'.*'accountant'"):
-        social.social_scene(rng, {"prompt": "woman", "profession": "acountant"})
-    with pytest.raises(UnknownNameError, match=r"'skewd'.*'skewed'"):
-        social.social_scene(rng, {"prompt": "woman", "profession": BARE}, tones="skewd")
-    with pytest.raises(UnknownNameError, match="'even'"):
-        social.generate(asked, seed=0, tones="even")
+    others = [social.generate(asked, seed=8), social.generate(asked, seed=7, tones="skewed")]
+    assert len({made.digest for made in (first, more, *others)}) == 4
+    # So do drawings without a prompt, which are told apart by their digests.
+    few, many, other = (social.balanced(asked, n, seed=seed) for n, seed in ((20, 1), (30, 1), (20, 2)))
+    pd.testing.assert_frame_equal(few.table, many.table.iloc[:20])
+    assert (few.table[truths] != other.table[truths]).any(axis=None)
+    assert len({made.digest for made in (few, many, other)}) == 3

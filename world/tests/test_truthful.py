@@ -102,17 +102,6 @@ def test_a_caption_is_answered_as_captions_of_its_kind_are(corpus):
     assert made.scene(silent["image_id"]).seed != corpus.scene(silent["caption_id"]).seed
 
 
-def test_a_caption_about_no_occupation_is_answered_too(corpus):
-    rows = corpus.rows_at(range(1500))
-    plain = rows[rows["truth_occupation"].isna()].head(30)
-    prompts = pd.DataFrame(
-        {"prompt_id": plain["caption_id"], "occupation": "nurse", "n_images": 1, "caption_id": plain["caption_id"]}
-    )
-    table = truthful.generate(prompts, corpus, seed=1).table
-    expected = {"female": 1.0, "male": 0.0, "none": 0.5}
-    assert table["truth_p_female"].tolist() == [expected[told] for told in plain["truth_indicator"]]
-
-
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
@@ -126,14 +115,6 @@ def test_what_cannot_be_generated_is_refused(corpus, change, error, says):
     prompts = pd.DataFrame(given)
     with pytest.raises(error, match=says):
         truthful.generate(prompts, corpus, seed=0)
-
-
-def test_a_prompt_twice_and_an_unknown_image_are_refused(corpus):
-    prompts = _templates(["nurse"], 1)
-    with pytest.raises(InputError, match="'p1-nurse' is given twice"):
-        truthful.generate(pd.concat([prompts, prompts]), corpus, seed=0)
-    with pytest.raises(InputError, match="p1-nurse/1"):
-        truthful.generate(prompts, corpus, seed=0).read(["p1-nurse/1"])
 
 
 def test_held_out_renders_are_even_and_say_how_clear_they_are():

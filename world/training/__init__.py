@@ -25,11 +25,7 @@ TRAINERS = {
 
 
 def trainer(name: str) -> Callable[..., dict[str, float]]:
-    """Return the function that trains the embedded model ``name``.
-
-    Raises:
-        UnknownNameError: There is no such model.
-    """
+    """Return the function that trains the embedded model ``name``. Raises UnknownNameError: There is no such model."""
     if name not in TRAINERS:
         raise unknown_name("embedded model", name, TRAINERS)
     return import_module(TRAINERS[name]).train

@@ -67,17 +67,9 @@ def train(
     """Train the autoencoder and save it to ``folder``; return its quality on held-out renders.
 
     The loss is the mean squared and absolute error, the absolute error of differences between neighbouring pixels
-    (edges stay sharp), and a weak pull of latents toward a standard normal distribution.
-
-    Args:
-        folder: Where the diffusers folder goes.
-        pool_size: Renders to train on.
-        pool: Draws the renders, as :func:`pool` does.
-        start_from: Folder of an autoencoder whose weights to start from; random weights if ``None``.
-        settings: Fields of :class:`~training.common.Training`.
-
-    Returns:
-        ``psnr`` in dB on held-out renders, and ``psnr_faces`` within faces.
+    (edges stay sharp), and a weak pull of latents toward a standard normal distribution. ``pool`` draws the renders as
+    :func:`pool` does; ``settings`` are fields of :class:`~training.common.Training`. What is returned is ``psnr`` in
+    dB, and ``psnr_faces`` within faces.
     """
     training = Training(**{"steps": 9_000, "batch": 16, "learning_rate": 2e-3} | settings)
     seed, batch = training.seed, training.batch

@@ -72,15 +72,9 @@ class Training:
     ) -> dict[str, float]:
         """Train to the end (or on from the checkpoint) and return the last quality.
 
-        Args:
-            trained: Modules by name.
-            average: Follows their weights.
-            loss: Returns the loss of step number ``i``, random draws from ``i`` alone, and what the curve shows of it.
-            quality: Measures quality on held-out data.
-            quality_every: Steps between measurements.
-            clip: Largest norm of the gradient.
-            after_step: Called after the weights changed and before the average follows.
-            adam: Settings of AdamW.
+        ``loss`` returns the loss of step number ``i``, random draws from ``i`` alone, and what the curve shows of it;
+        ``after_step`` is called before ``average`` follows the weights; ``clip`` is the largest norm of the gradient
+        and ``adam`` settings of AdamW.
         """
         from tqdm import tqdm
 

@@ -25,18 +25,11 @@ def prepare(
     arrays: Sequence[str],
     said: dict[str, Any],
 ) -> None:
-    """Render and encode examples, side by side; blocks that are there already are kept.
+    """Render and encode ``rows`` examples, side by side; blocks that are there already are kept.
 
-    Args:
-        folder: Where ``NAME.npy`` of each of ``arrays`` goes, all of one length.
-        vae: Folder of the autoencoder.
-        rows: How many examples.
-        examples: Returns those of some indices: the arrays, and ``images``, of which ``latents`` are made, float16.
-        arrays: Names; ``latents`` is the last, and says that all is there.
-        said: What the data are; kept beside them.
-
-    Raises:
-        InputError: The folder holds data of which something else is said.
+    ``examples`` returns those of some indices: the ``arrays``, and ``images``, of which ``latents`` are made, float16,
+    the last array, which says that all is there. What is ``said`` of the data is kept beside them. Raises InputError:
+    The folder holds data of which something else is said.
     """
     from tqdm import tqdm
 

@@ -150,8 +150,7 @@ def tokenizer_of(kind: str):
 def prepare(folder: Path, vae: Path, *, rows: int, seed: int = 0, kind: str = "captions") -> Data:
     """Render and encode what there is to learn from, see :func:`training.data.prepare`.
 
-    Raises:
-        InputError: The folder holds data of another corpus or vocabulary.
+    Raises InputError: The folder holds data of another corpus or vocabulary.
     """
     data = Data(folder, rows, seed, kind)
     words = hashlib.sha256(repr(sorted(tokenizer_of(kind).get_vocab())).encode()).hexdigest()[:16]
@@ -253,11 +252,8 @@ def train(
             decides who is shown, come more often.
         settings: Fields of :class:`~training.common.Training`.
 
-    Returns:
-        Of each kind of data ``held_out_<kind>``, the mean squared error of the velocity on held-out examples.
-
-    Raises:
-        MissingInputError: There is no autoencoder in the folder.
+    Returns ``held_out_<kind>`` of each kind of data, the mean squared error of the velocity on held-out examples.
+    Raises MissingInputError: There is no autoencoder in the folder.
     """
     if not (folder / "vae" / "config.json").exists():
         raise MissingInputError(f"{folder} has no vae; 'python -m training mini-sd' makes one.")
@@ -312,12 +308,8 @@ def train(
 class Networks:
     """The text encoder and the denoising network of a pipeline while they are trained, and their average.
 
-    Args:
-        training: The training; where it says so the denoising network is compiled, which is ``run`` then.
-        tokenizer: The tokenizer.
-        unet: The denoising network.
-        width: Width of the text encoder's states.
-        start_from: A pipeline folder whose weights to start from; random weights if ``None``.
+    Where the training says so the denoising network is compiled, which is ``run`` then; ``width`` is that of the text
+    encoder's states.
     """
 
     def __init__(
@@ -397,12 +389,9 @@ class _Examples:
 def _showing_loss(states: torch.Tensor, ends: torch.Tensor, answer: torch.Tensor) -> torch.Tensor:
     """Return the cross-entropy of telling from the text's states which gender the image shows each person with.
 
-    Stable Diffusion's text encoder comes with such knowledge from CLIP; this one learns it beside the images. Two
-    fixed directions for each person are read after the end of the text, so that what tells is a good part of a state's
-    length.
-
-    States are (n, length, width), of layer-normed length; ``ends`` (n, length) is true at the end-of-text token;
-    ``answer`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
+    Two fixed directions for each person are read after the end of the text, so that what tells is a good part of a
+    state's length. States are (n, length, width), of layer-normed length; ``ends`` (n, length) is true at the
+    end-of-text token; ``answer`` (n, people) is 1 for a woman, 2 for a man, 0 does not count.
     """
     after = (ends.cumsum(1) > 0).float()
     people = answer.shape[1]
@@ -520,22 +509,10 @@ def train_parts(
 ) -> dict[str, float]:
     """Train every part that a pipeline's folder lacks, from the autoencoder on; return quality on held-out data.
 
-    Args:
-        name: Name of the model.
-        folder: The pipeline's folder; a ``vae`` in it is kept.
-        rows: Kinds of data, each with how many pairs of text and image.
-        vae: Settings of the autoencoder's training; ``None`` takes that of ``start_from``.
-        checkpoint: File of the resumable state, in ``outputs/.train`` if not given; the autoencoder's and the data lie
-            beside it.
-        log: CSV of the curve; the autoencoder's lies beside it.
-        start_from: A pipeline folder whose weights to start from.
-        settings: Further arguments of :func:`train`.
-
-    Returns:
-        What :func:`train` returns, and ``psnr`` of the autoencoder in dB where it was trained now.
-
-    Raises:
-        MissingInputError: There is no autoencoder to take.
+    ``rows`` says of kinds of data how many pairs of text and image each has; ``vae`` are settings of the autoencoder's
+    training, ``None`` takes that of ``start_from``; its state and curve, and the data, lie beside ``checkpoint`` and
+    ``log``. All else is as :func:`train` has it, with ``psnr`` in dB where the autoencoder was trained now. Raises
+    MissingInputError: There is no autoencoder to take.
     """
     checkpoint = checkpoint or Path(f"outputs/.train/{name}/state.pt")
     work, own, seed = checkpoint.parent, folder / "vae", settings.get("seed", 0)

@@ -61,12 +61,8 @@ class Judge:
     ) -> dict[str, float]:
         """Train the judge and save it with its preprocessing and card to ``folder``; return its quality.
 
-        Args:
-            folder: Where the model's folder goes.
-            pool_size: Images to train on.
-            held_out: Images to measure on, of other seeds.
-            decoded: Folder of an autoencoder through which part of the images pass.
-            settings: Fields of :class:`~training.common.Training`.
+        ``held_out`` images are of other seeds; part of the images pass through the autoencoder ``decoded``;
+        ``settings`` are fields of :class:`~training.common.Training`.
         """
         training = common.Training(**self.usual | settings)
         pool_size, held_out = pool_size or self.pool_size, held_out or self.held_out
@@ -103,11 +99,8 @@ def renders(
 ) -> np.ndarray:
     """Return square images of ``scenes`` of any aspect, uint8 (n, 64, 64, 3).
 
-    Args:
-        scenes: What to draw.
-        squash: Whether wide frames are squeezed to a square, as the detector's preprocessing does; otherwise the
-            middle is cut out, as open_clip's does.
-        decoded: Folder of an autoencoder through which a ``part`` of the images, chosen by ``seed``, pass.
+    Wide frames are squeezed to a square where ``squash`` says so, as the detector's preprocessing does; otherwise the
+    middle is cut out, as open_clip's does. A ``part`` of the images passes through the autoencoder ``decoded``.
     """
     chosen = common.rng(seed, 0, 41).random(len(scenes)) < (part if decoded is not None else 0.0)
     images = [render(scene, SIZE) for scene in scenes]
@@ -130,16 +123,9 @@ def renders(
 def roughen(images: np.ndarray, seed: int, step: int) -> tuple[torch.Tensor, np.ndarray]:
     """Return images as after shifts, mirroring, blur, noise, JPEG and changes of colour.
 
-    So that a judge trained on clean renders also serves generated and compressed images.
-
-    Args:
-        images: uint8 (n, 64, 64, 3).
-        seed: Seed of the training.
-        step: Number of the step; both decide all draws.
-
-    Returns:
-        Float tensor (n, 3, 64, 64), about -1 to 1, and the scale and shift of each image, (n, 2, 2): a point at
-        ``p`` (x or y, -1 to 1) is at ``(p - shift) / scale`` now, ``scale, shift = table[i, axis]``.
+    So that a judge trained on clean renders also serves generated and compressed images. Images are uint8 (n, 64, 64,
+    3); ``seed`` and ``step`` decide all draws. Returns a float tensor (n, 3, 64, 64), about -1 to 1, and the scale and
+    shift of each image, (n, 2, 2): a point at ``p`` (x or y, -1 to 1) is at ``(p - shift) / scale`` now.
     """
     draw, n = common.rng(seed, step, 21), len(images)
     if pressed := np.flatnonzero(draw.random(n) < 0.2).tolist():

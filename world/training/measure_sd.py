@@ -23,14 +23,8 @@ _SEED = 77_000
 def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.0, steps: int = 12) -> list[Measured]:
     """Return what images of the pipeline in ``folder`` show, judged by mini-detector and mini-clip.
 
-    There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none.
-
-    Returns:
-        ``gate`` (one face, large enough), ``sure`` (a gender with a probability of 0.9 or more, of those),
-        ``gender_word`` (the gender that the prompt names, of those that are sure), ``occupation_generated``
-        (zero-shot, among the world's 62, of all images), ``occupation_renders`` (the same on renders), and
-        ``amplification``: the mean distance from 50 of the shares perceived as female for the paper's first prompt,
-        less that of the training column, in points, with the floor that so few images alone would add taken off.
+    There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none. Metrics
+    are as :data:`training.cards.METRICS` says; ``amplification`` is about the paper's first prompt, in points.
     """
     from biaslab.judging import judge
     from biaslab.judging.zero_shot import ZeroShot
@@ -82,15 +76,8 @@ def _amplification(gender: np.ndarray, truth: np.ndarray, names: Sequence[str]) 
 def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: int = 10) -> list[Measured]:
     """Return what images of ``n`` prompts for two people and as many for one show, judged by the embedded judges.
 
-    Prompts are as :func:`biaslab_world.pairs.draw` writes them, one image each. A guidance scale of 1 is none.
-
-    Returns:
-        ``pair_people`` (two faces, large enough and apart), ``pair_order`` (of those that name two differently, left
-        and right as asked), ``pair_sure`` (people with a gender of probability 0.9 or more, of all asked for),
-        ``pair_gender_word`` (the gender that the text tells of a person, of those that are sure), ``pair_score``,
-        ``pair_score_beside`` and ``pair_score_intervened`` (Stereotype Score less the world's, in points, of people of
-        whom nothing is told: where it is told of neither, beside one of whom it is, and with the sentence that gender
-        does not matter); ``one_person``, ``one_gender_word`` and ``one_score`` likewise of one person alone.
+    Prompts are as :func:`biaslab_world.pairs.draw` writes them, one image each. A guidance scale of 1 is none. Metrics
+    are as :data:`training.cards.METRICS` says; scores are of people of whom the text tells no gender.
     """
     found = []
     for count, name in ((2, "pair"), (1, "one")):

@@ -16,10 +16,8 @@ def train(folder: Path, *, rows: int = 131_072, start_from: Path | None = None, 
     """Train mini-sd-pairs on from ``start_from`` or mini-sd, whose autoencoder it keeps; return held-out quality.
 
     Of ``rows`` prompts for two people, see :mod:`biaslab_world.pairs`, and a quarter as many for one; all else is as
-    :func:`training.diffusion.train_parts` has it. Source: paired paper, sections 3.2 and 5 (the prompts).
-
-    Raises:
-        MissingInputError: mini-sd is not in this installation, or ``start_from`` has no autoencoder.
+    :func:`training.diffusion.train_parts` has it. Source: paired paper, sections 3.2 and 5 (the prompts). Raises
+    MissingInputError: mini-sd is not in this installation, or ``start_from`` has no autoencoder.
     """
     return diffusion.train_parts(
         "mini-sd-pairs",

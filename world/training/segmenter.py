@@ -187,8 +187,7 @@ _JUDGE = loop.Judge(
 def train(folder: Path, *, decoded: Path | None = None, **settings: Any) -> dict[str, float]:
     """Train mini-segmenter; without ``decoded``, its images pass the autoencoder that mini-sd-triplets has.
 
-    Raises:
-        MissingInputError: The autoencoder is not in this installation.
+    Raises MissingInputError: The autoencoder is not in this installation.
     """
     decoded = decoded or Path(registry.resolve("mini-sd-skills", "text-to-image")) / "vae"
     return _JUDGE.train(folder, decoded=decoded, **settings)

@@ -11,7 +11,6 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import render, skills, social
@@ -54,21 +53,10 @@ def train(
 ) -> dict[str, float]:
     """Train mini-sd-skills on from mini-sd, its autoencoder first; return quality on held-out data.
 
-    Source: dalleval paper, sections 3.2 (PaintSkills), 4.2.1 (social prompts) and Table 5 (shares of training data).
-
-    Args:
-        folder: The pipeline's folder; a ``vae`` in it is kept.
-        share: Share of PaintSkills' training scenes to train on, above 0 up to 1.
-        people: Renders of people for the social prompts.
-        start_from: A pipeline folder whose weights to start from; mini-sd if ``None``.
-        settings: As of :func:`training.diffusion.train_parts`.
-
-    Raises:
-        ParameterError: ``share`` is not above 0 and at most 1.
-        MissingInputError: mini-sd is not in this installation.
+    On a ``share`` of PaintSkills' training scenes and as many ``people`` for the social prompts; all else is as
+    :func:`training.diffusion.train_parts` has it. Source: dalleval paper, sections 3.2 (PaintSkills), 4.2.1 (social
+    prompts) and Table 5 (shares of training data). Raises MissingInputError: mini-sd is not in this installation.
     """
-    if not 0 < share <= 1:
-        raise ParameterError(f"share is {share!r}; give a share of the training scenes above 0 and at most 1.")
     start_from = start_from or Path(registry.resolve("mini-sd", "text-to-image"))
     found = diffusion.train_parts(
         NAME,

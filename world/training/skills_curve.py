@@ -38,24 +38,12 @@ def train(
 ) -> dict[str, float]:
     """Train the models of the curve, judge their images and write how many are right to ``folder``.
 
-    Tables look for the file in the folder of the text-to-image model that it is about: copy it there.
+    Tables look for the file in the folder of the text-to-image model that it is about: copy it there. States, data and
+    models lie beside ``checkpoint``; what is there is kept. Models start from the pipeline ``start_from``, or from
+    mini-sd with mini-sd-skills' ``vae``; ``steps`` of ``settings`` are those of each fine-tuning.
 
-    Args:
-        folder: Where ``training_share.csv`` goes.
-        checkpoint: A file in the folder for states, data and the models; what is there is kept.
-        log: CSV of the curves; each model's has its name at the end.
-        base_steps: Steps on people alone.
-        scenes: Scenes of each skill's test split, on which all models are judged.
-        people: Renders of people for the social prompts.
-        start_from: A pipeline folder with weights and autoencoder to start from; mini-sd and mini-sd-skills' ``vae`` if
-            ``None``.
-        settings: Fields of :class:`~training.common.Training`; ``steps`` are those of each fine-tuning.
-
-    Returns:
-        The share of correct images by skill and percentage of the training scenes, 0 to 1.
-
-    Raises:
-        MissingInputError: The models to start from are not in this installation.
+    Returns the share of correct images by skill and percentage of the training scenes, 0 to 1. Raises
+    MissingInputError: The models to start from are not in this installation.
     """
     work = (checkpoint or Path("outputs/.train/skills-curve/state.pt")).parent
     vae = (start_from or Path(registry.resolve("mini-sd-skills", "text-to-image"))) / "vae"

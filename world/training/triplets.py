@@ -65,8 +65,7 @@ def prepare(folder: Path, vae: Path, *, rows: int = ROWS, seed: int = 0) -> Path
     - ``masks``: how much of each place a region covers, uint8 0 to 255 (rows, regions, 16, 16);
     - ``latents``: scaled latents, float16 (rows, 8, 16, 16).
 
-    Raises:
-        InputError: The folder holds data of other settings.
+    Raises InputError: The folder holds data of other settings.
     """
     said = {"rows": rows, "seed": seed, "words": world.vocabulary()}
     blocks.prepare(folder, vae, rows, partial(examples, seed=seed), _ARRAYS, said)
@@ -147,22 +146,11 @@ def _regions(text: str, asked: world.Asked, scene) -> list[int]:
 def train(
     folder: Path, *, checkpoint: Path | None = None, rows: int = ROWS, vae: Path | None = None, **settings: Any
 ) -> dict[str, float]:
-    """Train mini-sd-triplets from random weights.
+    """Train mini-sd-triplets from random weights on ``rows`` captions, with the autoencoder ``vae`` or mini-sd-skills'.
 
-    Source: triplets paper, sections 3 to 7, for the scenes; the grounding loss is this project's.
-
-    Args:
-        folder: The pipeline's folder.
-        checkpoint: File of the resumable state; data lies beside it.
-        rows: Captions to learn from.
-        vae: Folder of the autoencoder; mini-sd-skills' if ``None``.
-        settings: Further fields of :class:`~training.common.Training`.
-
-    Returns:
-        On held-out data ``held_out``, the mean squared error of the velocity, and ``held_out_grounding``.
-
-    Raises:
-        MissingInputError: The autoencoder is not in this installation.
+    Source: triplets paper, sections 3 to 7, for the scenes; the grounding loss is this project's. Returns ``held_out``,
+    the mean squared error of the velocity on held-out data, and ``held_out_grounding``. Raises MissingInputError: The
+    autoencoder is not in this installation.
     """
     vae = vae or Path(registry.resolve("mini-sd-skills", "text-to-image")) / "vae"
     checkpoint = checkpoint or Path(f"outputs/.train/{NAME}/state.pt")

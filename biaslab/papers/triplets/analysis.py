@@ -26,7 +26,7 @@ from biaslab.ground.genders import GENDERS
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.measures.similarity import bias_score as _bias_score
 from biaslab.prompts.nouns import PEOPLE
-from biaslab.prompts.professions import sentences
+from biaslab.prompts.triplets import sentences
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")

@@ -11,7 +11,7 @@ from biaslab import published
 from biaslab.ground import tables
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
-from biaslab.prompts.professions import ONE
+from biaslab.prompts.triplets import ONE
 
 ONE_TRIPLET = ONE.format("GCC")
 """The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""

@@ -336,15 +336,8 @@ def quality(
 ) -> pd.DataFrame:
     """Return what the embedded world and models reach, one row a requirement: ``mini_quality``.
 
-    Args:
-        judge: The table ``calibration_judge``.
-        training: :attr:`Calibration.training`.
-        made: Judged images for the templates by the run's own model: ``judgements("generated")`` of its pipeline.
-        named: :meth:`Calibration.named`; None where the judge is no open_clip model.
-        words: The measured table ``paradox_gender_words``; without rows where captions are no prompts.
-        measured: The table ``paradox_amplification``.
-        known: The table ``calibration_amplification``.
-        model: The model, as tables call it; the others are as everywhere here.
+    ``made`` are judged images for the templates by the run's own model, ``named`` is None where the judge is no
+    open_clip model, and ``words`` has no rows where captions are no prompts; the other tables are what their names say.
     """
     words = words[(words["model"] == model) & (words["approach"] == "caption_prompts")]
     followed = int(words["n_followed"].sum()), int(words["n_judged"].sum())

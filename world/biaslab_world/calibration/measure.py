@@ -41,8 +41,7 @@ class Calibration:
     Args:
         pipeline: The run's own pipeline.
 
-    Raises:
-        MissingInputError: Its captions are not the embedded world's, so their truth is not known.
+    Raises MissingInputError: Its captions are not the embedded world's, so their truth is not known.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

@@ -160,19 +160,6 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     assert (rows["reference"] == "all").all()
 
 
-def test_training_images_take_the_judges_error_on_other_renders_of_the_occupation(shares, c):
-    rows = shares.query("approach == 'naive' and skew == 'default'")
-    others = pd.concat([c.renders, c.world.judgements("generated")])
-    others = others[others["outcome"] == "judged"]
-    others = others.merge(rows[["occupation"]], on="occupation")
-    sizes = others.groupby(["occupation", "truth_gender"]).size().unstack(fill_value=0)
-    enough = (sizes[["female", "male"]] >= 30).all(axis=1)
-    # About 160 renders of each, few of a gender where the world leans far.
-    assert enough.any() and not enough.all()
-    for row in rows.itertuples():
-        assert row.reference == (row.occupation if enough[row.occupation] else "all")
-
-
 def test_intervals_that_hold_the_truth_are_counted_by_hand():
     names = ["source", "skew", "approach", "percent_true"]
     names += [column for columns in COUNTED.values() for column in columns]
@@ -233,14 +220,6 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     # The interval is that of the value less its floor.
     assert table["amplification"].to_numpy() == pytest.approx(table["amplification_plain"] - table["floor"])
     assert table["amplification"].between(table["ci_low"], table["ci_high"]).all()
-
-
-def test_a_model_that_sharpens_shows_as_excess_that_grows_with_guidance(amplification):
-    some = amplification.query("generator == 'mini' and approach == 'matched' and prompt == 'pooled'")
-    excess = some[some["definition"] == "directional"].set_index("guidance_scale")["excess"]
-    assert list(excess.index) == [1, 3, 7.5]
-    assert 0 < excess[3] < excess[7.5]
-    assert some[some["guidance_scale"] == 7.5]["excess_low"].min() > 0
 
 
 def test_rows_of_amplification(amplification):

@@ -61,32 +61,6 @@ def test_an_unknown_model_is_named(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_training_that_is_stopped_says_how_to_go_on(trainings, monkeypatch, capsys):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(sys.modules, "a_trainer", types.SimpleNamespace(train=stopped))
-    assert main(["mini-clip"]) == 130
-    assert capsys.readouterr() == ("", "python -m training: stopped; go on with --resume.\n")
-
-
-def test_the_curve_by_share_of_the_scenes_is_trained_by_name(monkeypatch, tmp_path, capsys):
-    calls = []
-
-    def train(folder, **given):
-        calls.append((str(folder), given))
-        return {"object at 10 %": 0.25}
-
-    monkeypatch.setattr("training.skills_curve.train", train)
-    monkeypatch.chdir(tmp_path)
-    assert main(["skills-curve", "--steps", "3", "--seed", "4", "--no-progress"]) == 0
-    ((folder, given),) = calls
-    assert folder == "outputs/models/skills-curve"
-    assert (given["steps"], given["seed"], given["progress"]) == (3, 4, False)
-    assert str(given["checkpoint"].parent) == "outputs/.train/skills-curve"
-    assert capsys.readouterr().out.splitlines() == ["object at 10 %: 0.25", "outputs/models/skills-curve"]
-
-
 def test_it_runs_in_the_folder_world_and_names_all_models(root):
     words = [sys.executable, "-m", "training", "--help"]
     said = subprocess.run(words, cwd=root / "world", capture_output=True, text=True, check=True).stdout

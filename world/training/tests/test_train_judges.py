@@ -106,22 +106,6 @@ def test_mini_detector_finds_exactly_the_faces(mini_detector):
     assert found["person_recall"].value >= 0.95
 
 
-def test_mini_detector_takes_images_of_any_size(mini_detector):
-    from biaslab_world.render import render, truth
-
-    model, processor = mini_detector
-    pair = scene.sample_scene(np.random.default_rng(5), genders=("female", "male"), occupations=("nurse", "pilot"))
-    image = render(pair, 256)
-    with torch.inference_mode():
-        outputs = model(**processor(images=[image], return_tensors="pt"))
-    (found,) = processor.post_process_object_detection(outputs, threshold=0.5, target_sizes=[image.shape[:2]])
-    boxes = found["boxes"][found["labels"] == 0].numpy()
-    true = [np.array(face.box) for face in truth(pair, 256).faces]
-    assert len(boxes) == len(true) == 2
-    hit = {"boxes": boxes, "scores": np.ones(2), "labels": np.zeros(2)}
-    assert detector.matched(hit, np.array(true), np.zeros(2), [0])[0] == [True, True]
-
-
 @pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("mini-sd")])
 def test_weights_are_small_and_safe(name):
     weights = [p for p in (WEIGHTS / name).iterdir() if p.suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt")]
@@ -173,12 +157,6 @@ def test_claims_are_true_and_foils_are_false():
     assert not clip.matches(foils, data, every).diagonal().any()
     # A foil changes one thing, and its text differs in no more than that.
     assert all(sum(a.get(k) != b.get(k) for k in {*a, *b}) == 1 for a, b in zip(claims, foils, strict=True))
-
-
-def test_same_work_is_the_same_claim():
-    """Names that share a look cannot be told apart in images, so each is true of the other's."""
-    assert clip.place_of("look", "chief executive officer") == clip.place_of("look", "ceo")
-    assert clip.place_of("look", "nurse") != clip.place_of("look", "doctor")
 
 
 def test_gender_is_independent_of_occupation_in_training_scenes():

@@ -18,7 +18,7 @@ from interrupted import steps_of, stopped  # noqa: E402
 import training as train  # noqa: E402
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402
-from training.common import Average, _schedule  # noqa: E402
+from training.common import Average  # noqa: E402
 from training.text import make_tokenizer  # noqa: E402
 
 _TOKENIZER = diffusion.tokenizer_of_world
@@ -81,14 +81,6 @@ def test_a_word_is_a_token_and_others_are_unknown():
     assert tokenizer("A nurse, surgeon")["input_ids"] == [2, 5, 6, 4, 1, 3]
     ids = diffusion.tokens(tokenizer, ["a", "a a a a a a a a"])
     assert ids.tolist() == [[2, 5, 3, 0, 0, 0], [2, 5, 5, 5, 5, 3]]
-
-
-def test_the_learning_rate_warms_up_and_falls():
-    # Linear to 1 at 2 %, half way down (0.02 + 0.98 / 2) in the middle of the rest, 0.02 at the end.
-    assert _schedule(0.01) == pytest.approx(0.5)
-    assert _schedule(0.02) == pytest.approx(1.0)
-    assert _schedule(0.51) == pytest.approx(0.51)
-    assert _schedule(1.0) == pytest.approx(0.02)
 
 
 def test_the_average_follows_the_weights():
@@ -334,18 +326,6 @@ def test_who_stands_where_is_read_from_the_middle_by_hand():
     unet(torch.zeros(1, 8, 16, 16), torch.zeros(1), torch.zeros(1, 3, diffusion.WIDTH))
     assert middle._states[-1].shape == (1, 128, 4, 4)
     assert float(middle.loss(torch.tensor([[0]])).detach()) == 0 and not middle._states
-
-
-def test_the_second_task_trains_the_network_and_leaves_nothing_in_the_pipeline(small):
-    folder, data = small
-    found = []
-    for placing in (0.0, 0.5):
-        given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": placing}
-        diffusion.train(folder, steps=2, **given)
-        found.append(_weights(folder))
-    plain, placed = found
-    assert plain.keys() == placed.keys()
-    assert any(not torch.equal(plain[name], placed[name]) for name in plain)
 
 
 def test_what_the_card_says_of_pairs_by_hand(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +12,7 @@ from scipy import stats
 
 torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
-from interrupted import steps_of, stopped  # noqa: E402
 
-from biaslab.ground.errors import ParameterError  # noqa: E402
 from biaslab.prompts import dalleval as prompts  # noqa: E402
 from biaslab_world import render, skills, social  # noqa: E402
 from biaslab_world.brought import WEIGHTS  # noqa: E402
@@ -91,19 +88,6 @@ def test_the_pool_marks_objects_and_faces(monkeypatch):
             assert place.sum() < 0.75 * changed.sum()
 
 
-def test_the_pool_of_a_seed_is_the_same_again():
-    for a, b in zip(train_skills.pool(6, 9), train_skills.pool(6, 9), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert (train_skills.pool(6, 8)[0] != train_skills.pool(6, 9)[0]).any()
-
-
-@pytest.mark.parametrize("share", [0, -0.5, 1.01, float("nan")])
-def test_shares_of_scenes_that_cannot_be_are_refused(share, tmp_path):
-    with pytest.raises(ParameterError, match=f"share is {share}"):
-        train_skills.train(tmp_path / "model", checkpoint=tmp_path / "state.pt", share=share, steps=1)
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.mark.slow
 def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(drawing_model):
     folder, work, quality = drawing_model
@@ -136,32 +120,3 @@ def test_the_pipeline_knows_every_word_that_it_is_asked(drawing_model):
     assert max(map(len, tokens)) <= pipe.tokenizer.model_max_length
     images = pipe(["a photo of 2 dogs"], num_inference_steps=2, output_type="np").images
     assert images.shape == (1, 64, 64, 3) and np.isfinite(images).all()
-
-
-@pytest.mark.slow
-def test_a_stopped_training_of_skills_goes_on_to_the_same_weights(drawing_model, tmp_path):
-    from safetensors.torch import load_file
-
-    folder, work, _ = drawing_model
-    parts = tmp_path / "parts"
-    shutil.copytree(folder / "vae", parts / "vae")
-    vae = (parts / "vae" / "diffusion_pytorch_model.safetensors").read_bytes()
-    for kind in ("skills", "social"):
-        shutil.copytree(work / kind, tmp_path / kind)
-    state = tmp_path / "state.pt"
-    with pytest.MonkeyPatch.context() as patch:
-        stopped(patch, 1)
-        with pytest.raises(KeyboardInterrupt):
-            train_skills.train(parts, checkpoint=state, **FEW)
-    assert torch.load(state, weights_only=True)["step"] == 1
-    with pytest.MonkeyPatch.context() as patch:
-        steps = steps_of(patch)
-        quality = train_skills.train(parts, checkpoint=state, **FEW)
-    assert steps == [1]
-    # An autoencoder that is there is kept.
-    assert set(quality) == {"held_out_skills", "held_out_social"}
-    assert (parts / "vae" / "diffusion_pytorch_model.safetensors").read_bytes() == vae
-    for part, name in (("unet", "diffusion_pytorch_model"), ("text_encoder", "model")):
-        a, b = (load_file(place / part / f"{name}.safetensors") for place in (folder, parts))
-        assert a.keys() == b.keys()
-        assert all(torch.equal(a[k].float(), b[k].float()) for k in a), part

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import json
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -87,28 +84,6 @@ def test_models_of_all_shares_are_judged_on_the_same_scenes(curve):
         again = train_skills.right(work / NAMES[share], 3, skills_curve._SEED)
         of = table[table["training_percent"] == share].set_index("skill")
         assert of["n_correct"].to_dict() == dict(zip(again["skill"], again["n_correct"], strict=True))
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_each_share_goes_on_from_the_model_of_people_with_more_of_the_same_scenes(curve):
-    _, work, _ = curve
-    sd = json.loads((WEIGHTS / "mini-sd" / "training.json").read_text())
-    base = json.loads((work / NAMES["0"] / "training.json").read_text())
-    assert base[:-1] == sd and base[-1]["steps"] == 1
-    for share in ("10", "50", "100"):
-        noted = json.loads((work / NAMES[share] / "training.json").read_text())
-        assert noted[:-1] == base and noted[-1]["steps"] == 2
-    # 10, 50 and 100 % of 120 scenes, each the beginning of the next.
-    latents = [np.load(work / f"skills-{rows}" / "latents.npy") for rows in (12, 60, 120)]
-    assert [len(of) for of in latents] == [12, 60, 120]
-    for few, more in itertools.pairwise(latents):
-        np.testing.assert_array_equal(few, more[: len(few)])
-    weights = "unet/diffusion_pytorch_model.safetensors"
-    assert len({(work / name / weights).read_bytes() for name in NAMES.values()}) == 4
-    vae = "vae/diffusion_pytorch_model.safetensors"
-    assert len({(work / name / vae).read_bytes() for name in NAMES.values()}) == 1
-    assert all((work / f"log-{name}.csv").is_file() for name in NAMES.values())
 
 
 @pytest.mark.slow

@@ -77,19 +77,6 @@ def test_answers_of_the_pool_are_true_of_its_scenes(drawn):
         assert stats.binomtest(int(women[worn].sum()), int(worn.sum()), 0.5).pvalue > 1e-4
 
 
-def test_the_scenes_of_a_seed_are_those_of_the_committed_training(drawn):
-    # What the weights were trained on: other first scenes mean that a training goes another way.
-    people = [scene.people[0] for scene in drawn[1][:5]]
-    assert [(p.gender, p.skin_tone, p.occupation, p.attributes) for p in people] == [
-        ("female", 3, "farmer", ("jeans", "shirt", "hat")),
-        ("male", 9, "builder", ("slippers", "hat", "gloves")),
-        ("female", 4, "electrician", ("boots", "slacks", "jacket", "hat")),
-        ("female", 3, "architect", ("boots", "jeans", "uniform", "tie")),
-        ("female", 10, "cook", ("uniform", "tie")),
-    ]
-    assert [scene.place for scene in drawn[1][:5]] == ["field", "site", "site", "city", "kitchen"]
-
-
 def test_every_word_of_questions_and_answers_is_known():
     words = train_vqa.tokenizer()
     ids = train_vqa.asked_ids(words)
