@@ -143,13 +143,8 @@ def test_answers_are_read_as_people_read_them(answer, said):
 
 
 def test_an_occupation_in_two_forms_is_one(tmp_path):
-    rows = ["occupation,source,percent_female,n"]
-    rows += [
-        f"{COMPOSED},training,50,10",
-        f"{DECOMPOSED},generated,80,10",
-        "pilot,training,20,10",
-        "pilot,generated,10,10",
-    ]
+    rows = ["occupation,source,percent_female,n", f"{COMPOSED},training,50,10", f"{DECOMPOSED},generated,80,10"]
+    rows += ["pilot,training,20,10", "pilot,generated,10,10"]
     (tmp_path / "r.csv").write_text("\n".join(rows), encoding="utf-8")
     found = read(tmp_path / "r.csv").percent_female
     assert set(found["occupation"]) == {COMPOSED, "pilot"}

@@ -37,7 +37,6 @@ def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favour
         ("Intel64 Family 6 Model 143 Stepping 8, GenuineIntel", True, True, True),
         ("Intel64 Family 6 Model 85 Stepping 11, GenuineIntel", False, True, False),
         ("AMD64 Family 25 Model 97 Stepping 2, AuthenticAMD", False, True, True),
-        ("AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD", False, False, False),
     ],
 )
 def test_other_systems_and_hidden_processors_go_by_torch(cpuinfo, monkeypatch, name, amx, avx512, favours):

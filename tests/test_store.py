@@ -224,7 +224,7 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
     [
         (errno.EACCES, "This user may not use {}.", "let this user read and write there, or"),
         (errno.EDQUOT, "No space left to write {}.", "free some space, or"),
-        (errno.EMFILE, "Too many files are open at once to use {}.", "allow more with `ulimit -n 4096`"),
+        (errno.ENOTDIR, "A file stands where a folder is needed: {}.", "move that file away, or"),
         (errno.ENOENT, "{} is not there and cannot be made.", "make its folder, or"),
     ],
 )
@@ -247,14 +247,6 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_p
         patch.setattr(Path, "write_bytes", refused)
         assert told().startswith(what.format(stage.folder))
     assert stage.compute(UNITS, shard_rows=3, progress=False)["x"].tolist() == list(range(7))
-
-
-def test_a_file_in_the_place_of_a_store_is_told_here_and_by_workers(tmp_path):
-    (tmp_path / "file").write_text("")
-    for workers in (0, 2):
-        stage = Store(tmp_path / "file/store", engine=engine.get(workers=workers)).stage("x", {}, squares(Calls()))
-        with pytest.raises(RunError, match=rf"A file stands where a folder is needed: {tmp_path}/file/store"):
-            stage.compute(UNITS, shard_rows=3, progress=False)
 
 
 def test_a_store_that_is_deleted_while_it_is_read_is_computed_again(tmp_path):

@@ -1,8 +1,8 @@
 """One reader of delimited text: tables and lines that people, spreadsheets and crawls save.
 
-It finds out how a file is written, by the mark that it begins with, the end of its name and its first line, and reads
-it in pieces, whatever its size. It is strict where a lenient one loses rows in silence: a quotation mark that is never
-closed, and a row with more cells than the header, are errors that name the line.
+It finds out how a file is written, by its first bytes, the end of its name and its first line, and reads it in pieces.
+It is strict where a lenient one loses rows in silence: a quotation mark that is never closed, and a row with more cells
+than the header, are errors that name the line.
 """
 
 from __future__ import annotations
@@ -94,24 +94,22 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
         if encoding == "utf-8" and start[:2].count(0) == 1:
             raise InputError(f"{path} holds null bytes (UTF-16 without a mark, or no text): save as UTF-8.")
         text = io.TextIOWrapper(file, encoding, errors="strict" if strict else "replace", newline=ends)
-        number, readline = 0, text.readline
+        number = 0
         try:
-            while line := readline(LONGEST_LINE):
+            while line := text.readline(LONGEST_LINE):
                 number += 1
                 if len(line) == LONGEST_LINE and not line.endswith(("\n", "\r")):
                     raise InputError(
                         f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; that is no such file."
                     )
                 yield line
-        except UnicodeDecodeError as error:
-            shown = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
-            at = number + 1 + error.object[: error.start].count(b"\n")
-            raise InputError(
-                f"{path} is not {shown} (line {at}: byte 0x{error.object[error.start]:02x}); save it as UTF-8."
-            ) from None
-        # UTF-16 that begins with the mark of UTF-32, say.
         except UnicodeError as error:
-            raise InputError(f"{path} cannot be read as text ({error}); save it as UTF-8.") from None
+            at, why = number + 1, str(error)
+            if isinstance(error, UnicodeDecodeError):
+                at += error.object[: error.start].count(b"\n")
+                why = f"byte 0x{error.object[error.start]:02x}"
+            name = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
+            raise InputError(f"{path} is not {name} (line {at}: {why}); save it as UTF-8.") from None
 
 
 def separator(first_line: str, usual: str = ",") -> str:
@@ -119,15 +117,8 @@ def separator(first_line: str, usual: str = ",") -> str:
 
     Elsewhere it is the one of :data:`SEPARATORS` that makes the most of it, and ``usual`` where none does.
     """
-    counts = {one: len(_cells(first_line, one)) for one in (usual, *SEPARATORS)}
+    counts = {one: len(_parsed([first_line], one, strict=False)) for one in (usual, *SEPARATORS)}
     return usual if counts[usual] > 1 else max(counts, key=counts.__getitem__)
-
-
-def _cells(line: str, by: str) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter=by), [])
-    except csv.Error:
-        return []
 
 
 def rows(
@@ -137,7 +128,8 @@ def rows(
 
     Args:
         path: As for :func:`lines`. Its columns are separated as :func:`separator` finds from its first line, or as a
-            line ``sep=…`` before it says, as spreadsheets write it.
+        line
+            ``sep=…`` before it says, as spreadsheets write it.
         usual: What separates the columns of such files as a rule.
         literal: Whether a quotation mark that is not closed is part of a cell where tabs separate them, as in published
             captions.
@@ -255,19 +247,17 @@ def _quoted(source: _Counted, line: str, width: int) -> list[str]:
     return row
 
 
-def _parsed(some: list[str]) -> list[str]:
+def _parsed(some: list[str], by: str = "\t", *, strict: bool = True) -> list[str]:
     """Return the cells of the one row that some lines are; empty where they are none, or several."""
     try:
-        found = list(csv.reader(some, delimiter="\t", strict=True))
+        found = list(csv.reader(some, delimiter=by, strict=strict))
     except csv.Error:
         return []
     return found[0] if len(found) == 1 else []
 
 
 def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
-    """Return the cells of a whole file as text, read strictly as by :func:`rows`.
-
-    Columns have the names in its header, several of which may be one.
+    """Return the cells of a whole file as text, read strictly as by :func:`rows`, by the names in its header.
 
     ``fix`` is what is said of one with too many columns or cells.
 
@@ -296,6 +286,5 @@ def check_width(columns: int, where: object, fix: str = "") -> None:
     if columns > MOST_COLUMNS:
         raise InputError(
             f"{where} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another character "
-            f"than it should be, or turned on its side? "
-            f"{fix or 'Keep the columns that are needed.'}"
+            f"than it should be, or turned on its side? {fix or 'Keep the columns that are needed.'}"
         )

@@ -19,7 +19,7 @@ _PCI_VENDORS, _GPU_VENDORS = "/sys/bus/pci/devices/*/vendor", ("0x10de", "0x1002
 def has_cuda() -> bool:
     """Return whether torch finds a GPU. Its import takes a second, so it is asked only where there may be one.
 
-    Linux has files of a GPU's driver; it makes them when it is first used, so the hardware counts too.
+    Linux makes the files of a GPU's driver when it is first used, so the hardware counts too.
     """
     if platform.system() == "Linux" and not any(glob.glob(pattern) for pattern in _GPU_FILES):
         vendors = {Path(path).read_text().strip() for path in glob.glob(_PCI_VENDORS)}
@@ -60,9 +60,7 @@ def favours_bfloat16() -> bool:
     """Return whether the processor multiplies matrices of bfloat16 faster than those of float32.
 
     With AMX it is taken to. With the bfloat16 of AVX-512 alone AMD's processors do (measured on Zen 4: 187 against 75
-    GFLOP/s a core); of others nothing was measured, and they take float32, whose images are the more exact ones.
-
-    Linux tells without torch, and is always asked in the same way, so that it never gives two answers.
+    GFLOP/s a core); of others nothing was measured. Linux tells without torch, always in the same way.
     """
     if platform.system() == "Linux" and _CPUINFO.is_file():
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -238,10 +238,9 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
     sound line about its request, a request is counted at the highest price that is known, or at ``price``. A refusal
     whose line is lost will be asked for again.
 
-    Returns:
-        ``lines``: sound ones, which are kept. ``lost``: damaged or missing ones. ``requests`` that were counted in
-        their place. ``pictures`` that no line knew and that were entered again. ``spent``: never too little.
-        ``saved``: the path of the damaged ledger; None where there was nothing to mend.
+    Returns ``lines``: sound ones, which are kept; ``lost``: damaged or missing ones; ``requests`` that were counted in
+    their place; ``pictures`` that no line knew and that were entered again; ``spent``: never too little; ``saved``: the
+    path of the damaged ledger, None where there was nothing to mend.
 
     Raises InputError: There is no ledger in the folder. ParameterError: No sound line says what an image cost, and
     ``price`` is not given.
@@ -262,10 +261,8 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
             raise ParameterError(
                 f"No sound line of {ledger.file} says what an image cost: give the price, as in --price 0.04."
             )
-        cost = max(costs, default=Decimal(str(price or 0)))
-        entries += [
-            {"event": "sent", "image": key, "cost": str(cost), "time": now(), "rebuilt": True} for key in requests
-        ]
+        request = {"event": "sent", "cost": str(max(costs, default=price or 0)), "time": now(), "rebuilt": True}
+        entries += [{**request, "image": key} for key in requests]
         for key, path in found.items():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             bought = Bought(OK, ending=path.suffix.removeprefix("."), sha256=digest)

@@ -107,15 +107,11 @@ def test_a_silent_server_is_given_up(server):
 
 
 def dripping(start, piece):
-    """Return what sends the start of a reply, and then a piece of it again and again, until nobody listens."""
-
-    def pieces():
-        yield start
-        while True:
-            time.sleep(0.05)
-            yield piece
-
-    return pieces()
+    """Yield the start of a reply, and then a piece of it again and again, until nobody listens."""
+    yield start
+    while True:
+        time.sleep(0.05)
+        yield piece
 
 
 @pytest.mark.parametrize(
@@ -153,11 +149,8 @@ def test_an_endpoint_is_asked_through_the_proxy_that_the_environment_names(serve
 @pytest.mark.parametrize(
     ("reply", "outcome", "asked"),
     [
-        (completion(""), "empty", 3),
         (completion(None), "empty", 3),
         (completion(" \n"), "empty", 3),
-        ((200, {}, "<html>busy</html>"), "malformed", 3),
-        ((200, {}, '{"choices": []}'), "malformed", 3),
         ((200, {}, '{"choices": [{"message": {"content": [3]}}]}'), "malformed", 3),
         ((200, {}, "[" * 100_000), "malformed", 3),
         ((200, {}, b"\xff\xfe"), "malformed", 3),
@@ -166,8 +159,6 @@ def test_an_endpoint_is_asked_through_the_proxy_that_the_environment_names(serve
         (completion(None, message={"content": None, "refusal": "I cannot."}), "refused", 1),
         (failure(400, "no", "content_filter"), "filtered", 1),
         (failure(400, "too long", "context_length_exceeded"), "rejected", 1),
-        (failure(413), "rejected", 1),
-        (failure(422, "no"), "rejected", 1),
         (failure(500, "it broke"), "unavailable", 8),
     ],
 )
@@ -198,13 +189,6 @@ def test_an_endpoint_out_of_order_ends_the_work_and_keeps_what_was_answered(serv
     assert sorted(set(server.questions[10:])) == sorted(texts[4:])
 
 
-def test_settings_that_suit_no_question_end_the_work_soon(server):
-    server.reply = lambda question, n: failure(400, "messages are not supported")
-    with pytest.raises(RunError, match="HTTP 400: messages are not supported"):
-        answers(server, [str(i) for i in range(40)], concurrency=1)
-    assert len(server.requests) == 3
-
-
 def test_some_rejected_questions_in_a_row_do_not_end_it(server):
     server.reply = lambda question, n: completion("ok") if question == "0" else failure(413)
     found = answers(server, [str(i) for i in range(9)], concurrency=1)
@@ -218,7 +202,6 @@ def test_some_rejected_questions_in_a_row_do_not_end_it(server):
         (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
         (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
         ((302, {"Location": "http://h.org/?key=x"}, ""), ParameterError, r"302. to http://h.org/.key=.key"),
-        ((307, {"Location": "data:,x"}, ""), ParameterError, "redirects .HTTP 307. to data:,x"),
         ((302, {"Location": "http://[::1"}, ""), ParameterError, "redirects .HTTP 302. to http://.::1"),
         ((301, {}, ""), ParameterError, "redirects .HTTP 301. to nowhere"),
         (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
