@@ -95,8 +95,12 @@ def test_indicators_see_words_as_people_do(text, indicator, spans):
     assert (row["indicator"], row["spans"]) == (indicator, spans)
 
 
-def test_what_is_replaced_is_what_stands_there():
+def test_what_is_put_in_the_place_of_a_word_takes_its_marks():
     assert without_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
+    made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
+    assert made["text"].tolist()[1] == "a woman smiles" and made["text"].tolist()[4] == "caf\u00e9 with women"
+    for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
+        assert paraphrase._named("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
 
 
 def test_the_search_finds_words_in_any_of_their_forms():
@@ -118,17 +122,6 @@ def test_the_search_finds_words_in_any_of_their_forms():
     assert list(zip(rows.tolist(), terms.tolist(), strict=True)) == [(0, 0), (1, 0), (2, 2), (3, 0)]
     # And of terms the same.
     assert len(Matcher(["police\u2011officer"]).match(["police officer"])[0]) == 1
-
-
-def test_triplets_swap_a_word_with_a_mark_in_it():
-    made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
-    assert made["text"].tolist()[:3] == ["a person smiles", "a woman smiles", "a man smiles"]
-    assert made["text"].tolist()[4] == "caf\u00e9 with women"
-
-
-def test_a_paraphrase_keeps_an_occupation_with_another_hyphen():
-    for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
-        assert paraphrase._named("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.ground import delimited
 from biaslab.ground.errors import InputError
 from biaslab.ratings import person_ratings, readers
-from biaslab.request import Request
-from biaslab.study import sources
 
 MOST = 1000
 
@@ -70,18 +68,6 @@ def test_ratings(tmp_path):
     for read in (lambda: readers.read(path), lambda: person_ratings.read(path, asked), lambda: readers.read(parquet)):
         with pytest.raises(InputError, match=r"a\.\w+ has 1,001 columns; at most 1,000 .* one row per image and rater"):
             read()
-
-
-def test_measured_tables_of_a_folder(tmp_path):
-    name = "paradox_percent_female"
-    header = "model,approach,occupation,source,prompt,percent_female,n"
-    lines = [header, "SD,naive,nurse,training,1,50,10", "SD,naive,nurse,generated,1,50,10"]
-    (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 7) for line in lines))
-    # Names that are the same, of columns that are not used, do not matter here.
-    assert sources.measured(name, source=str(tmp_path)).shape == (2, MOST)
-    (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 6) for line in lines))
-    with pytest.raises(InputError, match=rf"{name}\.csv has 1,001 columns; at most 1,000 are read"):
-        sources.check_all(Request.of({"source": str(tmp_path)}))
 
 
 def test_equal_names_are_told_apart_one_by_one():

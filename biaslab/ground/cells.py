@@ -38,7 +38,7 @@ def located(path: str | Path) -> Path:
         if not files(path):
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}; put them there.")
         return path
-    return named(str(path), "ratings")
+    return named(str(path), "The file")
 
 
 def named(path: str, setting: str, endings: Sequence[str] = ENDINGS) -> Path:

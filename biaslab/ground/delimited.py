@@ -79,10 +79,9 @@ def opened(path: Path) -> Iterator[Any]:
 def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str]:
     """Yield the lines of a file of text, with their ends.
 
-    Args:
-        path: UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or packed by its name.
-        ends: What ends a line: ``"\\n"``, or with ``""`` a carriage return, too.
-        strict: Whether bytes that are none of the encoding are an error; they become U+FFFD elsewhere.
+    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or packed by its name. ``ends``
+    is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the encoding become
+    U+FFFD.
 
     Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
     with ``strict``, it is not of its encoding.
@@ -126,15 +125,10 @@ def rows(
 ) -> Iterator[list[str]]:
     """Yield the rows of a file that are not blank, header and all, each as wide as the first.
 
-    Args:
-        path: As for :func:`lines`. Its columns are separated as :func:`separator` finds from its first line, or as a
-        line
-            ``sep=…`` before it says, as spreadsheets write it.
-        usual: What separates the columns of such files as a rule.
-        literal: Whether a quotation mark that is not closed is part of a cell where tabs separate them, as in published
-            captions.
-        strict: As for :func:`lines`; then a row of fewer cells than the header is an error, too, and filled elsewhere.
-        fix: What is said of a file with too many columns.
+    Columns are separated as :func:`separator` finds from the first line, ``usual`` being what does it as a rule, or as
+    a line ``sep=…`` before it says. With ``literal``, a quotation mark that is not closed is part of a cell where tabs
+    separate them, as in published captions. With ``strict`` a row of fewer cells than the header is an error, and so
+    are bytes of another encoding; it is filled elsewhere. ``fix`` is what is said of a file with too many columns.
 
     Raises InputError: As for :func:`lines`; a quotation mark is not closed, a row has more cells than the header, or it
     has more than :data:`MOST_COLUMNS`.

@@ -1,18 +1,4 @@
-"""What other packages bring to this one, found by entry points.
-
-=====================  ==============================================================================================
-group                  what an entry point gives
-=====================  ==============================================================================================
-``biaslab.models``     a :class:`biaslab.models.registry.Brought`: what makes images under this name
-``biaslab.judges``     the same of what looks at images, or a factory (:mod:`biaslab.judging.plugins`)
-``biaslab.images``     a factory of what buys images elsewhere (:class:`biaslab.net.services.Service`)
-``biaslab.corpora``    a function of rows, seed and skew that opens captions (:class:`biaslab.captions.corpus.Corpus`)
-``biaslab.truth``      a :class:`biaslab.models.truths.Truth`: pictures of which it is known what they show
-``biaslab.notebooks``  a package with ``notebooks/<paper>/<section>.ipynb``, and ``tables.yaml`` and ``texts.yaml`` of
-                       what these save and show; where one makes images for no measured table, with a function
-                       ``work`` that says so (:class:`biaslab.runs.jobs.Work`)
-``biaslab.measures``   a function of a study (:mod:`biaslab.measures.plugins`)
-=====================  ==============================================================================================
+"""What other packages bring to this one, found by entry points: ``docs/howto/extend.md`` lists their groups.
 
 What a package brings is keyed by its own code and data, and nothing else is: :mod:`biaslab.keep.closure` follows the
 modules of these packages as it does this one's, from the objects that a stage is given.

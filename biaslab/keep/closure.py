@@ -395,6 +395,8 @@ def _summary(text: str, package: str) -> dict[str, Any]:
     tree = _Silenced().visit(ast.parse(text))
     imported, names = _names(tree, package)
     nodes = list(ast.walk(tree))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    names_all = [node for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {
         "digest": _digest(ast.dump(tree))[:16],
@@ -402,12 +404,8 @@ def _summary(text: str, package: str) -> dict[str, Any]:
         "uses": sorted(names),
         "texts": sorted(filter(_DOTTED.fullmatch, texts)),
         "reads": any(isinstance(node, ast.Name) and node.id in _READS for node in nodes),
-        "hands_on": all(isinstance(node, ast.ImportFrom) or _is_all(node) for node in tree.body),
+        "hands_on": all(isinstance(node, ast.ImportFrom) or node in names_all for node in tree.body),
     }
-
-
-def _is_all(node: ast.AST) -> bool:
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
 def _names(tree: ast.AST, package: str) -> tuple[dict[str, set[str]], set[str]]:

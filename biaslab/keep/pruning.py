@@ -44,8 +44,7 @@ class Result:
     """A folder of the store; ``size`` in bytes, ``written`` (of its newest piece) in seconds since 1970."""
 
     path: Path
-    state: str
-    """One of :data:`STATES`."""
+    state: str  # One of :data:`STATES`.
     size: int
     written: float
 

@@ -71,13 +71,10 @@ class Store:
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
         """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
 
-        Args:
-            inputs: All that the result depends on beside rows and code: parameters, digests of models and corpora,
-            seeds.
-                Must fit in JSON (else TypeError); the order of keys does not matter.
-            work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend on
-            nothing
-                but these rows and the inputs, and travels to workers. None for a stage that only lends its folder.
+        ``inputs`` are all that the result depends on beside rows and code: parameters, digests of models and corpora,
+        seeds. They must fit in JSON (else TypeError); the order of keys does not matter. ``work`` takes consecutive
+        rows (index from 0) and returns a table of any number of rows. It must depend on nothing but these rows and the
+        inputs, and travels to workers; None for a stage that only lends its folder.
         """
         code = {} if work is None else closure.of(work)
         # Only workers elsewhere can have other code.
@@ -91,8 +88,7 @@ class Store:
 class Stage:
     """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
 
-    folder: Path
-    """Where its shards are, and ``key`` as ``stage.json``."""
+    folder: Path  # Where its shards are, and ``key`` as ``stage.json``.
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
@@ -131,13 +127,10 @@ class Stage:
         """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
         All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
-        from the files in every case, so a first and a later call yield the same.
-
-        Args:
-            units: What to work on, one row each; their order and values identify the shards, the index does not.
-            label: What the progress bar calls the work, and ``unit`` what it counts, in the plural.
-            advances: Whether the work says how far it is, with :func:`biaslab.keep.engine.advance`.
-            gpu: Whether the work uses a GPU where there is one.
+        from the files in every case, so a first and a later call yield the same. Order and values of the units, one row
+        each, identify the shards. The progress bar calls the work ``label`` and counts ``unit``; with ``advances`` the
+        work says itself how far it is (:func:`biaslab.keep.engine.advance`). ``gpu`` is whether it uses a GPU where
+        there is one.
 
         Raises InputError: The work returned a table that does not fit in Parquet. ParameterError: The work cannot be
         given to the engine's workers. RunError: The disk is full, workers do not see the store's folder, or the engine

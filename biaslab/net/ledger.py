@@ -46,12 +46,9 @@ class Bought:
     detail: str = ""
     revised_prompt: str = ""
     request_id: str = ""
-    time: str = ""
-    """When the reply came, UTC."""
-    ending: str = ""
-    """Of the picture's file; empty where there is none."""
-    sha256: str = ""
-    """Of that file."""
+    time: str = ""  # When the reply came, UTC.
+    ending: str = ""  # Of the picture's file; empty where there is none.
+    sha256: str = ""  # Of that file.
 
 
 class LimitError(Exception):
@@ -65,13 +62,11 @@ class Ledger:
     """
 
     def __init__(self, folder: Path, price: float = 0, limit: float = 0) -> None:
-        self.folder = folder
-        self.file = folder / "bought.jsonl"
+        self.folder, self.file = folder, folder / "bought.jsonl"
         self.journal = Journal(self.file, STAYS + ROOM)
         self._price, self._limit = Decimal(str(price)), Decimal(str(limit))
         self._changed = threading.Condition()
-        self._under_way = 0
-        self._lines = 0
+        self._under_way = self._lines = 0
         self.done: dict[str, Bought] = {}
         self.spent = Decimal(0)
 
@@ -134,15 +129,16 @@ class Ledger:
         """Note that a request has ended; take its price back where nothing was ``charged``."""
         with self._changed:
             self._under_way -= 1
-            self._changed.notify_all()
-            if not charged:
-                self._write("free", key, cost=str(-self._price), time=now())
+            if charged:
+                self._changed.notify_all()
+            else:
+                self.refund(key)
 
     def refund(self, key: str) -> None:
-        """Take back the price of a request that ended long ago, and turns out to have cost nothing."""
+        """Take back the price of a request that turns out to have cost nothing."""
         with self._changed:
-            self._write("free", key, cost=str(-self._price), time=now())
             self._changed.notify_all()
+            self._write("free", key, cost=str(-self._price), time=now())
 
     def _write(self, event: str, key: str, **more: Any) -> None:
         self.journal.write({"event": event, "image": key, **more, "line": self._lines + 1}, sync=True)
@@ -185,13 +181,12 @@ class Ledger:
 
     def reply(self, key: str) -> dict[str, str] | None:
         """Return such a reply, or None."""
-        try:
-            return json.loads(self.reply_of(key).read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            _log.warning("%s is damaged; its image is asked for again.", self.reply_of(key))
-            return None
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                return json.loads(self.reply_of(key).read_bytes())
+            except ValueError:
+                _log.warning("%s is damaged; its image is asked for again.", self.reply_of(key))
+        return None
 
     def save_picture(self, key: str, ending: str, data: bytes) -> None:
         """Write a picture, before the line that says that it is there."""

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 class Picture:
     """A picture as a service sends it."""
 
-    data: bytes
-    """The content of a file: PNG, JPEG or WebP."""
-    revised_prompt: str = ""
-    """What it says that it drew in the place of the prompt."""
+    data: bytes  # The content of a file: PNG, JPEG or WebP.
+    revised_prompt: str = ""  # What it says that it drew in the place of the prompt.
 
 
 class Service(Protocol):

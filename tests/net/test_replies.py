@@ -201,10 +201,3 @@ def test_long_replies_are_read_to_their_end(piece):
     said = piece * 200_000
     assert len(replies.plain(said)) <= len(said)
     assert isinstance(_read(said), str) and replies.status(200, said.encode()) == 200
-
-
-def test_a_critics_answer_in_a_fence_is_read_and_a_fence_without_end_is_not():
-    said = {"biased": False, "kind": "none", "reasons": "Even.", "guideline": ""}
-    for text in (json.dumps(said), f"```json\n{json.dumps(said)}\n```", f"``` {json.dumps(said)} ```"):
-        assert _read(text).reasons == "Even."
-    assert _read("```" + " " * 2000 + "x") == "it is not one JSON object."

@@ -1,8 +1,8 @@
 """What cannot be had again for nothing, asked for in small: images of an endpoint, its answers, downloads, ratings.
 
-``found`` asks, and returns all that came back. The folder beside this file was written by the code of the commit that it
-is named by (this file's history says how) and is never written again: the test reads it with the code of today, and
-nobody answers it.
+``found`` asks, and returns all that came back. The folder beside this file was written by the code of the commit that
+it is named by (this file's history says how) and is never written again: the test reads it with the code of today,
+and nobody answers it.
 """
 
 from __future__ import annotations
