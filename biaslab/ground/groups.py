@@ -121,8 +121,11 @@ def _merged(group: type[Group], values: Mapping[str, Any], changes: Mapping[str,
     whole = dict(values)
     for name, value in changes.items():
         inner = _group_of(group.model_fields[name]) if name in group.model_fields else None
-        both = inner and isinstance(value, Mapping) and isinstance(whole.get(name), Mapping)
-        whole[name] = _merged(inner, whole[name], value) if both else value
+        before = whole.get(name)
+        if inner and isinstance(value, Mapping) and isinstance(before, Mapping):
+            whole[name] = _merged(inner, before, value)
+        else:
+            whole[name] = value
     return whole
 
 
