@@ -93,12 +93,12 @@ class Group(BaseModel):
 
     def changed(self, **changes: Any) -> Self:
         """Return the same with other values, checked; those of a group within are a mapping of what changes there."""
-        # What was not given stays so.
-        return type(self)(**_merged(type(self), self.model_dump(exclude_unset=True), changes))
+        return type(self)(**_merged(self, changes))
 
     def filled(self, values: Mapping[str, Any]) -> Self:
         """Return the same with ``values`` for the fields that were not given, those of groups within likewise."""
-        return type(self)(**_merged(type(self), values, self.model_dump(exclude_unset=True)))
+        changes = _ungiven(self, values)
+        return self.changed(**changes) if changes else self
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
@@ -116,17 +116,25 @@ def places(group: type[Group]) -> dict[str, Place]:
     return {name: m for name, known in fields(group) for m in known.metadata if isinstance(m, Place)}
 
 
-def _merged(group: type[Group], values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with changes, those of a group within one by one."""
-    whole = dict(values)
+def _merged(group: Group, changes: Mapping[str, Any]) -> dict[str, Any]:
+    # What was not given stays so.
+    whole = {name: getattr(group, name) for name in group.model_fields_set}
     for name, value in changes.items():
-        inner = _group_of(group.model_fields[name]) if name in group.model_fields else None
-        before = whole.get(name)
-        if inner and isinstance(value, Mapping) and isinstance(before, Mapping):
-            whole[name] = _merged(inner, before, value)
-        else:
-            whole[name] = value
+        own = getattr(group, name, None)
+        whole[name] = _merged(own, value) if isinstance(own, Group) and isinstance(value, Mapping) else value
     return whole
+
+
+def _ungiven(group: Group, values: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in values.items():
+        own = getattr(group, name, None)
+        if isinstance(own, Group) and isinstance(value, Mapping):
+            if inner := _ungiven(own, value):
+                found[name] = inner
+        elif name not in group.model_fields_set:
+            found[name] = value
+    return found
 
 
 def fields(group: type[Group], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
