@@ -1,24 +1,21 @@
-"""Runs that tests kill, slowly, in many small shards: of captions, and of images.
+"""Runs that tests kill, slowly, in many small shards.
 
-``life(CORPUS, STORE, OUT, ENGINE, WORKERS, SECONDS)`` searches a corpus, looks for indicators, embeds and selects.
-Where CORPUS is ``drawings``, it makes the paradox's images and those of people alone and in pairs, and judges them,
-with stand-ins that need no library of models, so that processes start in a second. It writes OUT/tables.pickle. Every
-shard that is computed leaves a line in OUT/log: the stage, the digest in the shard's name, the process that computes
-it, and the node where it is Ray's.
+``life(STORE, OUT, ENGINE, WORKERS, SECONDS)`` makes the paradox's images and those of people alone and in pairs, and
+judges them, with stand-ins that need no library of models, so that processes start in a second. It writes
+OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage, the digest in the shard's name, the
+process that computes it, and the node where it is Ray's.
 """
 
-import hashlib
 import os
 import pickle
 import sys
 import time
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
-from biaslab.captions import corpus, neighbours
 from biaslab.generation import images
 from biaslab.generation.generator import image_seed
 from biaslab.generation.models import DiffusersModel
@@ -26,35 +23,12 @@ from biaslab.judging import judge, people
 from biaslab.judging.faces import Face
 from biaslab.keep import store
 from biaslab.keep.store import Stage
-from biaslab.pipeline import Pipeline, Settings, stages
+from biaslab.pipeline import Pipeline, Settings
 
-DRAWINGS = "drawings"
-OCCUPATIONS = ("nurse", "engineer", "chef", "prime minister")
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
-IMPORTS = ("survivor", "pandas", "pyarrow.parquet")
-IMPORTS += tuple(f"biaslab.captions.{name}" for name in ("indicators", "search", "neighbours"))
-IMPORTS += ("PIL.Image", "biaslab_world.captions", "biaslab.pipeline.people")
+IMPORTS = ("survivor", "pandas", "pyarrow.parquet", "PIL.Image", "biaslab_world.captions", "biaslab.pipeline.people")
 compute_iter = Stage.compute_iter
-
-
-class Hashes:
-    """An encoder whose vectors follow from the hashes of words, so that like texts are near."""
-
-    digest, device = "hashes", "cpu"
-
-    def encode(self, texts):
-        vectors = np.ones((len(texts), 16), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            for word in text.split():
-                row[hashlib.sha256(word.encode()).digest()[0] % 16] += 1
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-class Run(Pipeline):
-    @cached_property
-    def _encoder(self):
-        return Hashes()
 
 
 FACES = Face(1, 2, 9, 14, 1.0), Face(13, 2, 21, 14, 1.0)
@@ -122,68 +96,32 @@ def watched(log, seconds, nodes, stage, work, rows):
     return work(rows)
 
 
-def write_corpus(path, rows=3000):
-    """Write captions as Parquet in row groups of 300."""
-    import pandas as pd
-
-    rng = np.random.default_rng(0)
-    looks = np.array(["Portrait of a", "A happy", "Stock photo:", "The female", "An old man and a"])
-    others = np.array(["at work", "in the city", "with her team", "holding a cup", "on white"])
-    names = rng.choice([*OCCUPATIONS, "cat", "garden", "house"], rows)
-    texts = [
-        f"{a} {b} {c} {n % 700}"
-        for n, (a, b, c) in enumerate(zip(rng.choice(looks, rows), names, rng.choice(others, rows), strict=True))
-    ]
-    pd.DataFrame({"text": texts}).to_parquet(path, row_group_size=300, index=False)
-
-
 # How small pieces are: modules, what they call it, and the value here.
-OF_CAPTIONS = ((corpus, "_PART_ROWS", 300), (stages, "_SHARD_CAPTIONS", 200), (neighbours, "_SHARD", 100))
-OF_IMAGES = ((images, "SHARD", 8), (judge, "_SHARD_ROWS", 16), (people, "_SHARD_ROWS", 16))
+PIECES = ((images, "SHARD", 8), (judge, "_SHARD_ROWS", 16), (people, "_SHARD_ROWS", 16))
 
 
-def cut(pieces, put=setattr):
+def cut(put=setattr):
     """Make pieces small."""
-    for module, name, value in pieces:
+    for module, name, value in PIECES:
         assert hasattr(module, name)
         put(module, name, value)
 
 
-def pipeline_of(path, root, engine="local", workers=0):
-    """Return the run's pipeline with everything cut into small pieces."""
-    cut(OF_CAPTIONS)
-    given = {
-        "captions": {
-            "corpus": str(path),
-            "occupations": OCCUPATIONS,
-            "approaches": ["naive", "no_indicators", "nearest", "nearest_no_indicators"],
-            "candidates_per_occupation": 0,
-        },
-        "compute": computed_by(root, engine, workers),
-    }
-    return Run("none", Settings.of(given), seed=1, progress=False)
-
-
-def computed_by(root, engine, workers):
-    """Return where work runs; ``ray@ADDRESS`` is a cluster that is there."""
-    name, _, address = engine.partition("@")
-    return {"store": str(root), "engine": name, "workers": workers, "address": address}
-
-
 def images_of(root, engine="local", workers=0):
-    """Return a pipeline that makes and judges a few images, with everything cut into small pieces."""
-    cut(OF_IMAGES)
+    """Return a pipeline that makes and judges a few images in small pieces; engine ``ray@ADDRESS`` is a cluster."""
+    cut()
+    name, _, address = engine.partition("@")
     given = {
         "captions": {"occupations": ["nurse", "chef"], "rows": 2000, "approaches": ["naive"]},
         "generation": {"images_per_prompt": 8, "steps": 1},
         "people": {"occupations": 1, "power_runs": 1, "single_images": 2, "three_prompts": 2},
         "judging": {"batch_size": 16},
-        "compute": computed_by(root, engine, workers),
+        "compute": {"store": str(root), "engine": name, "workers": workers, "address": address},
     }
     return Light("mini", Settings.of(given), seed=1, progress=False)
 
 
-def main(path, root, out, engine, workers, seconds):
+def main(root, out, engine, workers, seconds):
     log = os.path.join(out, "log")
     # A cluster that is there has two nodes, and one could be done before the other begins.
     nodes = 2 if "@" in engine else 1
@@ -197,19 +135,14 @@ def main(path, root, out, engine, workers, seconds):
         return compute_iter(stage, units, **options)
 
     Stage.compute_iter = slowly
-    if path == DRAWINGS:
-        run = images_of(root, engine, workers)
-        Path(out, READY).touch()
-        tables = run.judgements("generated"), *(run.people.people(kind) for kind in ("single", "paired"))
-    else:
-        run = pipeline_of(path, root, engine, workers)
-        Path(out, READY).touch()
-        tables = run.captions(), run.totals(), run.selections()
+    run = images_of(root, engine, workers)
+    Path(out, READY).touch()
+    tables = run.judgements("generated"), *(run.people.people(kind) for kind in ("single", "paired"))
     Path(out, "tables.pickle").write_bytes(pickle.dumps(tables))
 
 
 def life(*words):
     """Be a run in a process of its own, what it says on standard error going to OUT/err."""
-    with open(os.path.join(words[2], ERR), "w") as err:
+    with open(os.path.join(words[1], ERR), "w") as err:
         os.dup2(err.fileno(), 2)
     main(*words)

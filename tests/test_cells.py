@@ -72,22 +72,6 @@ def test_decimals_behind_commas_are_those_behind_points(values):
     assert numbers(*(text.replace(".", ",") for text in texts)) == [float(text) for text in texts]
 
 
-SHARES = "occupation;source;percent_female;n;comment\nnurse ;training;80,5;40;\nnurse;generated;97,5; 40;ok;\n"
-
-
-def test_shares_as_a_spreadsheet_saves_them(tmp_path):
-    """Semicolons, decimal commas, UTF-16, blanks and empty rows."""
-    path = tmp_path / "shares.csv"
-    text = SHARES.replace("ok;", "ok") + ";;;;\n"
-    path.write_bytes(text.encode("utf-16"))
-    rated = readers.read(path)
-    by_source = rated.percent_female.set_index("source")["percent_female"]
-    assert by_source.to_dict() == {"generated": 97.5, "training": 80.5}
-    assert set(rated.percent_female["occupation"]) == {"nurse"}
-    notes = rated.notes.set_index("item")["detail"]
-    assert notes["columns not used"] == "comment"
-
-
 def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
     name = "paradox_percent_female"
     rows = [

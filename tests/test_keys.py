@@ -45,14 +45,12 @@ def site(tmp_path, monkeypatch):
             monkeypatch.syspath_prepend(folder)
         importlib.invalidate_caches()
         plugins._all.cache_clear()
-        plugins._packages.cache_clear()
         closure._found.cache_clear()
         closure._place.cache_clear()
         return plugins.points(plugins.MEASURES)[name]
 
     yield install
     plugins._all.cache_clear()
-    plugins._packages.cache_clear()
     for module in [m for m in sys.modules if m.split(".")[0] in ("guest", "other", "shared_name")]:
         del sys.modules[module]
 

@@ -144,7 +144,6 @@ def test_what_its_notebooks_save_and_show_is_declared(install):
     declared = tables.schema("guest_shades")
     # A column of its own, one that papers share, and one of this table.
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
-    assert tables.meanings()["depth"] == "How deep."
     assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
 
 

@@ -260,10 +260,10 @@ def test_what_cannot_be_executed_costs_no_other_notebook(project, tmp_path, writ
     os.mkfifo(own / "pipe.ipynb")
     no_notebook = dict.fromkeys(("cut", "list", "latin", "deep", "odd"), "It is not a whole notebook of format 4.")
     expected = no_notebook | {
-        "folder": "It is a folder;",
+        "folder": "It is a folder, a pipe or a device;",
         "gone": "It cannot be read (No such file or directory).",
         "large": "It has 500,000,001 bytes; at most 500,000,000 are read",
-        "pipe": "It is a named pipe;",
+        "pipe": "It is a folder, a pipe or a device;",
         "good": "",
     }
     got = project("run: mine\nnotebooks: ['own/*']\nseed: 7\n")

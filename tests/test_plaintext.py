@@ -95,8 +95,12 @@ def test_indicators_see_words_as_people_do(text, indicator, spans):
     assert (row["indicator"], row["spans"]) == (indicator, spans)
 
 
-def test_what_is_replaced_is_what_stands_there():
+def test_what_is_put_in_the_place_of_a_word_takes_its_marks():
     assert without_gender([f"A wo{SOFT}man at work"]) == ["A person at work"]
+    made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
+    assert made["text"].tolist()[1] == "a woman smiles" and made["text"].tolist()[4] == "caf\u00e9 with women"
+    for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
+        assert paraphrase._named("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
 
 
 def test_the_search_finds_words_in_any_of_their_forms():
@@ -120,17 +124,6 @@ def test_the_search_finds_words_in_any_of_their_forms():
     assert len(Matcher(["police\u2011officer"]).match(["police officer"])[0]) == 1
 
 
-def test_triplets_swap_a_word_with_a_mark_in_it():
-    made = triplets.triplets(pd.DataFrame({"text": [f"a per{SOFT}son smiles", "caf\u00e9 with people"]}), "mine")
-    assert made["text"].tolist()[:3] == ["a person smiles", "a woman smiles", "a man smiles"]
-    assert made["text"].tolist()[4] == "caf\u00e9 with women"
-
-
-def test_a_paraphrase_keeps_an_occupation_with_another_hyphen():
-    for text in ("Photo of a police\u2011officer, smiling", f"Photo of a police offi{SOFT}cer, smiling"):
-        assert paraphrase._named("police officer").search(paraphrase.paraphrase(text, "police officer", seed=1))
-
-
 @pytest.mark.parametrize(
     ("answer", "said"), [(f"a wo{SOFT}man", "female"), (f"fe{ZERO}male", "female"), (f"hu{SOFT}man", "unsure")]
 )
@@ -143,13 +136,8 @@ def test_answers_are_read_as_people_read_them(answer, said):
 
 
 def test_an_occupation_in_two_forms_is_one(tmp_path):
-    rows = ["occupation,source,percent_female,n"]
-    rows += [
-        f"{COMPOSED},training,50,10",
-        f"{DECOMPOSED},generated,80,10",
-        "pilot,training,20,10",
-        "pilot,generated,10,10",
-    ]
+    rows = ["occupation,source,percent_female,n", f"{COMPOSED},training,50,10", f"{DECOMPOSED},generated,80,10"]
+    rows += ["pilot,training,20,10", "pilot,generated,10,10"]
     (tmp_path / "r.csv").write_text("\n".join(rows), encoding="utf-8")
     found = read(tmp_path / "r.csv").percent_female
     assert set(found["occupation"]) == {COMPOSED, "pilot"}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from biaslab.ground import cells, lifeline
+from biaslab.ground import lifeline
 from biaslab.keep import kernels
 from biaslab.runs import params, runner
 
@@ -76,11 +76,3 @@ def test_texts_with_ends_of_lines_of_windows_are_read_alike(tmp_path):
         path.write_bytes(text.replace("\n", ends).encode())
         loaded.append(params.read_yaml(path))
     assert loaded[0] == loaded[1] == {"run": "mine", "source": "published", "seed": 7}
-
-
-@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
-def test_tables_with_any_ends_of_lines_are_read_alike(tmp_path, ends):
-    path = tmp_path / "table.csv"
-    path.write_bytes(f"group,percent_female{ends}nurse,90{ends}guard,20{ends}".encode())
-    frame, _ = cells.load(path, {"group", "percent_female"})
-    assert [list(map(str, row)) for row in frame.to_numpy()] == [["nurse", "90"], ["guard", "20"]]

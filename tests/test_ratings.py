@@ -243,9 +243,9 @@ def test_bad_input_names_the_file_and_the_value(write, content, message):
 
 def test_files_that_cannot_be_read(write, tmp_path):
     for path, message in (
-        (write(WIDE, "ratings.ods"), r"ratings\.ods is neither CSV nor Parquet nor Excel"),
+        (write(WIDE, "ratings.ods"), r"ratings\.ods.; it must be a file that is there and ends in \.csv"),
         (write(WIDE, "ratings.xlsx"), r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"),
-        (tmp_path / "no.csv", r"no\.csv does not exist"),
+        (tmp_path / "no.csv", r"no\.csv.; it must be a file that is there"),
         (write(b"this is not Parquet at all", "no.parquet"), r"no\.parquet cannot be read as Parquet: '"),
     ):
         with pytest.raises(InputError, match=message):

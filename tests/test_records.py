@@ -57,7 +57,10 @@ def test_every_command_names_it(tmp_path, write_notebook, capsys):
 
 def test_what_is_not_there_is_no_record_either(tmp_path):
     (tmp_path / "run.json").mkdir()
-    with pytest.raises(RunError, match=r"run\.json is a folder; give a file, or take it away\. Start that run again"):
+    with pytest.raises(
+        RunError,
+        match=r"run\.json is a folder, a pipe or a device; give a file, or take it away\. Start that run again",
+    ):
         records.read(tmp_path)
     (tmp_path / "run.json").rmdir()
     (tmp_path / "run.json").write_bytes(b'{"run": "\xe9"}')

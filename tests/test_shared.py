@@ -10,7 +10,6 @@ from biaslab.ground import shared
     [
         ("/data/me/captions.csv", "captions.csv"),
         ("~/captions/", "captions"),
-        ("/data/laion/part-*.parquet", "part-*.parquet"),
         ("fairface:/models/f.safetensors", "fairface:f.safetensors"),
         ("hf:/data/set:config@split", "hf:set:config@split"),
         ("plugin:mine:/data/me/judge.onnx", "plugin:mine:judge.onnx"),
@@ -22,7 +21,6 @@ from biaslab.ground import shared
         (r"C:\data\me\captions.csv", "captions.csv"),
         # No paths of a machine.
         ("owner/name", "owner/name"),
-        ("captions/*.parquet", "captions/*.parquet"),
         ("http://localhost:8000/v1", "http://localhost:8000/v1"),
         ("plugin:mine:https://example.org/v1", "plugin:mine:https://example.org/v1"),
         ("endpoint:dall-e-3", "endpoint:dall-e-3"),

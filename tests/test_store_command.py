@@ -13,7 +13,7 @@ from biaslab.captions.indicators import indicate
 from biaslab.ground import plugins
 from biaslab.keep import closure, pruning, store
 from biaslab.keep.journal import Journal
-from biaslab.keep.pruning import CURRENT, KEPT, UNREAD, Result, prune, results, table
+from biaslab.keep.pruning import CURRENT, KEPT, UNREAD, prune, results, table
 from biaslab.keep.store import Store, locked
 from biaslab.net.ledger import OK, Bought, Ledger
 
@@ -165,14 +165,7 @@ def test_the_table(root, capsys):
     status, said, _ = run(capsys)
     assert status == 0 and said.endswith(f"Store: {root}\n")
     inside = sum(p.stat().st_size for p in bought.rglob("*") if p.is_file())
-    sizes = {r.path: r.size for r in results(root)}
-    assert sizes[bought] == inside
-
-
-def test_sizes(tmp_path):
-    said = {149_000: "0.1 MB", 999_900_000: "999.9 MB", 999_960_000: "1.0 GB", 12.34e12: "12,340.0 GB"}
-    for size, text in said.items():
-        assert table([Result(tmp_path, CURRENT, size, 0)])["size"].tolist() == [text, text]
+    assert {r.path: r.size for r in results(root)}[bought] == inside
 
 
 def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):

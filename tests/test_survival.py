@@ -1,7 +1,6 @@
-"""Runs that are killed, doubled, starved of disk or of workers end with the tables of an undisturbed one.
+"""Runs that are killed or lose workers, and shares of one, end with the tables of an undisturbed one.
 
-The runs are those of ``survivor.py``: search, indicators, embeddings and selections, and images of a stand-in with
-their judgements, in some forty shards each.
+The runs are those of ``survivor.py``: images of a stand-in with their judgements, in some forty shards.
 """
 
 import hashlib
@@ -23,9 +22,8 @@ import survivor
 
 from biaslab.runs import shards
 
-SHARDS = {"search": 10, "indicators": 9, "embeddings": 17}
 KILLS = 8
-OF_IMAGES = {"generated": 28, "judgements": 4, "people": 10}
+SHARDS = {"generated": 28, "judgements": 4, "people": 10}
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +68,17 @@ class Life:
 
 
 class Runs:
-    """Runs on one corpus and one store; a folder for each store."""
+    """Runs on one store; a folder for each store."""
 
-    def __init__(self, folder, corpus, forks):
-        self.folder, self.corpus, self.forks = folder, corpus, forks
+    def __init__(self, folder, forks):
+        self.folder, self.forks = folder, forks
         self.store = folder / "store"
         folder.mkdir(exist_ok=True)
 
     def start(self, *, engine="local", workers=0, seconds=0.0):
         out = self.folder / "out"
         out.mkdir(exist_ok=True)
-        words = [str(self.corpus), str(self.store), str(out), engine, workers, seconds]
+        words = [str(self.store), str(out), engine, workers, seconds]
         return Life(self.forks.Process(target=survivor.life, args=words), out)
 
     def finish(self, life):
@@ -118,25 +116,10 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    path = tmp_path_factory.mktemp("corpus") / "captions.parquet"
-    survivor.write_corpus(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def undisturbed(corpus, forks, tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("undisturbed"), corpus, forks)
+def drawings(forks, tmp_path_factory):
+    runs = Runs(tmp_path_factory.mktemp("drawings"), forks)
     tables = runs.finish(runs.start())
     assert Counter(stage for stage, _, _ in runs.computed()) == SHARDS
-    return tables
-
-
-@pytest.fixture(scope="module")
-def drawings(forks, tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("drawings"), survivor.DRAWINGS, forks)
-    tables = runs.finish(runs.start())
-    assert Counter(stage for stage, _, _ in runs.computed()) == OF_IMAGES
     assert all(table["gender"].isin(["female", "male"]).sum() > 20 for table in tables)
     return tables
 
@@ -147,9 +130,9 @@ def same(found, expected):
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments(corpus, forks, undisturbed, tmp_path):
+def test_killed_at_random_moments(forks, drawings, tmp_path):
     rng, kills, resumed, stages = random.Random(20231), 0, 0, Counter()
-    runs = Runs(tmp_path / "0", corpus, forks)
+    runs = Runs(tmp_path / "0", forks)
     while kills < KILLS:
         before, already = runs.finished(), len(runs.computed())
         process = runs.start(seconds=0.03)
@@ -169,10 +152,10 @@ def test_killed_at_random_moments(corpus, forks, undisturbed, tmp_path):
             resumed += bool(before)
         else:
             # It had come to its end: the next one begins at the beginning.
-            same(runs.tables(), undisturbed)
-            runs = Runs(tmp_path / str(kills), corpus, forks)
+            same(runs.tables(), drawings)
+            runs = Runs(tmp_path / str(kills), forks)
     runs.check()
-    same(runs.finish(runs.start()), undisturbed)
+    same(runs.finish(runs.start()), drawings)
     begun = [(stage, digest) for stage, digest, _ in runs.computed()]
     # Each shard was begun once, and once more for each kill that fell into it.
     assert len(set(begun)) == sum(SHARDS.values()) <= len(begun) <= sum(SHARDS.values()) + KILLS
@@ -205,7 +188,7 @@ cluster.shutdown()
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
 def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, drawings, tmp_path):
-    runs = Runs(tmp_path / "runs", survivor.DRAWINGS, forks)
+    runs = Runs(tmp_path / "runs", forks)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", NODES], text=True, **pipes) as cluster:
         address = cluster.stdout.readline().strip()
@@ -219,14 +202,14 @@ def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, drawings, tmp_path)
         cluster.stdin.close()
     runs.check()
     begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
-    assert len(begun) == sum(OF_IMAGES.values())
+    assert len(begun) == sum(SHARDS.values())
     # What the lost node had in hand is all that was begun again.
-    assert sum(begun.values()) <= sum(OF_IMAGES.values()) + 1
+    assert sum(begun.values()) <= sum(SHARDS.values()) + 1
 
 
 @pytest.mark.slow
 def test_images_of_killed_workers_and_of_a_killed_run(forks, drawings, tmp_path):
-    runs = Runs(tmp_path / "runs", survivor.DRAWINGS, forks)
+    runs = Runs(tmp_path / "runs", forks)
     process = runs.start(workers=2, seconds=0.1)
     while len(runs.computed()) < 4:
         time.sleep(0.02)
@@ -242,75 +225,16 @@ def test_images_of_killed_workers_and_of_a_killed_run(forks, drawings, tmp_path)
     same(runs.finish(runs.start(workers=2)), drawings)
     runs.check()
     begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
-    assert len(begun) == sum(OF_IMAGES.values())
+    assert len(begun) == sum(SHARDS.values())
     assert not before.intersection((stage, digest) for stage, digest, _ in runs.computed()[already:])
     # One worker was killed alone, and two with their run.
-    assert sum(begun.values()) <= sum(OF_IMAGES.values()) + 3
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mount a file system in memory, and return its folder and a function that makes it larger."""
-    if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        pytest.skip("needs the right to mount a file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-
-    def mount(size, *more):
-        words = ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}", *more]), "none", str(folder)]
-        return subprocess.run(words, capture_output=True, text=True)
-
-    done = mount("200k")
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    yield folder, lambda: mount("32m", "remount")
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.slow
-def test_a_full_disk(forks, drawings, tmp_path, small_disk):
-    disk, enlarge = small_disk
-    runs = Runs(tmp_path / "runs", survivor.DRAWINGS, forks)
-    runs.store = disk / "store"
-    process = runs.start(workers=2)
-    status, err = process.end()
-    assert status == 1
-    assert "RunError: No space left to write" in err.splitlines()[-1], err
-    assert "Finished shards are kept" in err
-    before, already = runs.finished(), len(runs.computed())
-    assert 0 < len(before) < sum(OF_IMAGES.values())
-    runs.check()
-    assert not list(disk.rglob("*.tmp"))
-    assert enlarge().returncode == 0
-    same(runs.finish(runs.start()), drawings)
-    assert not before.intersection((stage, digest) for stage, digest, _ in runs.computed()[already:])
-    runs.check()
-
-
-def test_shares_of_an_array_make_the_run(corpus, undisturbed, tmp_path, monkeypatch):
-    # Set again to what they were when the test ends.
-    survivor.cut(survivor.OF_CAPTIONS, monkeypatch.setattr)
-
-    def share(i):
-        return shards.compute_of(survivor.pipeline_of(corpus, tmp_path), [], (i, 3))
-
-    assert share(2) == ["search: this share is done; 7 of 10 pieces are left to the others."]
-    assert share(0) == ["search: this share is done; 3 of 10 pieces are left to the others."]
-    # The last share of the search goes on with its shares of what needs it.
-    assert share(1) == [
-        "indicators: this share is done; 6 of 9 pieces are left to the others.",
-        "embeddings: this share is done; 11 of 17 pieces are left to the others.",
-    ]
-    share(0)
-    assert share(2) == []
-    run = survivor.pipeline_of(corpus, tmp_path)
-    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
-    same((run.captions(), run.totals(), run.selections()), undisturbed)
+    assert sum(begun.values()) <= sum(SHARDS.values()) + 3
 
 
 @pytest.mark.slow
 def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
-    survivor.cut(survivor.OF_IMAGES, monkeypatch.setattr)
+    # Set again to what they were when the test ends.
+    survivor.cut(monkeypatch.setattr)
     said = []
     for i in (1, 0) * 9:
         pipeline = survivor.images_of(tmp_path)

@@ -41,8 +41,8 @@ def test_what_is_written_is_read_again(tmp_path):
     [
         ({"percent_female": [2.5, 101]}, "percent_female is 101 in row 2; allowed is 0 to 100 %."),
         ({"percent_female": [-0.1, 5]}, "percent_female is -0.1 in row 1; allowed is 0 to 100 %."),
-        ({"percent_female": ["half", 5]}, "percent_female holds 'half', which is not a number."),
-        ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 images or more."),
+        ({"percent_female": ["half", 5]}, "percent_female is 'half' in row 1; give a finite number"),
+        ({"n": [-1, 5]}, "n is -1 in row 1; allowed is 0 to inf images."),
         ({"source": "genrated"}, "source is 'genrated'. Did you mean 'generated'?"),
         ({"occupation": "ceo"}, "table paradox_percent_female has two rows for {'model': 'SD', "),
     ],
@@ -86,18 +86,12 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [
-        ("inf", "t.csv: percent_female is inf in row 2; give a finite number"),
-        # pandas 2 takes for no number what it cannot hold.
-        ("-1e999", "percent_female (is -1e999 in row 2; give a finite|holds '-1e999', which is not a) number"),
-        ("9" * 400, f"percent_female (is|holds) '?{'9' * 60}"),
-        ("NaN", "percent_female holds 'NaN', which is not a number"),
-    ],
+    [("inf", "'inf' in row 2"), ("-1e999", "'-1e999' in row 2"), ("9" * 400, "'9{60}' in row 2"), ("NaN", "'NaN'")],
 )
 def test_numbers_in_files_are_finite(tmp_path, value, message):
     head = "model,approach,occupation,source,prompt,percent_female,n\n"
     (tmp_path / "t.csv").write_text(f"{head}SD,naive,ceo,generated,1,,0\nSD,naive,nurse,generated,1,{value},5\n")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=rf"t\.csv: percent_female is {message}"):
         tables.read(tmp_path / "t.csv", NAME)
 
 
@@ -110,12 +104,7 @@ def test_every_declaration_is_sound():
         assert len(set(schema.names)) == len(schema.names), name
         assert schema.keys, name
         assert schema.description.endswith("."), name
-        for column in schema.columns:
-            assert column.description, (name, column.name)
-        if "ci_low" in schema.names:
-            at = schema.names.index("ci_low")
-            assert at > 0 and schema.names[at + 1] == "ci_high", name
-            assert not schema.columns[at - 1].text, (name, "the estimate stands before its interval")
+        assert all(column.description for column in schema.columns), name
 
 
 def test_rows_become_a_table_with_what_is_not_given_missing():
@@ -155,20 +144,20 @@ def test_every_interval_is_of_one_column_and_in_its_unit(name):
 
 
 @pytest.mark.parametrize(
-    "ends",
+    "limits",
     [
-        [Column("ci_low", "L.", of="b"), Column("ci_high", "H.", of="b")],
-        [Column("ci_low", "L.", of="a"), Column("ci_high", "H.", of="n")],
-        [Column("ci_low", "L.", of="key"), Column("ci_high", "H.", of="key")],
-        [Column("ci_low", "L.", of="a")],
-        [Column("low", "L.", of="a"), Column("b_high", "H.", of="a")],
-        [Column("ci_low", "L.", "points", of="a"), Column("ci_high", "H.", of="a")],
+        [("ci_low", "", "b"), ("ci_high", "", "b")],
+        [("ci_low", "", "a"), ("ci_high", "", "n")],
+        [("ci_low", "", "key"), ("ci_high", "", "key")],
+        [("ci_low", "", "a")],
+        [("low", "", "a"), ("b_high", "", "a")],
+        [("ci_low", "points", "a"), ("ci_high", "", "a")],
     ],
 )
-def test_an_interval_of_no_column_is_refused(ends):
+def test_an_interval_of_no_column_is_refused(limits):
     estimates = Column("key", "K.", key=True, text=True), Column("a", "A.", "%"), Column("n", "N.")
-    with pytest.raises(InputError, match="not the lower and upper limit of one column"):
-        Schema("t", "T", "T.", (*estimates, *ends))
+    with pytest.raises(InputError, match="not the lower and upper one of one column"):
+        Schema("t", "T", "T.", (*estimates, *(Column(name, "L.", unit, of=of) for name, unit, of in limits)))
 
 
 def columns_by_name():
@@ -179,12 +168,15 @@ def columns_by_name():
     return found
 
 
+SHARED = tables.load_yaml(tables._SHARED)
+
+
 def test_a_name_is_of_one_kind_and_one_unit():
     for name, columns in columns_by_name().items():
         kinds = {c.text for _, c in columns}
         assert len(kinds) == 1, (name, [table for table, c in columns if c.text])
         units = {c.unit for _, c in columns if not c.of}
-        assert len(units) <= 1 or name in tables.units_vary(), (name, [(table, c.unit) for table, c in columns])
+        assert len(units) <= 1 or name in SHARED["units_vary"], (name, [(table, c.unit) for table, c in columns])
 
 
 def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
@@ -194,8 +186,11 @@ def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
         if not columns[0][1].text
     }
     several = {name for name, descriptions in told.items() if len(descriptions) > 1}
-    assert several == set(tables.meanings()) and tables.units_vary() <= several
-    assert all(meaning.endswith(".") for meaning in tables.meanings().values())
+    meanings = {
+        name: words for path in tables.files() for name, words in tables.load_yaml(path).get("meanings", {}).items()
+    }
+    assert several == set(meanings) and set(SHARED["units_vary"]) <= several
+    assert all(meaning.endswith(".") for meaning in meanings.values())
 
 
 def test_amplification_without_noise_has_the_interval_and_the_raw_one_stands_beside_it():

@@ -9,8 +9,6 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.ground import delimited
 from biaslab.ground.errors import InputError
 from biaslab.ratings import person_ratings, readers
-from biaslab.request import Request
-from biaslab.study import sources
 
 MOST = 1000
 
@@ -46,7 +44,7 @@ def test_captions_have_up_to_a_thousand_columns(tmp_path, ending):
         corpus(wide)
 
 
-def test_ratings_and_shares(tmp_path):
+def test_ratings(tmp_path):
     path = tmp_path / "a.csv"
 
     def wide(n):
@@ -56,36 +54,12 @@ def test_ratings_and_shares(tmp_path):
 
     wide(MOST).to_csv(path, index=False)
     assert readers.read(path).n_raters == MOST - 3
-    too_wide = r"a\.\w+ has 1,001 columns; at most 1,000 are read.* one row per image and rater"
     wide(MOST + 1).to_csv(path, index=False)
+    wide(MOST + 1).to_parquet(parquet := tmp_path / "a.parquet")
     asked = pd.DataFrame({"image_id": ["i"], "position": [1]})
-    for read in (readers.read, lambda p: person_ratings.read(p, asked)):
-        with pytest.raises(InputError, match=too_wide):
-            read(path)
-    wide(MOST + 1).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=too_wide):
-        readers.read(tmp_path / "a.parquet")
-    path.write_text("occupation,source,percent_female,n" + "," * 100_000 + "\nnurse,training,1,2\n")
-    with pytest.raises(InputError, match=r"a\.csv has 100,004 columns"):
-        readers.read(path)
-
-
-def test_measured_tables_of_a_folder(tmp_path):
-    name = "paradox_percent_female"
-    header = "model,approach,occupation,source,prompt,percent_female,n"
-    row = "SD,naive,nurse,{},1,50,10"
-    lines = [header, row.format("training"), row.format("generated")]
-    (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 7) for line in lines))
-    # Names that are the same, of columns that are not used, do not matter here.
-    assert sources.measured(name, source=str(tmp_path)).shape == (2, MOST)
-    (tmp_path / f"{name}.csv").write_text("\n".join(line + ",x" * (MOST - 6) for line in lines))
-    for read in (
-        lambda: sources.measured(name, source=str(tmp_path)),
-        lambda: sources.check_all(Request.of({"source": str(tmp_path)})),
-    ):
-        with pytest.raises(InputError, match=rf"{name}\.csv has 1,001 columns; at most 1,000 are read"):
+    for read in (lambda: readers.read(path), lambda: person_ratings.read(path, asked), lambda: readers.read(parquet)):
+        with pytest.raises(InputError, match=r"a\.\w+ has 1,001 columns; at most 1,000 .* one row per image and rater"):
             read()
-    assert delimited.MOST_COLUMNS == MOST
 
 
 def test_a_row_that_never_ends(tmp_path, monkeypatch):

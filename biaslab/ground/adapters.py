@@ -1,8 +1,8 @@
 """Names of text-to-image models with LoRAs on them: ``NAME+LORA``, ``NAME+LORA:0.8+OTHER:0.5``, ``NAME+none``.
 
-A LoRA is a file of safetensors, a folder that holds one, or a name on the hub. ``:0.8`` is its weight, 1 where none is
-given. ``none`` leaves out one that lies beside the model. What is there as a file or folder goes before: a plus in its
-path parts nothing.
+A LoRA is a file of safetensors, a folder that holds one, or a name on the hub; ``:0.8`` is its weight, else 1. ``none``
+leaves out one that lies beside the model. What is there as a file or folder goes before: a plus in its path parts
+nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Adapter(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What a name says."""
+    """What a name says: the model's own name, LoRAs, and whether one beside the model is left out."""
 
     base: str
     adapters: tuple[Adapter, ...] = ()
-    none: bool = False  # Whether it says that a LoRA beside the model is left out.
+    none: bool = False
 
     def __str__(self) -> str:
         return "+".join([self.base, *[NONE] * self.none, *map(str, self.adapters)])
@@ -49,8 +49,8 @@ class Named(NamedTuple):
 
     def mapped(self, work: Callable[[str], str]) -> Named:
         """Return it with what ``work`` makes of each name in it."""
-        adapters = tuple(Adapter(work(one.name), one.weight) for one in self.adapters)
-        return Named(work(self.base), adapters, self.none)
+        adapters = tuple(one._replace(name=work(one.name)) for one in self.adapters)
+        return self._replace(base=work(self.base), adapters=adapters)
 
 
 def split(name: str) -> Named:
@@ -59,14 +59,14 @@ def split(name: str) -> Named:
         return Named(name)
     if _there(name) or name in plugins.points(plugins.MODELS):
         return Named(name)
-    parts, found = name.split("+"), []
+    parts, names = name.split("+"), []
     while parts:
         lengths = range(len(parts), 1, -1)
         n = next((n for n in lengths if _there(_adapter("+".join(parts[:n])).name)), 1)
-        found.append("+".join(parts[:n]))
+        names.append("+".join(parts[:n]))
         parts = parts[n:]
-    given = tuple(_adapter(one) for one in found[1:] if one != NONE)
-    return Named(found[0], given, NONE in found[1:])
+    base, *others = names
+    return Named(base, tuple(_adapter(one) for one in others if one != NONE), NONE in others)
 
 
 def check(name: Named) -> None:

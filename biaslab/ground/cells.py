@@ -31,20 +31,14 @@ _ESCAPED = r"^'(?=[=+\-@\t\r'])"
 def located(path: str | Path) -> Path:
     """Return the path of a file of ratings, or of a folder of such files, with ``~`` as the home folder.
 
-    Raises InputError: It is neither CSV nor Parquet nor Excel, or does not exist; a folder holds no such file.
+    Raises InputError: It is of another kind, or does not exist; a folder holds no such file.
     """
     path = Path(os.path.expanduser(path))
     if path.is_dir():
         if not files(path):
-            raise InputError(f"{path} holds no file that ends in .csv, .tsv, .xlsx or .parquet; put them there.")
+            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}; put them there.")
         return path
-    if path.suffix.lower() not in ENDINGS:
-        raise InputError(
-            f"{path} is neither CSV nor Parquet nor Excel; give one that ends in .csv, .tsv, .parquet or .xlsx."
-        )
-    if not os.path.isfile(path):
-        raise InputError(f"{path} does not exist; set ratings to a CSV or Parquet file.")
-    return path
+    return named(str(path), "The file")
 
 
 def named(path: str, setting: str, endings: Sequence[str] = ENDINGS) -> Path:
@@ -63,13 +57,13 @@ def files(path: str | Path) -> list[Path]:
 
 
 def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return a file's cells as text, missing ones as "", and what columns hold that are left out, by name.
+    """Return a file's cells as text, missing ones as "", and what columns hold that are neither text nor numbers.
 
-    Those are neither text nor numbers. Columns in ``known`` get their usual spelling. The files of a folder follow one
-    another by their names, and so are their rows counted.
+    Columns in ``known`` get their usual spelling. The files of a folder follow one another by their names, and so are
+    their rows counted.
 
-    Raises InputError: A file cannot be read, has no rows, two columns of one name, or a column in ``known`` that is to
-    be left out; files of a folder have other columns.
+    Raises InputError: A file cannot be read, has no rows, two columns of one name, or a column in ``known`` that is
+    neither; files of a folder have other columns.
     """
     import pandas as pd
 
@@ -87,12 +81,12 @@ def load(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, st
 
 def _load_file(path: Path, known: Collection[str]) -> tuple[pd.DataFrame, dict[str, str]]:
     reading.check(path, most=_MOST_BYTES)
-    left_out: dict[str, str]
-    if path.suffix.lower() in (".csv", ".tsv"):
-        usual = "\t" if path.suffix.lower() == ".tsv" else ","
-        frame, left_out = delimited.table(path, usual=usual, fix=NARROWER), {}
-    elif path.suffix.lower() == ".xlsx":
-        frame, left_out = _load_excel(path), {}
+    ending = path.suffix.lower()
+    left_out: dict[str, str] = {}
+    if ending in (".csv", ".tsv"):
+        frame = delimited.table(path, usual="\t" if ending == ".tsv" else ",", fix=NARROWER)
+    elif ending == ".xlsx":
+        frame = _load_excel(path)
     else:
         frame, left_out = _load_parquet(path)
     if frame.empty:
@@ -140,9 +134,7 @@ def _load_excel(path: Path) -> pd.DataFrame:
             sheets = pd.read_excel(path, sheet_name=None, **how)
     except (InputError, MemoryError):
         raise
-    except ImportError:
-        raise InputError(f"{path} needs the package openpyxl: pip install openpyxl, or save it as CSV.") from None
-    # A workbook may be damaged in many ways.
+    # A workbook may be damaged in many ways; pandas names the package that it lacks.
     except Exception as error:
         raise InputError(f"{path} cannot be read as Excel: {shortened(error, 200)}; save it as CSV.") from None
     sheets = {name: sheet for name, sheet in sheets.items() if sheet.size}
@@ -173,20 +165,17 @@ def _load_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     columns, left_out = {}, {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            text = pc.fill_null(column.cast(pa.string()), "")
+            columns[name] = pc.fill_null(column.cast(pa.string()), "")
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             left_out[name] = str(column.type)[:60]
-            continue
-        columns[name] = text
     return pa.table(columns).to_pandas(), left_out
 
 
 def decimals(column: pd.Series, path: Path | str, *, whole: bool = False) -> pd.Series:
     """Return numbers in a column of text with a point before their decimals, whichever mark they have.
 
-    Args:
-        column: Texts; what is no number is returned without the blanks around it.
-        whole: Whether the numbers count something, so that ``1.000`` is more likely a thousand than one.
+    What is no number comes without the blanks around it. ``whole`` is whether the numbers count something, so that
+    ``1.000`` is more likely a thousand than one.
 
     Raises InputError: A number may be read in two ways: ``1,000`` where no other tells what the comma is, ``1.000``
     where the column counts something or has decimals behind commas.
@@ -228,8 +217,7 @@ def numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:
 def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
     """Return the image ids in a column of a file, without what tables are written with against formulas.
 
-    Those that are of ``known`` images but for how they are written (:mod:`biaslab.ground.plaintext`) come as these are
-    called.
+    Those of ``known`` images come as these are called (:mod:`biaslab.ground.plaintext`).
     """
     ids = column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
     called = {plaintext.plain(one): one for one in map(str, known)}

@@ -1,8 +1,8 @@
 """One reader of delimited text: tables and lines that people, spreadsheets and crawls save.
 
-It finds out how a file is written, by the mark that it begins with, the end of its name and its first line, and reads
-it in pieces, whatever its size. It is strict where a lenient one loses rows in silence: a quotation mark that is never
-closed, and a row with more cells than the header, are errors that name the line.
+It finds out how a file is written, by its first bytes, the end of its name and its first line, and reads it in pieces.
+It is strict where a lenient one loses rows in silence: a quotation mark that is never closed, and a row with more cells
+than the header, are errors that name the line.
 """
 
 from __future__ import annotations
@@ -79,10 +79,9 @@ def opened(path: Path) -> Iterator[Any]:
 def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str]:
     """Yield the lines of a file of text, with their ends.
 
-    Args:
-        path: UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or packed by its name.
-        ends: What ends a line: ``"\\n"``, or with ``""`` a carriage return, too.
-        strict: Whether bytes that are none of the encoding are an error; they become U+FFFD elsewhere.
+    It is UTF-8, or UTF-16 or UTF-32 that begins with the mark of its byte order; plain, or packed by its name. ``ends``
+    is what ends a line: a line feed, or with ``""`` a carriage return, too. Bytes that are none of the encoding become
+    U+FFFD.
 
     Raises InputError: A line is longer than 16 million characters, the file breaks off, is UTF-16 without a mark, or,
     with ``strict``, it is not of its encoding.
@@ -94,24 +93,22 @@ def lines(path: Path, *, ends: str = "\n", strict: bool = False) -> Iterator[str
         if encoding == "utf-8" and start[:2].count(0) == 1:
             raise InputError(f"{path} holds null bytes (UTF-16 without a mark, or no text): save as UTF-8.")
         text = io.TextIOWrapper(file, encoding, errors="strict" if strict else "replace", newline=ends)
-        number, readline = 0, text.readline
+        number = 0
         try:
-            while line := readline(LONGEST_LINE):
+            while line := text.readline(LONGEST_LINE):
                 number += 1
                 if len(line) == LONGEST_LINE and not line.endswith(("\n", "\r")):
                     raise InputError(
                         f"{path}, line {number} is longer than {LONGEST_LINE:,} characters; that is no such file."
                     )
                 yield line
-        except UnicodeDecodeError as error:
-            shown = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
-            at = number + 1 + error.object[: error.start].count(b"\n")
-            raise InputError(
-                f"{path} is not {shown} (line {at}: byte 0x{error.object[error.start]:02x}); save it as UTF-8."
-            ) from None
-        # UTF-16 that begins with the mark of UTF-32, say.
         except UnicodeError as error:
-            raise InputError(f"{path} cannot be read as text ({error}); save it as UTF-8.") from None
+            at, why = number + 1, str(error)
+            if isinstance(error, UnicodeDecodeError):
+                at += error.object[: error.start].count(b"\n")
+                why = f"byte 0x{error.object[error.start]:02x}"
+            name = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
+            raise InputError(f"{path} is not {name} (line {at}: {why}); save it as UTF-8.") from None
 
 
 def separator(first_line: str, usual: str = ",") -> str:
@@ -119,15 +116,8 @@ def separator(first_line: str, usual: str = ",") -> str:
 
     Elsewhere it is the one of :data:`SEPARATORS` that makes the most of it, and ``usual`` where none does.
     """
-    counts = {one: len(_cells(first_line, one)) for one in (usual, *SEPARATORS)}
+    counts = {one: len(_parsed([first_line], one, strict=False)) for one in (usual, *SEPARATORS)}
     return usual if counts[usual] > 1 else max(counts, key=counts.__getitem__)
-
-
-def _cells(line: str, by: str) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter=by), [])
-    except csv.Error:
-        return []
 
 
 def rows(
@@ -135,14 +125,10 @@ def rows(
 ) -> Iterator[list[str]]:
     """Yield the rows of a file that are not blank, header and all, each as wide as the first.
 
-    Args:
-        path: As for :func:`lines`. Its columns are separated as :func:`separator` finds from its first line, or as a
-            line ``sep=…`` before it says, as spreadsheets write it.
-        usual: What separates the columns of such files as a rule.
-        literal: Whether a quotation mark that is not closed is part of a cell where tabs separate them, as in published
-            captions.
-        strict: As for :func:`lines`; then a row of fewer cells than the header is an error, too, and filled elsewhere.
-        fix: What is said of a file with too many columns.
+    Columns are separated as :func:`separator` finds from the first line, ``usual`` being what does it as a rule, or as
+    a line ``sep=…`` before it says. With ``literal``, a quotation mark that is not closed is part of a cell where tabs
+    separate them, as in published captions. With ``strict`` a row of fewer cells than the header is an error, and so
+    are bytes of another encoding; it is filled elsewhere. ``fix`` is what is said of a file with too many columns.
 
     Raises InputError: As for :func:`lines`; a quotation mark is not closed, a row has more cells than the header, or it
     has more than :data:`MOST_COLUMNS`.
@@ -255,19 +241,17 @@ def _quoted(source: _Counted, line: str, width: int) -> list[str]:
     return row
 
 
-def _parsed(some: list[str]) -> list[str]:
+def _parsed(some: list[str], by: str = "\t", *, strict: bool = True) -> list[str]:
     """Return the cells of the one row that some lines are; empty where they are none, or several."""
     try:
-        found = list(csv.reader(some, delimiter="\t", strict=True))
+        found = list(csv.reader(some, delimiter=by, strict=strict))
     except csv.Error:
         return []
     return found[0] if len(found) == 1 else []
 
 
 def table(path: Path, *, usual: str = ",", fix: str = "") -> pd.DataFrame:
-    """Return the cells of a whole file as text, read strictly as by :func:`rows`.
-
-    Columns have the names in its header, several of which may be one.
+    """Return the cells of a whole file as text, read strictly as by :func:`rows`, by the names in its header.
 
     ``fix`` is what is said of one with too many columns or cells.
 
@@ -296,6 +280,5 @@ def check_width(columns: int, where: object, fix: str = "") -> None:
     if columns > MOST_COLUMNS:
         raise InputError(
             f"{where} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it separated by another character "
-            f"than it should be, or turned on its side? "
-            f"{fix or 'Keep the columns that are needed.'}"
+            f"than it should be, or turned on its side? {fix or 'Keep the columns that are needed.'}"
         )

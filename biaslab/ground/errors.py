@@ -98,17 +98,17 @@ _LOADING = threading.RLock()
 @contextmanager
 def unasked() -> Iterator[None]:
     """Leave a library that asks a question without an answer, whether from a terminal, a pipe or a notebook's page."""
+
+    def no_answer(question: object = "") -> str:
+        raise EOFError(f"it asks {str(question).strip()[-200:]!r}, and is given no answer.")
+
     asks, stream = builtins.input, sys.stdin
     try:
         with open(os.devnull, encoding="utf-8") as nothing:
-            builtins.input, sys.stdin = _no_answer, nothing
+            builtins.input, sys.stdin = no_answer, nothing
             yield
     finally:
         builtins.input, sys.stdin = asks, stream
-
-
-def _no_answer(question: object = "") -> str:
-    raise EOFError(f"it asks {str(question).strip()[-200:]!r}, and is given no answer.")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The rule for numbers that models give: all of them finite, or an error that names the model, its type and the fix.
 
-A number that is not finite, of an overflow in float16 or of damaged weights, is no answer: left alone it would turn
-into a black image, an empty text, an image without a face, or a person of no clear gender.
+Left alone, one of an overflow in float16 or of damaged weights would turn into a black image or an empty text.
 """
 
 from __future__ import annotations
@@ -20,16 +19,14 @@ _Numbers = TypeVar("_Numbers", np.ndarray, "torch.Tensor")
 
 def is_finite(numbers: np.ndarray | torch.Tensor) -> bool:
     """Return whether all numbers of an array or a tensor are finite."""
-    if isinstance(numbers, np.ndarray):
-        return bool(np.isfinite(numbers).all())
-    return bool(numbers.isfinite().all())
+    finite = np.isfinite(numbers) if isinstance(numbers, np.ndarray) else numbers.isfinite()
+    return bool(finite.all())
 
 
 def checked(numbers: _Numbers, model: str, dtype: object, *, setting: str = "") -> _Numbers:
     """Return numbers that a model gives, of any shape; an InputError where one is not finite.
 
-    ``dtype`` is the type that it computes in, by torch or by name, and ``setting`` what sets that type; empty where the
-    device decides about it.
+    ``dtype`` is the type that it computes in and ``setting`` what sets that; empty where the device decides.
     """
     if not is_finite(numbers):
         raise InputError(f"{model} gives {not_finite(dtype, setting)}")

@@ -19,14 +19,16 @@ _LEFT_BEHIND = frozenset((
 ))  # fmt: skip
 # What texts that come with data, and are none of them, begin with.
 _NOTES = frozenset(("license", "licence", "readme", "notice", "copying", "citation", "changelog"))
+# What no line of text can hold: its end, and bytes that are not UTF-8.
+_NO_LINE = re.compile("[\\0-\\x1f\\x7f\\x85\\u2028\\u2029\\ud800-\\udfff]")
 
 
 def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> dict[str, Path]:
     """Return the files of a folder that end in one of ``endings``, by their paths below it with forward slashes.
 
-    Sorted by these. Links are followed, to folders as well, each folder once; one that leads nowhere is named in a
-    warning. ``deep`` is whether folders in it count. What systems leave there does not: names that begin with a dot,
-    ``__MACOSX``, ``Thumbs.db``, ``~$…`` and such.
+    Sorted by these. ``deep`` is whether folders in it count. Links are followed, each folder once; one that leads
+    nowhere is named in a warning. What systems leave there does not count: hidden files, ``__MACOSX``, ``Thumbs.db``,
+    ``~$…``.
 
     Raises InputError: A name is not UTF-8 or holds the end of a line, so that no table can name the file; or a folder
     in it cannot be read.
@@ -36,7 +38,7 @@ def files(folder: Path, endings: Sequence[str], *, deep: bool = True) -> dict[st
         if not path.name.lower().endswith(tuple(endings)):
             continue
         name = path.relative_to(folder).as_posix()
-        if not _is_line(name):
+        if _NO_LINE.search(name):
             raise InputError(f"{folder} holds {os.fsencode(name)!r}, which no table can name; rename it.")
         there[name] = path
     return dict(sorted(there.items()))
@@ -63,10 +65,7 @@ def _walked(folder: Path, deep: bool) -> Iterator[Path]:
         if real in seen:
             continue
         seen.add(real)
-        for name in names:
-            path = Path(at, name)
-            if is_left_behind(name):
-                continue
+        for path in (Path(at, name) for name in names if not is_left_behind(name)):
             # A pipe or a device is none, and waits for ever.
             if path.is_file():
                 yield path
@@ -74,12 +73,3 @@ def _walked(folder: Path, deep: bool) -> Iterator[Path]:
                 lost.append(path.relative_to(folder).as_posix())
     if lost:
         _log.warning("%s: %d links lead nowhere, such as %s.", folder, len(lost), ascii(lost[0]))
-
-
-def _is_line(name: str) -> bool:
-    """Return whether a name can be written as one line of text."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return not any(ord(one) < 32 or one in "\x7f\x85\u2028\u2029" for one in name)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from biaslab.ground import shared
@@ -60,16 +60,15 @@ _KINDS = {
     "tuple": "a list",
     "dict": "a mapping",
 }
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 def field(default: Any, meaning: str, unit: str = "", *, secret: bool = False, **limits: Any) -> Any:
     """Return a field of a group: its default, what it decides in a sentence, and what its number counts.
 
-    A ``secret`` value that cannot be used is repeated by no message. ``limits`` are ``ge``, ``gt``, ``le``, ``lt`` and
-    ``min_length``.
+    No message repeats a ``secret`` value. ``limits`` are ``ge``, ``gt``, ``le``, ``lt`` and ``min_length``.
     """
-    more: dict[str, JsonValue] = {"unit": unit, "secret": secret}
-    return Field(default, description=meaning, json_schema_extra=more, **limits)
+    return Field(default, description=meaning, json_schema_extra={"unit": unit, "secret": secret}, **limits)
 
 
 class Group(BaseModel):
@@ -103,12 +102,8 @@ class Group(BaseModel):
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return dotted name, value (as YAML has it, paths without their folders) and meaning of each setting."""
-        found = []
-        for name, known in fields(type(self)):
-            value = _named(attrgetter(name)(self))
-            text = value if isinstance(value, str) else json.dumps(value)
-            found.append((name, text, known.description or ""))
-        return found
+        values = ((name, _named(attrgetter(name)(self)), known) for name, known in fields(type(self)))
+        return [(n, v if isinstance(v, str) else json.dumps(v), known.description or "") for n, v, known in values]
 
 
 def names(group: type[Group]) -> list[str]:
@@ -169,24 +164,21 @@ def _named(value: Any) -> Any:
 def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     """Return what is wrong in a sentence: the value, what is allowed, and the nearest names."""
     path = [part for part in error["loc"] if isinstance(part, str)]
-    name, of = ".".join(path), f"{whole.called}: " if whole.called else ""
+    name, prefix = ".".join(path), f"{whole.called}: " if whole.called else ""
     kind, ctx, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
         return f"{whole.called or 'This group'} has no {name!r}. {_unknown(whole, path)}"
-    known = _find(whole, path)
     if kind == "value_error":
-        return f"{of}{name + ': ' if name else ''}{ctx['error']}"
+        return f"{prefix}{name + ': ' if name else ''}{ctx['error']}"
+    known = _find(whole, path)
     group = _group_of(known) if known else None
     if known is None or group:
-        inner = names(group)[:3] if group else []
-        return f"{of}{name} is a group of settings: give a mapping of its names, such as {', '.join(inner)}, to values."
-    more = known.json_schema_extra
-    more = more if isinstance(more, dict) else {}
+        inner = ", ".join(names(group)[:3]) if group else ""
+        return f"{prefix}{name} is a group of settings: give a mapping of its names, such as {inner}, to values."
     held = "holds" if len(path) < len(error["loc"]) else "is"
-    said = f"{of}{name} {'cannot be used' if more.get('secret') else f'{held} {value!r}'}"
+    said = f"{prefix}{name} {'cannot be used' if _extra(known, 'secret') else f'{held} {value!r}'}"
     if kind == "literal_error":
-        allowed = re.findall(r"'([^']*)'", ctx["expected"])
-        return f"{said}. {name_help(str(value), allowed)}"
+        return f"{said}. {name_help(str(value), _QUOTED.findall(ctx['expected']))}"
     if kind == "too_short":
         return f"{said}; give one or more."
     if kind.startswith(("greater_than", "less_than")):
@@ -196,17 +188,20 @@ def _problem(whole: type[Group], error: Mapping[str, Any]) -> str:
     return f"{said}; it must be {words}{example}."
 
 
+def _extra(known: FieldInfo, what: str) -> Any:
+    """Return what :func:`field` noted beside a declaration."""
+    return known.json_schema_extra.get(what) if isinstance(known.json_schema_extra, dict) else None
+
+
 def allowed_range(known: FieldInfo) -> str:
     """Return which numbers a setting may be, with their unit; empty where it is no number or any will do."""
     limits = {k: getattr(m, k) for m in known.metadata for k in ("ge", "gt", "le", "lt") if hasattr(m, k)}
     if not limits:
         return ""
-    extra = known.json_schema_extra
-    unit = extra.get("unit", "") if isinstance(extra, dict) else ""
     low = f"{limits['ge']:g}" if "ge" in limits else f"above {limits['gt']:g}" if "gt" in limits else ""
     high = f"{limits['le']:g}" if "le" in limits else f"below {limits['lt']:g}" if "lt" in limits else ""
     both = f"{low} to {high}" if low and high else f"{low} or more" if "ge" in limits else low or f"up to {high}"
-    return f"{both} {unit}".strip()
+    return f"{both} {_extra(known, 'unit') or ''}".strip()
 
 
 def _find(group: type[Group], path: Sequence[str]) -> FieldInfo | None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 # Seconds between looks at who the parent is, where the system does not tell.
 _LOOK = 1.0
-_PR_SET_PDEATHSIG = 1
 
 
 def follow(parent: int, note: str = "") -> None:
@@ -27,7 +26,7 @@ def follow(parent: int, note: str = "") -> None:
         threading.Thread(target=_look, args=(parent,), name="biaslab lifeline", daemon=True).start()
     # It may have ended before the system was asked.
     if os.name == "posix" and os.getppid() != parent:
-        _end()
+        os._exit(1)
     if note:
         Path(note).write_text(str(os.getpid()), encoding="ascii")
 
@@ -35,8 +34,9 @@ def follow(parent: int, note: str = "") -> None:
 def _signalled() -> bool:
     import ctypes
 
+    set_parent_death_signal = 1
     try:
-        return ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0
+        return ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
 
@@ -44,10 +44,6 @@ def _signalled() -> bool:
 def _look(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK)
-    _end()
-
-
-def _end() -> None:
     os._exit(1)
 
 
@@ -56,9 +52,7 @@ def sheltered() -> Iterator[None]:
     """Let processes that start here never hear Ctrl-C, not even while they start; this one hears it afterwards.
 
     They call :func:`begin` first. Ctrl-C reaches every process of a terminal's group; the one that started the others
-    ends them, and their own tracebacks would say nothing.
-
-    Raises KeyboardInterrupt: At the end, where Ctrl-C came meanwhile.
+    ends them. Raises KeyboardInterrupt at the end, where Ctrl-C came meanwhile.
     """
     if os.name != "posix":
         yield
@@ -66,8 +60,7 @@ def sheltered() -> Iterator[None]:
     # Where this starts, it lifts the block, and what starts after it would hear Ctrl-C.
     resource_tracker.ensure_running()
     heard = []
-    # A new process keeps what the thread that starts it blocks. Another thread does not block it: the handler, which
-    # is the main thread's, notes it.
+    # A new process keeps what the thread that starts it blocks. Another thread does not block it: the handler notes it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGINT, lambda *_: heard.append(signal.SIGINT)) if main else None

@@ -33,8 +33,7 @@ class Unreadable:
     """What stands in the place of an image that cannot be shown."""
 
     reason: str
-    """Why: ``"not an image"``, ``"truncated"``, ``"damaged"``, ``"too large"``, ``"no scale"`` (numbers of which it is
-    not known which is white), ``"missing"``, ``"blocked"``, …"""
+    """Why: ``"not an image"``, ``"damaged"``, ``"too large"``, ``"no scale"`` (which is white?), ``"missing"``, …"""
 
 
 class NoPictureError(Exception):
@@ -48,8 +47,8 @@ class NoPictureError(Exception):
 def decode(data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES) -> np.ndarray | Unreadable:
     """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
 
-    The image is ``uint8 (height, width, 3)`` RGB, as :func:`shown`. More pixels than ``most_pixels`` are refused before
-    they are decoded, as are more bytes than ``most_bytes``.
+    The image is ``uint8 (height, width, 3)`` RGB, as :func:`shown`. More pixels or bytes than the limits are refused
+    before they are decoded.
     """
     if not data:
         return Unreadable("empty")
@@ -104,14 +103,10 @@ def shown(image: Image.Image, side: int | None = None) -> Image.Image:
     """Return an opened picture in mode RGB as viewers show it, without metadata.
 
     Its EXIF orientation is applied and its colours are brought to sRGB; transparency is put on white. 16 bits a channel
-    are scaled to 8, numbers of floating point from 0–1, or from 0–255 where one is above 1.
+    are scaled to 8, numbers of floating point from 0–1, or from 0–255 where one is above 1. With ``side`` it is made to
+    fit into so many pixels of width and height, in the same pass.
 
-    Args:
-        image: As Pillow opened it.
-        side: Width and height that it is made to fit into, in pixels, in the same pass; None leaves its size.
-
-    Raises NoPictureError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which of them is
-    white.
+    Raises NoPictureError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which one is white.
     """
     from PIL import Image
 

@@ -1,8 +1,7 @@
 """One form of text, before its words, names and ids are compared with others.
 
-Text from elsewhere holds marks that nobody sees: a soft hyphen where a word may break, a zero-width space, a mark of
-direction. It has letters with accents in one piece or in two, and hyphens and spaces of many kinds. :func:`plain` gives
-all of these one form. What users read, and what images and results are keyed by, stays as it was written.
+Text from elsewhere holds marks that nobody sees, letters with accents in one piece or in two, and hyphens and spaces of
+many kinds. :func:`plain` gives all of these one form. What users read, and what results are keyed by, stays as written.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ _JOINERS = "\u200c\u200d"
 _BREAKS = "\u00ad\u200b"
 # Scripts in which these change what is read, from Arabic to Sinhala, and of South East Asia and Mongolia.
 _JOINED = ((0x0600, 0x08FF), (0x0900, 0x0DFF), (0x1000, 0x109F), (0x1780, 0x18AF), (0x1B00, 0x1BFF))
-_HYPHEN, _SPACE = "-", " "
 
 
 class Places(NamedTuple):
@@ -52,21 +50,20 @@ def parted(text: str) -> str:
 
     Between the words of a phrase such a mark may stand for their hyphen; inside of a word it stands for nothing.
     """
-    return plain(text.translate(dict.fromkeys(map(ord, _BREAKS), _HYPHEN)))
+    return plain(text.translate(dict.fromkeys(map(ord, _BREAKS), "-")))
 
 
 def places(text: str) -> Places:
     """Return a text's plain form with the places of its characters."""
-    starts: list[int] = []
-    ends: list[int] = []
+    whole = Places("", [], [])
     parts = []
     for one, start, end in _pieces(text):
         parts.append(one)
         # Of what is as it was, each character is where it was.
         same = one == text[start:end]
-        starts += range(start, end) if same else [start] * len(one)
-        ends += range(start + 1, end + 1) if same else [end] * len(one)
-    return Places("".join(parts), starts, ends)
+        whole.starts.extend(range(start, end) if same else [start] * len(one))
+        whole.ends.extend(range(start + 1, end + 1) if same else [end] * len(one))
+    return whole._replace(text="".join(parts))
 
 
 def name(text: str) -> str:
@@ -122,11 +119,11 @@ def _one(one: str, before: str) -> str:
     if one.isascii():
         return one
     if one in _HYPHENS:
-        return _HYPHEN
+        return "-"
     if one in _JOINERS:
         code = ord(before[-1]) if before else 0
         return one if any(low <= code <= high for low, high in _JOINED) else ""
     category = unicodedata.category(one)
     if category == "Zs":
-        return _SPACE
+        return " "
     return "" if category == "Cf" and one not in _SEEN else one

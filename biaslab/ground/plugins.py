@@ -1,18 +1,4 @@
-"""What other packages bring to this one, found by entry points.
-
-=====================  ==============================================================================================
-group                  what an entry point gives
-=====================  ==============================================================================================
-``biaslab.models``     a :class:`biaslab.models.registry.Brought`: what makes images under this name
-``biaslab.judges``     the same of what looks at images, or a factory (:mod:`biaslab.judging.plugins`)
-``biaslab.images``     a factory of what buys images elsewhere (:class:`biaslab.net.services.Service`)
-``biaslab.corpora``    a function of rows, seed and skew that opens captions (:class:`biaslab.captions.corpus.Corpus`)
-``biaslab.truth``      a :class:`biaslab.models.truths.Truth`: pictures of which it is known what they show
-``biaslab.notebooks``  a package with ``notebooks/<paper>/<section>.ipynb``, and ``tables.yaml`` and ``texts.yaml`` of
-                       what these save and show; where one makes images for no measured table, with a function
-                       ``work`` that says so (:class:`biaslab.runs.jobs.Work`)
-``biaslab.measures``   a function of a study (:mod:`biaslab.measures.plugins`)
-=====================  ==============================================================================================
+"""What other packages bring to this one, found by entry points: ``docs/howto/extend.md`` lists their groups.
 
 What a package brings is keyed by its own code and data, and nothing else is: :mod:`biaslab.keep.closure` follows the
 modules of these packages as it does this one's, from the objects that a stage is given.
@@ -36,7 +22,7 @@ MODELS, IMAGES, CORPORA, JUDGES, TRUTH, NOTEBOOKS, MEASURES = GROUPS
 
 def points(group: str) -> dict[str, metadata.EntryPoint]:
     """Return the entry points of a group by their names, in the order of these."""
-    return _all(tuple(sys.path))[group]
+    return _all(tuple(sys.path))[0][group]
 
 
 def point(group: str, name: str, what: str) -> metadata.EntryPoint:
@@ -48,12 +34,7 @@ def point(group: str, name: str, what: str) -> metadata.EntryPoint:
 
 def packages() -> frozenset[str]:
     """Return the names by which the packages that bring something are imported."""
-    return _packages(tuple(sys.path))
-
-
-@lru_cache(maxsize=8)
-def _packages(path: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(one.module.split(".")[0] for group in GROUPS for one in _all(path)[group].values())
+    return _all(tuple(sys.path))[1]
 
 
 def folders() -> dict[str, Path]:
@@ -61,41 +42,38 @@ def folders() -> dict[str, Path]:
 
     Raises ParameterError where a package is not there.
     """
-    return _folders(tuple(sys.path))
+    return {one.module: _folder(name, one.module, tuple(sys.path)) for name, one in points(NOTEBOOKS).items()}
+
+
+@lru_cache
+def _folder(name: str, module: str, path: tuple[str, ...]) -> Path:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (Exception, SystemExit):  # of what it lies in, whose code runs
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise ParameterError(
+            f"The notebooks {name!r} are to be in the package {module}, which is not there. Install it again."
+        )
+    return Path(spec.submodule_search_locations[0])
 
 
 @lru_cache(maxsize=8)
-def _folders(path: tuple[str, ...]) -> dict[str, Path]:
-    found = {}
-    for name, one in _all(path)[NOTEBOOKS].items():
-        try:
-            spec = importlib.util.find_spec(one.module)
-        except (Exception, SystemExit):  # of what it lies in, whose code runs
-            spec = None
-        if spec is None or not spec.submodule_search_locations:
-            raise ParameterError(
-                f"The notebooks {name!r} are to be in the package {one.module}, which is not there. Install it again."
-            )
-        found[one.module] = Path(spec.submodule_search_locations[0])
-    return found
-
-
-@lru_cache(maxsize=8)
-def _all(path: tuple[str, ...]) -> dict[str, dict[str, metadata.EntryPoint]]:
-    """Return the entry points of all groups, of packages on a path; reading them takes a tenth of a second."""
+def _all(path: tuple[str, ...]) -> tuple[dict[str, dict[str, metadata.EntryPoint]], frozenset[str]]:
+    """Return the entry points of all groups, of packages on a path, and the packages; it takes a tenth of a second."""
     found = metadata.entry_points()
     by_group: dict[str, dict[str, metadata.EntryPoint]] = {group: {} for group in GROUPS}
     for group, named in by_group.items():
         for one in sorted(found.select(group=group)):
+            brings = f"{one.name!r} (entry points {group!r})"
             if not one.pattern.match(one.value):
                 raise ParameterError(
-                    f"An installed package brings {one.name!r} (entry points {group!r}) as {one.value!r}, which is no "
-                    f"MODULE:NAME.{f' Uninstall {one.dist.name}.' if one.dist else ''}"
+                    f"An installed package brings {brings} as {one.value!r}, which is no MODULE:NAME."
+                    f"{f' Uninstall {one.dist.name}.' if one.dist else ''}"
                 )
             other = named.setdefault(one.name, one)
             if other.value != one.value:
                 raise ParameterError(
-                    f"Two installed packages bring {one.name!r} (entry points {group!r}): {other.value} and "
-                    f"{one.value}. Uninstall one of them."
+                    f"Two installed packages bring {brings}: {other.value} and {one.value}. Uninstall one of them."
                 )
-    return by_group
+    return by_group, frozenset(one.module.split(".")[0] for named in by_group.values() for one in named.values())

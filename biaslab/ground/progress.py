@@ -66,15 +66,13 @@ class BarFile(io.TextIOBase):
     """Standard error, but for progress bars: of them, a file holds the latest."""
 
     def __init__(self, path: Path, rest: TextIO) -> None:
-        self._path = path
-        self._rest = rest
+        self._path, self._rest = path, rest
 
     def write(self, text: str) -> int:
         """Take what a program writes; a bar draws itself again after each carriage return."""
-        line = text.replace("\x1b[A", "").strip("\r\n ")
         if "\r" not in text:
             return self._rest.write(text)
-        if line:
+        if line := text.replace("\x1b[A", "").strip("\r\n "):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(line, encoding="utf-8")
         return len(text)

@@ -10,14 +10,6 @@ from biaslab.ground.errors import InputError
 
 MOST = 500_000_000
 """Bytes of a file that is read as a whole."""
-# What is no file, and cannot be read to an end, by the kind that the system says.
-_OTHERS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 def check(path: str | Path, *, most: int | None = None) -> None:
@@ -26,19 +18,19 @@ def check(path: str | Path, *, most: int | None = None) -> None:
     Raises InputError: It names a folder, a pipe, a socket or a device; or the file is larger. OSError: There is none.
     """
     state = os.stat(path)
+    # A pipe is waited for without an end.
     if not stat.S_ISREG(state.st_mode):
-        kind = _OTHERS.get(stat.S_IFMT(state.st_mode), "no file")
-        raise InputError(f"{path} is {kind}; give a file, or take it away.")
+        raise InputError(f"{path} is a folder, a pipe or a device; give a file, or take it away.")
     if most is not None and state.st_size > most:
         raise InputError(f"{path} has {state.st_size:,} bytes; at most {most:,} are read.")
 
 
-def content(path: str | Path, *, most: int | None = None) -> bytes:
-    """Return the content of a file that :func:`check` lets pass, of at most ``most`` bytes: by default :data:`MOST`."""
-    check(path, most=MOST if most is None else most)
+def content(path: str | Path, *, most: int = MOST) -> bytes:
+    """Return the content of a file that :func:`check` lets pass, of at most ``most`` bytes."""
+    check(path, most=most)
     return Path(path).read_bytes()
 
 
-def text(path: str | Path, encoding: str = "utf-8", *, most: int | None = None) -> str:
+def text(path: str | Path, encoding: str = "utf-8", *, most: int = MOST) -> str:
     """Return the text of such a file; a UnicodeDecodeError where it is none in this encoding."""
     return content(path, most=most).decode(encoding)

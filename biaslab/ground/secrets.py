@@ -47,13 +47,14 @@ def in_url(url: str) -> str:
 
 def without_in_urls(text: str) -> str:
     """Return a text whose URLs hold no user, password or key: :data:`BLOT` stands there instead."""
-    return _IN_TEXT.sub(lambda match: _blotted(match[0]), text)
 
+    def blotted(match: re.Match) -> str:
+        url = match[0]
+        for _, start, end in sorted(_secrets(url, _SHAPE), key=lambda secret: -secret[1]):
+            url = url[:start] + BLOT + url[end:]
+        return url
 
-def _blotted(url: str) -> str:
-    for _, start, end in sorted(_secrets(url, _SHAPE), key=lambda secret: -secret[1]):
-        url = url[:start] + BLOT + url[end:]
-    return url
+    return _IN_TEXT.sub(blotted, text)
 
 
 def _secrets(url: str, *shapes: re.Pattern) -> Iterator[tuple[str, int, int]]:
@@ -83,7 +84,7 @@ def _secrets(url: str, *shapes: re.Pattern) -> Iterator[tuple[str, int, int]]:
 def held(values: Any = None) -> dict[str, str]:
     """Return the keys that environment variables hold, with the variables' names.
 
-    These are variables whose names say so, such as ``HF_TOKEN``, and those that settings among ``values`` name
+    They are variables named like ``HF_TOKEN``, and those that settings among ``values`` name
     (``endpoint.key_variable``).
     """
     named = set(_variables(values))

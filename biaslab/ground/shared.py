@@ -20,8 +20,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 # A path at the front of a text, behind words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
 # its scheme.
 _PATH = re.compile(r"((?:[A-Za-z][\w.-]+:)*)(?:file://)?((?:~|/(?!/)).*|[A-Za-z]:[\\/].*)", re.DOTALL)
-# Folders of other people's machines that tell of a user or a project, where a name follows. Those of a system, such as
-# /usr/lib and /tmp, tell of none.
+# Folders of other people's machines that tell of a user or a project, where a name follows.
 _ROOTS = ("home", "Users", "mnt", "media", "srv", "data", "scratch", "nfs", "Volumes")
 # They tell of none where they are the working folder or the package's, either.
 _SYSTEM, _INSTALLED = {"/usr", "/opt", "/tmp", "/var"}, ("/usr/", "/opt/")
@@ -34,9 +33,7 @@ def named(text: str) -> str:
     each name is one.
     """
     model = adapters.split(text)
-    if model.adapters or model.none:
-        return str(model.mapped(_named))
-    return "+".join(map(_named, _several(text)))
+    return str(model.mapped(_named)) if model.adapters or model.none else "+".join(map(_named, _several(text)))
 
 
 def _named(text: str) -> str:
@@ -103,9 +100,9 @@ def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
     """Return a function that takes folders and keys out of all texts in a value made of mappings and lists.
 
     What lies in a folder keeps its path from there; the folder itself keeps its name. Of other paths that tell of a
-    user or a project (in the home folder, ``/home/NAME``, ``/srv/NAME``, ``C:\\Users\\NAME``) the last name stays, and
-    ``~`` of a home folder. Keys of the environment (:func:`biaslab.ground.secrets.held`, also those that ``values``
-    name) and secrets in URLs become ``[key]``. Keys of mappings that become alike are numbered.
+    user or a project (``/home/NAME``, ``/srv/NAME``, ``C:\\Users\\NAME``) the last name stays, and ``~`` of a home
+    folder. Keys of the environment (:func:`biaslab.ground.secrets.held`) and secrets in URLs become ``[key]``. Keys of
+    mappings that become alike are numbered.
     """
     pattern, held = _pattern(tuple(folders), str(Path.home())), secrets.held(values)
 
@@ -135,10 +132,9 @@ def without(folders: Iterable[str], values: Any = None) -> Callable[[Any], Any]:
 
 
 def named_in(text: str, folders: Iterable[str], *, elsewhere: bool = True) -> str:
-    """Return the first folder that a text names; empty where it names none.
+    """Return the first folder that a text names, of ``folders`` or the home folder; empty where it names none.
 
-    It is one of ``folders``, the home folder, or ``elsewhere``, where :func:`without` takes it to tell of a user or a
-    project.
+    With ``elsewhere`` also one that :func:`without` takes to tell of a user or a project.
     """
     for match in _pattern(tuple(folders), str(Path.home())).finditer(text):
         if match["own"] or match["home"] or (elsewhere and not _of_url(match)):

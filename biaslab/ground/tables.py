@@ -1,15 +1,12 @@
 """The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
 
-A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of
-the paper that it belongs to, or of a package that brings notebooks (:mod:`biaslab.ground.plugins`), with the columns
-that several tables share written once; saving checks the declaration, so that a table that others rely on cannot
-quietly change its shape.
+A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of a paper
+or of a package that brings notebooks (:mod:`biaslab.ground.plugins`); saving checks the declaration.
 """
 
 from __future__ import annotations
 
 import csv
-import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -144,18 +141,17 @@ class Schema:
 
     def __post_init__(self) -> None:
         """Give limits the unit of their estimate; an InputError where an interval is not one column's."""
-        estimates = {c.name: c for c in self.columns if not (c.text or c.key or c.of)}
+        units = {c.name: c.unit for c in self.columns if not (c.text or c.key or c.of)}
         limits = [c for c in self.columns if c.of]
-        for low, high in itertools.zip_longest(limits[::2], limits[1::2]):
-            whole = high is not None and high.name == low.name.removesuffix("low") + "high"
-            known = estimates.get(low.of)
-            if not whole or low.of != high.of or known is None or {low.unit, high.unit} - {"", known.unit}:
-                raise InputError(
-                    f"Table {self.name}: {low.name} and what follows it are not the lower and upper limit of one "
-                    "column of numbers, in its unit."
-                )
-        limited = tuple(replace(c, unit=estimates[c.of].unit) if c.of else c for c in self.columns)
-        object.__setattr__(self, "columns", limited)
+        pairs = [(low.of, low.name.removesuffix("low") + "high") for low in limits[::2]]
+        if pairs != [(high.of, high.name) for high in limits[1::2]] or any(
+            c.of not in units or c.unit not in ("", units[c.of]) for c in limits
+        ):
+            raise InputError(
+                f"Table {self.name} has limits that are not the lower and upper one of one column, in its unit."
+            )
+        columns = tuple(replace(c, unit=units[c.of]) if c.of else c for c in self.columns)
+        object.__setattr__(self, "columns", columns)
 
 
 def files() -> dict[Path, str]:
@@ -173,7 +169,7 @@ def _own() -> tuple[Path, ...]:
 @cache
 def papers() -> dict[str, Paper]:
     """Return the papers that measure tables, and what looks across them, by their names in their order on the page."""
-    heads = {path.parent.name: load_yaml(path).get("paper") for path in sorted(_PAPERS.glob("*/tables.yaml"))}
+    heads = {path.parent.name: load_yaml(path).get("paper") for path in _own()}
     found = {name: Paper(**head) for name, head in heads.items() if head}
     return dict(sorted(found.items(), key=lambda item: item[1].order))
 
@@ -222,21 +218,10 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
     return found
 
 
-def meanings() -> dict[str, str]:
-    """Return what numbers mean, by the name that several tables have for them in words of their own."""
-    return {name: words for path in files() for name, words in load_yaml(path).get("meanings", {}).items()}
-
-
 def labels(name: str) -> dict[str, Mapping[str, str]]:
     """Return values in words, by column, of the table ``name``; none where there is no such table."""
     declared = schemas().get(name)
     return {c.name: c.labels for c in declared.columns if c.labels} if declared else {}
-
-
-@cache
-def units_vary() -> frozenset[str]:
-    """Return the names whose unit is that of what their row is about; a number of any other name has one unit."""
-    return frozenset(load_yaml(_SHARED)["units_vary"])
 
 
 @cache
@@ -278,12 +263,8 @@ def check(
 ) -> pd.DataFrame:
     """Return ``frame`` with the columns of table ``name``: checked, typed, in declared order.
 
-    Args:
-        frame: Rows; columns beyond the declared ones are kept, after them.
-        name: The table's name.
-        where: What to call the data in an error, for example a file's name.
-        more_keys: Further columns that tell rows apart, such as a parameter that a run swept.
-        finite: Whether numbers must be finite.
+    Columns beyond the declared ones are kept, after them. ``where`` is what an error calls the data, ``more_keys`` are
+    further columns that tell rows apart, and numbers must be ``finite`` if it says so.
 
     Raises InputError: A column is missing, a number is not one or is out of its range, or two rows have the same
     identity. UnknownNameError: There is no table ``name``.
@@ -318,22 +299,15 @@ def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.S
 
     values = pd.to_numeric(given, errors="coerce")
     plain = values.to_numpy(dtype=float, na_value=np.nan)
-    # Each pass over a column is a good part of what a small table takes: most need no more than these.
+    # Each pass over a column is a good part of what a small table takes: most need no more than this one.
     unknown = np.isnan(plain)
     if unknown.any():
-        unknown &= given.notna().to_numpy()
-    if unknown.any():
-        unknown &= given.astype(str).str.strip().to_numpy() != ""
-    if unknown.any():
+        unknown &= given.notna().to_numpy() & (given.astype(str).str.strip().to_numpy() != "")
+    wrong = unknown | (np.isinf(plain) & finite)
+    if wrong.any():
         raise InputError(
-            f"{where}: {column.name} holds {given[unknown].iloc[0]!r}, which is not a number. Leave the cell empty "
-            "where there is none."
-        )
-    infinite = np.isinf(plain) & finite
-    if infinite.any():
-        raise InputError(
-            f"{where}: {column.name} is {str(given[infinite].iloc[0])[:60]} in row {int(infinite.argmax()) + 1}; give "
-            "a finite number, or leave the cell empty where there is none."
+            f"{where}: {column.name} is {str(given[wrong].iloc[0])[:60]!r} in row {int(wrong.argmax()) + 1}; give a "
+            "finite number, or leave the cell empty where there is none."
         )
     # Floats pass a limit by their last digits (100 * x / x can be 100.00000000000001): those are at the limit.
     past = (plain < column.low) | (plain > column.high)
@@ -342,12 +316,7 @@ def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.S
     within = values.clip(column.low, column.high)
     outside = past & ~np.isclose(values, within, rtol=1e-10, atol=1e-10)
     if outside.any():
-        unit = f" {column.unit}" if column.unit else ""
-        allowed = f"{column.low:g} to {column.high:g}{unit}"
-        if column.high == float("inf"):
-            allowed = f"{column.low:g}{unit} or more"
-        elif column.low == float("-inf"):
-            allowed = f"{column.high:g}{unit} or less"
+        allowed = f"{column.low:g} to {column.high:g} {column.unit}".rstrip()
         raise InputError(
             f"{where}: {column.name} is {plain[outside][0]:.10g} in row {int(outside.argmax()) + 1}; allowed is "
             f"{allowed}."
@@ -399,13 +368,12 @@ def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.Da
     frame.columns = [f"{one}.{n}" if (n := names[:i].count(one)) else one for i, one in enumerate(names)]
     for column in frame.columns:
         known = declared.get(column)
-        if known and known.text:
-            frame[column] = frame[column].map(_without_guard).astype(object)
-        elif known:
-            numbers = cells.decimals(frame[column], path, whole=column == "n" or column.startswith("n_"))
-            frame[column] = numbers.where(numbers != "")
-        else:
+        if known is None:
             frame[column] = _inferred(frame[column])
+        elif known.text:
+            frame[column] = frame[column].map(_without_guard).astype(object)
+        else:
+            frame[column] = cells.decimals(frame[column], path, whole=column == "n" or column.startswith("n_"))
     return check(frame, name, where=str(path), more_keys=more_keys, finite=True)
 
 
@@ -424,10 +392,9 @@ def _inferred(column: pd.Series) -> pd.Series:
 def write(frame: pd.DataFrame, path: Path | str) -> Path:
     """Write ``frame`` as UTF-8 CSV with a header, to a temporary name first and then renamed.
 
-    Text cells, and names of columns, that a spreadsheet would run as a formula get a leading apostrophe, which
-    :func:`read` takes off again: one of a cell in which one of :data:`_FORMULA_STARTS` or another apostrophe follows
-    it. A lone surrogate, which UTF-8 has no bytes for, becomes U+FFFD. All else that a text may hold comes back as it
-    was. Numbers are written with up to 10 significant digits.
+    A leading apostrophe, which :func:`read` takes off again, guards text cells and names of columns that a spreadsheet
+    would run as a formula, and those that begin with one. A lone surrogate, which UTF-8 has no bytes for, becomes
+    U+FFFD. Numbers have up to 10 significant digits.
     """
     import pandas as pd
 

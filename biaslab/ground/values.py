@@ -23,9 +23,7 @@ def check(name: str, value: Any) -> None:
     """Check that a value, which an error calls ``name``, is made of what parameters may hold, at any depth.
 
     Allowed are texts, true and false, nothing, whole numbers of up to 64 bits, finite numbers, and lists and mappings
-    of these whose keys are texts.
-
-    Raises ParameterError: Something else is in it; the message says where.
+    of these whose keys are texts. Raises ParameterError for anything else in it; the message says where.
     """
     todo = [(name, value, 0)]
     for n in itertools.count():
@@ -55,7 +53,7 @@ def check_key(name: str, key: Any) -> None:
     """Check that a key of a mapping, which an error calls ``name``, is a text; a ParameterError where it is none."""
     if not isinstance(key, str):
         # Python writes out no number of more than 4,300 digits.
-        shown = "of many digits" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
+        shown = "a whole number" if isinstance(key, int) and abs(key) > LARGEST else f"{key!r:.60}"
         raise ParameterError(f"{name} has the key {shown}, which is not a text; put it in quotation marks.")
 
 
@@ -69,15 +67,14 @@ def dotted(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_draws(*, seed: Any = 0, bootstrap_replicates: Any = 10_000, confidence: Any = 0.95) -> None:
     """Check what decides random draws and intervals; a ParameterError for another kind, or what is not allowed."""
-    for name, value in (("seed", seed), ("bootstrap_replicates", bootstrap_replicates)):
+    for name, value, low, high, usual in (
+        ("seed", seed, 0, LARGEST, 20231),
+        ("bootstrap_replicates", bootstrap_replicates, 100, 1_000_000, 10_000),
+    ):
         check(name, value)
-        if not isinstance(value, Integral) or isinstance(value, bool):
-            raise ParameterError(f"{name} is {value!r}; it must be a whole number, for example 20231.")
+        if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) <= high:
+            raise ParameterError(
+                f"{name} is {value!r}; it must be a whole number from {low} to {high}, for example {usual}."
+            )
     if not isinstance(confidence, int | float) or not 0 < confidence < 1:
         raise ParameterError(f"confidence is {confidence!r}; it must lie between 0 and 1, for example 0.95.")
-    if not 100 <= bootstrap_replicates <= 1_000_000:
-        raise ParameterError(
-            f"bootstrap_replicates is {bootstrap_replicates!r}; allowed are 100 to 1000000, 10000 are usual."
-        )
-    if seed < 0:
-        raise ParameterError(f"seed is {seed!r}; it must be 0 or more.")

@@ -82,8 +82,8 @@ def p_words(p: float) -> str:
 def none_could(each: str, smallest: float, level: float, *, takes: int | None = None, of: str = "") -> str:
     """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
 
-    ``each`` says how many, such as ``6 people``; ``smallest`` is the smallest p after correction that any outcome could
-    have given; ``takes`` is how many it takes for one to be possible, where known, and ``of`` what these are.
+    ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given;
+    ``takes`` how many it takes for one to be possible, where known, and ``of`` what these are.
     """
     text = f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
     needed = f"; it takes {takes:,} {of} each" if takes else ""
@@ -103,5 +103,5 @@ def durations(low: float, high: float) -> str:
 
 
 def megabytes(n: float) -> str:
-    """Return a size in words."""
-    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"
+    """Return a size (bytes) in words."""
+    return f"{n / 1e9:,.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

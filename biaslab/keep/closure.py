@@ -1,16 +1,14 @@
 """What code a result depends on: the modules behind a function, with the data and packages that these use.
 
 The key of a kept result must change with the code that makes it. So modules are followed through their sources, without
-importing anything: that of the function, all of this package that it imports, at its top or inside of functions, and
-so on. Packages that bring something to this one (:mod:`biaslab.ground.plugins`) are followed alike: this one names
-nothing of them, so a change there changes the keys of what is made of it, and no other. Comments, docstrings,
-annotations of functions and layout do not count; nor do imports for type checking. Of other packages those count by
-version that numbers come from.
+importing anything: that of the function, all of this package that it imports, and so on, and packages that bring
+something to this one (:mod:`biaslab.ground.plugins`) alike. Comments, docstrings, annotations of functions, layout and
+imports for type checking do not count. Of other packages those count by version that numbers come from.
 
-A module counts whole, so a stage's function belongs beside what it uses, and not where much else is imported. One that
-only hands on what others hold, such as most packages, counts by the names that are used of it. What no source says is
-not found: a module whose name is put together while the program runs, and methods of objects that are handed over;
-these are told by the digests among a stage's inputs, and by their class where a function holds them.
+A module counts whole, so a stage's function belongs beside what it uses. One that only hands on what others hold, such
+as most packages, counts by the names that are used of it. What no source says is not found: a module whose name is put
+together while the program runs, and methods of objects that are handed over; these are told by the digests among a
+stage's inputs, and by their class where a function holds them.
 """
 
 from __future__ import annotations
@@ -42,17 +40,11 @@ KEPT = "sources.json"
 # Packages that numbers come from, by the name they are imported by; of their versions the first two parts count. Those
 # that only carry tables, pictures or files are passed over.
 _PACKAGES = {
+    **{name: name for name in ("diffusers", "mediapipe", "scipy", "spacy", "statsmodels", "torch", "torchvision")},
     "cv2": "opencv-python-headless",
-    "diffusers": "diffusers",
     "gender_guesser": "gender-guesser",
-    "mediapipe": "mediapipe",
     "open_clip": "open_clip_torch",
-    "scipy": "scipy",
     "sentence_transformers": "sentence-transformers",
-    "spacy": "spacy",
-    "statsmodels": "statsmodels",
-    "torch": "torch",
-    "torchvision": "torchvision",
     "transformers": "transformers",
 }
 # What uses one of these reads files of its package, which count with it.
@@ -81,14 +73,12 @@ _APART = frozenset(
 def of(*works: Any) -> dict[str, str]:
     """Return digests of the code that functions depend on, by module, and of the versions of packages.
 
-    Args:
-        works: Functions, methods, partial functions, classes or objects that are called; or names of modules and of
-            what they hold. Of functions from elsewhere (a notebook, a test) their own code counts, with the values that
-            they hold.
+    ``works`` are functions, methods, partial functions, classes or objects that are called; or names of modules and of
+    what they hold. Of functions from elsewhere (a notebook, a test) their own code counts, with the values that they
+    hold.
 
-    Returns:
-        Names of modules, ``MODULE:NAME`` for what one only hands on (with where it is from), ``package:NAME`` and, for
-        functions from elsewhere, ``function:NAME``, in order.
+    The keys are names of modules, ``MODULE:NAME`` for what one only hands on (with where it is from), ``package:NAME``
+    and, for functions from elsewhere, ``function:NAME``, in order.
     """
     names, found = _behind(works)
     todo = [name.replace(":", ".") for name in names]
@@ -120,13 +110,12 @@ def digest(*works: Any) -> str:
 def brought(entry: metadata.EntryPoint) -> str:
     """Return a digest of what an entry point of another package gives.
 
-    Package and version count, the code that it reaches, and what lies in the package's folders ``weights``. Raises
-    ParameterError where its module is missing, or has no source.
+    Package and version count, the code that it reaches, and what lies in its folders ``weights``. Raises ParameterError
+    where its module is missing, or has no source.
     """
     if _file(entry.module) is None:
         raise ParameterError(
-            f"{entry.name} names the module {entry.module}, which is not there. Install its package again, with its "
-            "Python source."
+            f"{entry.name} names the module {entry.module}, which is not there as source. Install its package again."
         )
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
     folders = _place(entry.module.split(".")[0], tuple(sys.path))[1]
@@ -139,14 +128,12 @@ def used(cells: Iterable[str]) -> set[str]:
 
     What a magic names counts whole; where a cell is no Python, so does all that any cell imports.
     """
-    whole, magics, sound = ast.Module([], []), "", True
+    whole, sound = ast.Module([], []), True
+    magics: list[str] = []
     for cell in cells:
-        code = []
-        for line in cell.splitlines():
-            if line.lstrip().startswith(("%", "!", "?")):
-                magics += f"{line}\n"
-            else:
-                code.append(line)
+        lines = cell.splitlines()
+        code = [line for line in lines if not line.lstrip().startswith(("%", "!", "?"))]
+        magics += [line for line in lines if line not in code]
         try:
             whole.body += ast.parse("\n".join(code)).body
         except _NO_CODE:
@@ -155,7 +142,7 @@ def used(cells: Iterable[str]) -> set[str]:
                 with contextlib.suppress(*_NO_CODE):
                     whole.body += ast.parse(line.strip()).body
     imported, names = _names(whole, "")
-    told = re.findall(r"\w+", magics) if sound else imported
+    told = re.findall(r"\w+", " ".join(magics)) if sound else imported
     return names.union(*(imported.get(name, ()) for name in told))
 
 
@@ -408,6 +395,8 @@ def _summary(text: str, package: str) -> dict[str, Any]:
     tree = _Silenced().visit(ast.parse(text))
     imported, names = _names(tree, package)
     nodes = list(ast.walk(tree))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    names_all = [node for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {
         "digest": _digest(ast.dump(tree))[:16],
@@ -415,12 +404,8 @@ def _summary(text: str, package: str) -> dict[str, Any]:
         "uses": sorted(names),
         "texts": sorted(filter(_DOTTED.fullmatch, texts)),
         "reads": any(isinstance(node, ast.Name) and node.id in _READS for node in nodes),
-        "hands_on": all(isinstance(node, ast.ImportFrom) or _is_all(node) for node in tree.body),
+        "hands_on": all(isinstance(node, ast.ImportFrom) or node in names_all for node in tree.body),
     }
-
-
-def _is_all(node: ast.AST) -> bool:
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
 def _names(tree: ast.AST, package: str) -> tuple[dict[str, set[str]], set[str]]:

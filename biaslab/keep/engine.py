@@ -1,9 +1,8 @@
 """Where work runs: one parameter, ``engine``. A stage hands over a function and does not know which it is.
 
 Beyond this process the function, the items and the results travel, so they must be picklable; the function travels once
-to each worker and stays there, so what it keeps (a model, say, in a :class:`Memo`) is loaded once per worker. No worker
-has more than one item, and none is taken before a worker is free. An item whose worker was killed is given to
-another one.
+to each worker and stays there, with what it keeps (a model, say, in a :class:`Memo`). No worker has more than one item,
+and none is taken before a worker is free. An item whose worker was killed is given to another one.
 
 ``local`` runs in this process, or in worker processes of this machine. ``ray`` runs in actors of a Ray cluster, all
 machines of which must have biaslab installed and see the store's folder under the same path.
@@ -55,6 +54,7 @@ _LOOPBACK = "127.0.0.1"
 _ALONE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 # Which GPUs a process sees.
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_PORTABLE = "Use a function whose arguments and values can be pickled, or no workers."
 # What an item on its way to a process begins with; what does not is a function.
 _ITEM = b"item:"
 
@@ -100,15 +100,14 @@ def _heard_by(listener: Callable[[int], object] | None) -> Iterator[None]:
 
 
 class _Crew:
-    """Workers that share out work; each has one item at most."""
+    """Workers that share out work; each has one item at most.
 
-    def give(self, worker: Any, item: Any) -> None:
-        """Have a free worker begin an item."""
-        raise NotImplementedError
+    ``give(worker, item)`` has a free worker begin an item; ``answers()`` waits, and returns what workers say: the
+    worker, a word, and a value.
+    """
 
-    def answers(self) -> Iterable[tuple[Any, str, Any]]:
-        """Wait, and return what workers say: the worker, a word, and a value."""
-        raise NotImplementedError
+    give: Callable[[Any, Any], None]
+    answers: Callable[[], Iterable[tuple[Any, str, Any]]]
 
     def run(self, items: Iterable[Any], advanced: Callable[[int], object] | None) -> Generator[Any, None, None]:
         """Yield results in the order of items; one whose worker was lost is given to another worker."""
@@ -172,7 +171,6 @@ def threads_given() -> int:
 
 
 def _own_threads() -> int:
-    """Return how many threads this process may use."""
     return threads_given() or _processors()
 
 
@@ -186,8 +184,8 @@ def _processors() -> int:
 class LocalEngine:
     """Runs on this machine: in this process, each item only when its result is asked for, or in worker processes.
 
-    These share this process's threads, and its GPUs: each has one, in turn. They stay for the next call of :meth:`map`,
-    and end with the engine or with this process, however it ends. A single item is not worth a process.
+    These share this process's threads and GPUs, stay for the next call of :meth:`map`, and end with the engine or with
+    this process, however it ends. A single item is not worth a process.
     """
 
     def __init__(self, workers: int = 0) -> None:
@@ -206,15 +204,12 @@ class LocalEngine:
     ) -> Generator[Any, None, None]:
         """Yield ``function(item)`` for each item, in order; an error of the function ends the iteration.
 
-        Closing the generator ends its workers.
+        Closing the generator ends its workers. ``gpu`` is whether the function uses a GPU where there is one.
+        ``advanced`` is called with the numbers that the function gives to :func:`advance`, soon or when an item is
+        done.
 
-        Args:
-            gpu: Whether the function uses a GPU where there is one.
-            advanced: Called with the numbers that the function gives to :func:`advance`, soon or when an item is done.
-
-        Raises:
-            ParameterError: There are workers, and the function cannot be pickled.
-            RunError: Workers were killed again and again at the same item.
+        Raises ParameterError: There are workers, and the function cannot be pickled. RunError: Workers were killed
+        again and again at the same item.
         """
         items = iter(items)
         first = list(islice(items, max(self.workers, 2))) if self.workers else []
@@ -224,7 +219,12 @@ class LocalEngine:
                     result = function(item)
                 yield result
             return
-        payload = _pickled(function)
+        import cloudpickle
+
+        try:
+            payload = cloudpickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ParameterError(f"Worker processes cannot be given {function!r:.200}: {error}. {_PORTABLE}") from None
         team = self._team(min(self.workers, len(first)), gpu)
         try:
             yield from _Processes(team, payload).run(chain(first, items), advanced)
@@ -239,11 +239,12 @@ class LocalEngine:
 
         # With this engine, or before multiprocessing itself ends them, less kindly.
         self._ends = self._ends or Finalize(self, _end, (self._idle,), exitpriority=10)
-        shared = threads(_own_threads() // self.workers)
         gpus = _gpus() if gpu else []
-        wanted = [shared | ({_VISIBLE: gpus[k % len(gpus)]} if gpus else {}) for k in range(n)]
         team = []
-        for environment in wanted:
+        for n_th in range(n):
+            environment = threads(_own_threads() // self.workers)
+            if gpus:
+                environment[_VISIBLE] = gpus[n_th % len(gpus)]
             # One that has a GPU does for work that uses none.
             fits = (k for k, one in enumerate(self._idle) if environment.items() <= one.environment.items())
             k = next((k for k in fits if self._idle[k].alive), None)
@@ -267,18 +268,6 @@ def _gpus() -> list[str]:
     import torch
 
     return [str(k) for k in range(torch.cuda.device_count())]
-
-
-def _pickled(function: Callable) -> bytes:
-    import cloudpickle
-
-    try:
-        return cloudpickle.dumps(function)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ParameterError(
-            f"Worker processes cannot be given {function!r:.200}: {error}. Use a function whose arguments and values "
-            "can be pickled, or no workers."
-        ) from None
 
 
 class _Processes(_Crew):
@@ -311,21 +300,21 @@ class _Processes(_Crew):
         try:
             said, value = pipe.recv()
         except (EOFError, OSError):
-            said, value = "lost", _killed(worker.exit_code)
+            said, value = (
+                "lost",
+                RunError(
+                    f"A worker process ended {RETRIES + 1} times while it worked on the same piece (exit code "
+                    f"{worker.exit_code}; -9 is a kill, often for lack of memory). Finished pieces are kept. Use fewer "
+                    "workers, or a machine with more memory; a script that starts workers needs "
+                    "`if __name__ == '__main__':` around its main part."
+                ),
+            )
             worker.end()
             self._new.append(worker)
         if said != "advanced":
             worker.works = False
             del self._busy[pipe]
         return worker, said, value
-
-
-def _killed(exit_code: int | None) -> RunError:
-    return RunError(
-        f"A worker process ended {RETRIES + 1} times while it worked on the same piece (exit code {exit_code}; -9 is a "
-        "kill, often for lack of memory). Finished pieces are kept. Use fewer workers, or a machine with more memory; "
-        "a script that starts workers needs `if __name__ == '__main__':` around its main part."
-    )
 
 
 class _Process:
@@ -418,19 +407,15 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 class RayEngine:
     """Runs in actors of a Ray cluster, which is joined, or started on this machine, when there is work.
 
-    A worker reserves half a processor, or a share of a GPU where the function uses one and the cluster has any. Work
-    begins with the first worker that the cluster gives. Workers stay for the next call of :meth:`map`, and end with the
-    engine or with this process.
+    A worker reserves half a processor, or a share of a GPU where the function uses one and the cluster has any. Workers
+    stay for the next call of :meth:`map`, and end with the engine or with this process.
     """
 
     def __init__(self, workers: int = 0, address: str = "") -> None:
         """Use so many workers; 0 is one for each processor (or GPU) of the cluster.
 
         ``address`` is as ``ray.init`` takes it; empty is ``$RAY_ADDRESS``, or without it a cluster of this machine
-        alone, which ends with this process.
-
-        Raises:
-            ParameterError: Ray is not installed.
+        alone, which ends with this process. Raises ParameterError: Ray is not installed.
         """
         from importlib.util import find_spec
 
@@ -438,10 +423,11 @@ class RayEngine:
         # Ray ends actors that nobody can call any more.
         self._idle: tuple[dict[str, Any], list] = ({}, [])
         self.address = address or os.environ.get(_ADDRESS, "")
+        # What messages call the cluster.
+        self.name = f"The Ray cluster at {self.address!r}" if self.address else "The Ray cluster on this machine"
         if find_spec("ray") is None:
             raise ParameterError(
-                "compute.engine is 'ray', which is not installed; run `pip install 'biaslab[ray]'`, or set it to "
-                "'local'."
+                "compute.engine is 'ray', which takes Ray: run `pip install 'biaslab[ray]'`, or set it to 'local'."
             )
 
     def map(
@@ -462,7 +448,7 @@ class RayEngine:
         try:
             stored = ray.put(function)
         except TypeError as error:
-            raise ParameterError(f"Ray workers cannot be given {function!r:.200}: {error}") from None
+            raise ParameterError(f"Ray workers cannot be given {function!r:.200}: {error}. {_PORTABLE}") from None
         team = self._team(ray, plan)
         try:
             yield from _Actors(self, ray, plan, team, stored).run(chain(first, items), advanced)
@@ -480,11 +466,6 @@ class RayEngine:
         reserved = {"num_cpus": plan["cpu"], "num_gpus": plan["gpu"]}
         worker = ray.remote(max_restarts=-1, scheduling_strategy="SPREAD", **reserved)(_RayWorker)
         return [worker.remote(plan["threads"], bool(plan["gpu"])) for _ in range(plan["workers"])]
-
-    @property
-    def name(self) -> str:
-        """What messages call the cluster."""
-        return f"The Ray cluster at {self.address!r}" if self.address else "The Ray cluster on this machine"
 
     def _joined(self) -> Any:
         # No telemetry; read when Ray is imported.
@@ -652,14 +633,12 @@ Engine = LocalEngine | RayEngine
 def get(name: str = "local", workers: int = 0, address: str = "") -> Engine:
     """Return the engine ``local`` or ``ray``; :class:`biaslab.settings.ComputeSettings` says what they take.
 
-    Raises:
-        ParameterError: Ray is not installed, or ``local`` is given an address.
+    Raises ParameterError: Ray is not installed, or ``local`` is given an address.
     """
     if name == "ray":
         return RayEngine(workers, address)
     if address:
         raise ParameterError(
-            f"compute.address is {address!r} and compute.engine is 'local', which has no address. Set the engine to "
-            "'ray', or the address to ''."
+            f"compute.address is {address!r} and compute.engine is 'local'; set it to 'ray', or that to ''."
         )
     return LocalEngine(workers)

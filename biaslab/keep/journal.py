@@ -80,8 +80,8 @@ class Journal:
             return
         line, full = line_of(record), explaining(self.path, self._kept)
         with self._mutex, full, self.turn("write"), self.path.open("a+b") as file:
+            # Whoever was killed while writing left it; the lock says that nobody is writing it now.
             if half := _half_line(file):
-                # Whoever was killed while writing left it; the lock says that nobody is writing it now.
                 if record_of(half) is None:
                     file.truncate(file.seek(0, os.SEEK_END) - len(half))
                 else:

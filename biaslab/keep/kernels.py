@@ -1,9 +1,9 @@
 """Calls in processes of their own, and kernels beside them, forked from one process that has read their libraries.
 
 On Linux, :class:`Processes` starts one process that imports what notebooks need and starts no thread. For each call it
-forks one, which in turn has forked the process that becomes its kernel before anything else: both begin with their
-libraries read and nothing of other calls. Elsewhere, where libraries of the system do not survive a fork, each call has
-a new process, and its kernel, too. Every process ends with the one that started it.
+forks one, which in turn has forked the process that becomes its kernel before anything else. Elsewhere, where libraries
+of the system do not survive a fork, each call has a new process, and its kernel, too. Every process ends with the one
+that started it.
 """
 
 from __future__ import annotations
@@ -92,10 +92,7 @@ class Processes:
     def call(self, log: Path, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function of a module returns, called in a process of its own, or raise what it raises.
 
-        ``log`` is the file where standard error goes, the kernel's as well.
-
-        Raises:
-            EOFError: The process was killed.
+        ``log`` is the file where standard error goes, the kernel's as well. Raises EOFError: The process was killed.
         """
         ours, theirs = Pipe()
         with ours:

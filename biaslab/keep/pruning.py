@@ -1,10 +1,9 @@
 """What lies in a store, and which of it no current code reads: the table of ``biaslab store``, and ``prune``.
 
-A result is one folder of :class:`biaslab.keep.store.Store`: a stage with its inputs and code. Its ``stage.json`` names
-the modules and packages that computed it, so it is read again only where :func:`biaslab.keep.closure.of` finds the same
-here. That decides alone: inputs do not, since anybody may set parameters so again. What holds anything but pieces of
-tables (a ledger with bought images, a chat's answers, downloads) is kept, whatever code it is from; and so is what
-cannot be compared: broken folders, results of plugins, which may have been paid for, or of packages that are not here.
+A result is one folder of :class:`biaslab.keep.store.Store`. Its ``stage.json`` names the modules and packages that
+computed it, so it is read again only where :func:`biaslab.keep.closure.of` finds the same here; inputs do not count,
+since anybody may set parameters so again. What holds anything but pieces of tables (bought images, answers, downloads)
+is kept, and so is what cannot be compared: broken folders, results of plugins or of packages that are not here.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.ground.wording import count
+from biaslab.ground.wording import count, megabytes
 from biaslab.keep import closure
 from biaslab.keep.store import digest, guarded, is_held
 
@@ -45,8 +44,7 @@ class Result:
     """A folder of the store; ``size`` in bytes, ``written`` (of its newest piece) in seconds since 1970."""
 
     path: Path
-    state: str
-    """One of :data:`STATES`."""
+    state: str  # One of :data:`STATES`.
     size: int
     written: float
 
@@ -76,14 +74,19 @@ def table(found: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for stage, some in {**groups, "total": found}.items():
         written = [time.strftime("%Y-%m-%d", time.localtime(t)) for t in sorted(r.written for r in some)]
-        row = {"results": len(some), "size": _size(some), "oldest": written[0], "newest": written[-1]}
+        row = {
+            "results": len(some),
+            "size": megabytes(sum(r.size for r in some)),
+            "oldest": written[0],
+            "newest": written[-1],
+        }
         rows.append({"stage": stage, **row, **{s: sum(r.state == s for r in some) for s in STATES}})
     return pd.DataFrame(rows)
 
 
 def summed(some: Sequence[Result]) -> str:
     """Return number and size of results."""
-    return f"{count(len(some), 'result', 'results')}, {_size(some)}"
+    return f"{count(len(some), 'result', 'results')}, {megabytes(sum(r.size for r in some))}"
 
 
 def prune(root: Path, *, delete: bool = False) -> tuple[list[Result], list[Result]]:
@@ -113,12 +116,6 @@ def _delete(root: Path, path: Path, *, delete: bool) -> bool:
         path.rename(away)
     shutil.rmtree(away)
     return True
-
-
-def _size(some: Iterable[Result]) -> str:
-    """Return the size of results in MB, or in GB from 1,000 MB."""
-    megabytes = sum(r.size for r in some) / 1e6
-    return f"{megabytes:.1f} MB" if megabytes < 999.95 else f"{megabytes / 1e3:,.1f} GB"
 
 
 def _result(path: Path) -> Result:

@@ -1,13 +1,12 @@
 """Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
 
 A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
-(:mod:`biaslab.keep.closure`). Its result is cut into shards of rows. A shard's file name holds its number and a digest
-of the rows it was computed from, so that a stage asked for other rows never answers with wrong ones. Each is written to
-a temporary name and then renamed: a file under its own name is whole. Its SHA-256 lies beside it, is written first and
-is checked whenever the shard is read; a damaged shard is set aside as ``*.damaged`` and computed again, with a warning.
-A lock per shard lets several processes share the work of one stage, and one per process at work keeps the stage from
-being pruned (:mod:`biaslab.keep.pruning`); on several machines the folder must be one that all of them share under the
-same path.
+(:mod:`biaslab.keep.closure`). Its result is cut into shards of rows, whose file names hold their number and a digest of
+the rows that they were computed from. Each is written to a temporary name and then renamed: a file under its own name
+is whole. Its SHA-256 lies beside it, is written first and checked whenever the shard is read; a damaged shard is set
+aside as ``*.damaged`` and computed again. A lock per shard lets several processes share the work of one stage, and one
+per process at work keeps the stage from being pruned (:mod:`biaslab.keep.pruning`); several machines must share the
+folder under the same path.
 """
 
 from __future__ import annotations
@@ -55,34 +54,27 @@ class Store:
         *,
         share: tuple[int, int] | None = None,
         engine: engines.Engine | None = None,
-    ):
+    ) -> None:
         """Use a folder, made when first written to: :func:`biaslab.ground.places.default_root` where it is None.
 
-        Args:
-            share: Which shards of each stage are computed through this store: (i, n) are those whose number leaves
-                i when divided by n. All where it is None.
-            engine: Where the work of stages runs; this process where it is None.
+        With a ``share`` of (i, n) only shards of each stage are computed through this store whose number leaves i when
+        divided by n. ``engine`` is where the work of stages runs; this process where it is None.
 
-        Raises:
-            ParameterError: The share is not one of (0, n) to (n - 1, n).
+        Raises ParameterError: The share is not one of (0, n) to (n - 1, n).
         """
         # Workers may run in other folders.
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
             raise ParameterError(f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1.")
-        self.share = share
-        self.engine = engine
+        self.share, self.engine = share, engine
 
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
         """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
 
-        Args:
-            inputs: All that the result depends on beside the rows it is computed from and the code: parameters,
-                digests of models and corpora, seeds. Must fit in JSON (else TypeError); the order of keys does not
-                matter.
-            work: Takes consecutive rows (index from 0) and returns a table of any number of rows. It must depend
-                on nothing but these rows and the inputs, and travels to the engine's workers. None for a stage that
-                only lends its folder.
+        ``inputs`` are all that the result depends on beside rows and code: parameters, digests of models and corpora,
+        seeds. They must fit in JSON (else TypeError); the order of keys does not matter. ``work`` takes consecutive
+        rows (index from 0) and returns a table of any number of rows. It must depend on nothing but these rows and the
+        inputs, and travels to workers; None for a stage that only lends its folder.
         """
         code = {} if work is None else closure.of(work)
         # Only workers elsewhere can have other code.
@@ -96,8 +88,7 @@ class Store:
 class Stage:
     """One stage with fixed inputs and work; :meth:`compute` gives its table for some rows."""
 
-    folder: Path
-    """Where its shards are, and ``key`` as ``stage.json``."""
+    folder: Path  # Where its shards are, and ``key`` as ``stage.json``.
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
@@ -136,19 +127,15 @@ class Stage:
         """Yield the stage's work applied to ``units``, shard by shard; shards that exist are read, not computed.
 
         All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
-        from the files in every case, so a first and a later call yield the same.
+        from the files in every case, so a first and a later call yield the same. Order and values of the units, one row
+        each, identify the shards. The progress bar calls the work ``label`` and counts ``unit``; with ``advances`` the
+        work says itself how far it is (:func:`biaslab.keep.engine.advance`). ``gpu`` is whether it uses a GPU where
+        there is one.
 
-        Args:
-            units: What to work on, one row each; their order and values identify the shards, the index does not.
-            label: What the progress bar calls the work, and ``unit`` what it counts, in the plural.
-            advances: Whether the work says how far it is, with :func:`biaslab.keep.engine.advance`.
-            gpu: Whether the work uses a GPU where there is one.
-
-        Raises:
-            InputError: The work returned a table that does not fit in Parquet.
-            ParameterError: The work cannot be given to the engine's workers.
-            RunError: The disk is full, workers do not see the store's folder, or the engine failed.
-            UnfinishedError: This store computes a share, which is done, and others are not.
+        Raises InputError: The work returned a table that does not fit in Parquet. ParameterError: The work cannot be
+        given to the engine's workers. RunError: The disk is full, workers do not see the store's folder, or the engine
+        failed.
+        UnfinishedError: This store computes a share, which is done, and others are not.
         """
         from tqdm import tqdm
 
@@ -169,17 +156,15 @@ class Stage:
                     file=sys.stderr,
                 ) as bar,
             ):
-                run = (self.engine or engines.get()).map
-                work = self.work
-                assert work is not None, "a stage without work only reads"
+                work = self._work()
                 fill = partial(_fill_shard, work, self.key["code"])
                 tasks = ((path, missing[path]) for path in mine)
+                advanced = bar.update if advances else None
                 # In the first pass, a shard that another process computes just now is left to it.
                 busy = []
+                results = (self.engine or engines.get()).map(fill, tasks, gpu=gpu, advanced=advanced)
                 # Closed at once where something fails, so that no worker goes on unheard.
-                with contextlib.closing(
-                    run(fill, tasks, gpu=gpu, advanced=bar.update if advances else None)
-                ) as results:
+                with contextlib.closing(results):
                     for path, finished in zip(mine, results, strict=True):
                         if not finished:
                             busy.append(path)
@@ -209,23 +194,18 @@ class Stage:
             for i, rows in enumerate(parts)
         }
 
-    def _begin(self) -> None:
-        """Make the folder and write down what the stage is."""
-        with explaining(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            described = self.folder / "stage.json"
-            if not described.exists():
-                replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
-
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
-        """Begin, and hold a lock of one's own beside those of shards, so that nobody deletes the folder meanwhile."""
+        """Make the folder, and hold a lock of one's own beside those of shards, so that nobody deletes it meanwhile."""
         name = f"use-{uuid.uuid4().hex[:8]}"
         lock = self.folder / "locks" / f"{name}.lock"
         try:
             with contextlib.ExitStack() as held:
                 with guarded(self.folder.parents[1]):
-                    self._begin()
+                    with explaining(self.folder):
+                        self.folder.mkdir(parents=True, exist_ok=True)
+                        if not (described := self.folder / "stage.json").exists():
+                            replace(described, (json.dumps(self.key, indent=1, sort_keys=True) + "\n").encode())
                     held.enter_context(locked(self.folder / "stage.json", name))
                 yield
         finally:
@@ -236,10 +216,12 @@ class Stage:
     def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
-        work = self.work
-        assert work is not None, "a stage without work only reads"
         with self._in_use():
-            return once(path, lambda: work(rows))
+            return once(path, lambda: self._work()(rows))
+
+    def _work(self) -> Work:
+        assert self.work is not None, "a stage without work only reads"
+        return self.work
 
 
 class _DamagedError(Exception):
@@ -292,11 +274,8 @@ def _check_code(work: Work, code: Mapping[str, str]) -> None:
 def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """Return the table at ``path``, computed and written where it is missing or damaged, by one process at a time.
 
-    A damaged one is set aside, with a warning.
-
-    Raises:
-        InputError: What is computed is no table that fits in Parquet.
-        RunError: The disk is full.
+    A damaged one is set aside, with a warning. Raises InputError: What is computed is no table that fits in Parquet.
+    RunError: The disk is full.
     """
     with locked(path):
         try:
@@ -315,7 +294,7 @@ def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 def locked(path: Path, name: str = "", *, wait: bool = True, kept: str = "") -> Iterator[None]:
     """Hold the lock of a shard or file, whose folder is made; the system frees it when the process ends, however.
 
-    A file has one lock, or several of different names. ``kept`` as for :func:`explaining`.
+    A file may have several locks of different names. ``kept`` as for :func:`explaining`.
     """
     from filelock import FileLock, Timeout
 
@@ -393,10 +372,9 @@ def _read(path: Path) -> pd.DataFrame:
 
 def held(path: Path) -> pd.DataFrame | None:
     """Return the table of a shard, by its path; None where it is missing or damaged."""
-    try:
+    with contextlib.suppress(FileNotFoundError, _DamagedError):
         return _read(path)
-    except (FileNotFoundError, _DamagedError):
-        return None
+    return None
 
 
 def _checksum_path(path: Path) -> Path:
@@ -426,10 +404,8 @@ def temporary_of(path: Path) -> Path:
 def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) -> None:
     """Check that ``what`` can be written as a file: under a new name, or in place of one that was written before.
 
-    ``ours`` says whether a file that is there is one. ``fix`` is the option that names another file.
-
-    Raises:
-        ParameterError: A folder, a device, a link, or somebody else's file has the name; it stays.
+    ``ours`` says whether a file that is there is one. ``fix`` is the option that names another file. Raises
+    ParameterError: A folder, a device, a link, or somebody else's file has the name; it stays.
     """
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink() and ours(path)):
         raise ParameterError(
@@ -442,8 +418,7 @@ def check_target(path: Path, ours: Callable[[Path], bool], what: str, fix: str) 
 def explaining(path: Path, kept: str = "") -> Iterator[None]:
     """Turn what the system refuses at a path into a RunError that names it and says what to do.
 
-    ``kept``: what stays, and what to do about the rest, in a sentence with ``{fix}`` for what would help; by default
-    that of shards.
+    ``kept`` is a sentence on what stays, with ``{fix}`` for what would help; by default that of shards.
     """
     try:
         yield
@@ -479,20 +454,19 @@ def _named(error: Exception, path: Path | None) -> str:
 
 
 # What is wrong with a path, and what would help.
-_FULL = ("No space left to write {}", "free some space")
-_FORBIDDEN = ("This user may not use {}", "let this user read and write there")
-_MANY = ("Too many files are open at once to use {}", "allow more with `ulimit -n 4096`, or let less run side by side")
-_IN_THE_WAY = ("A file stands where a folder is needed: {}", "move that file away")
-_BROKEN = ("The disk or network behind {} does not answer", "mend it")
 _REFUSED = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
-    **dict.fromkeys((errno.EACCES, errno.EPERM), _FORBIDDEN),
-    errno.EROFS: ("{} can be read and not be written", "make that file system writable"),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _MANY),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), _IN_THE_WAY),
-    errno.EISDIR: ("A folder stands where a file is needed: {}", "move that folder away"),
-    errno.ENAMETOOLONG: ("The path {} is too long for this system", "choose shorter names"),
-    **dict.fromkeys((errno.EIO, errno.ESTALE), _BROKEN),
+    number: (what, fix)
+    for numbers, what, fix in (
+        ((errno.ENOSPC, errno.EDQUOT), "No space left to write {}", "free some space"),
+        ((errno.EACCES, errno.EPERM), "This user may not use {}", "let this user read and write there"),
+        ((errno.EROFS,), "{} can be read and not be written", "make that file system writable"),
+        ((errno.EMFILE, errno.ENFILE), "Too many files are open at once to use {}", "allow more with `ulimit -n 4096`"),
+        ((errno.ENOTDIR, errno.EEXIST), "A file stands where a folder is needed: {}", "move that file away"),
+        ((errno.EISDIR,), "A folder stands where a file is needed: {}", "move that folder away"),
+        ((errno.ENAMETOOLONG,), "The path {} is too long for this system", "choose shorter names"),
+        ((errno.EIO, errno.ESTALE), "The disk or network behind {} does not answer", "mend it"),
+    )
+    for number in numbers
 }
 _KEPT = (
     "Finished shards are kept and will be found again: {fix}, or name another folder as compute.store or "

@@ -1,8 +1,8 @@
 """Models that answer, behind an OpenAI-compatible endpoint: conversations go to ``<url>/chat/completions``.
 
 An answer is written to the store as soon as it is there, keyed by URL, model, options and messages, so that nothing is
-paid for twice, however a run ends. Two processes that ask the same wait for one another. What questions cost is in a
-ledger of the model (:mod:`biaslab.net.ledger`), where they have a price.
+paid for twice, however a run ends. What questions cost, where they have a price, is in a ledger of the model
+(:mod:`biaslab.net.ledger`).
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def ask(
         longest: Characters of an answer that are kept.
         charged: Whether each reply costs the endpoint's price, up to its limit of cost over all questions to it.
 
-    Raises ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model
-    or path (404). RunError: The endpoint is out of order, wants to be paid, more would pass the limit of cost, or there
-    is no room to keep an answer.
+    Raises ParameterError: There is no URL, model or key, the key is not accepted, or there is no such model or path.
+    RunError: The endpoint is out of order, wants to be paid, more would pass the limit of cost, or there is no room to
+    keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -104,7 +104,7 @@ def ask(
                 known[key] = Answer(**record)
         missing = {d: m for d, m in zip(digests, conversations, strict=True) if d not in known}
         if missing:
-            asking = _Chats(endpoint, fields, journal, longest=longest, worked_before=worked)
+            asking = _Chats(endpoint, fields, journal=journal, longest=longest, worked_before=worked)
             asking.left_out |= without
             paying = charged and endpoint.price and store is not None
             with asking.paying(store) if paying else contextlib.nullcontext():
@@ -150,18 +150,11 @@ class _Chats(Requests):
     optional = ("temperature", "response_format")
     nothing = staticmethod(partial(Answer, ""))
 
-    def __init__(
-        self,
-        endpoint: EndpointSettings,
-        fields: Mapping[str, Any],
-        journal: Journal,
-        *,
-        longest: int,
-        worked_before: bool,
-    ) -> None:
-        super().__init__(endpoint, fields, worked_before=worked_before)
+    _ledger: Ledger | None = None
+
+    def __init__(self, *given: Any, journal: Journal, longest: int, worked_before: bool) -> None:
+        super().__init__(*given, worked_before=worked_before)
         self._journal, self._longest = journal, longest
-        self._ledger: Ledger | None = None
 
     @contextlib.contextmanager
     def paying(self, store: Store) -> Iterator[None]:
@@ -188,13 +181,13 @@ class _Chats(Requests):
         try:
             answer, wait = super().attempt(client, digest, question)
             charged = answer.outcome not in ("rejected", "unavailable")
+            return answer, wait
         except (ParameterError, RunError):
             # The server turned it down.
             charged = False
             raise
         finally:
             self._ledger.settle(digest, charged=charged)
-        return answer, wait
 
     def asked(self, question: Sequence[Message]) -> dict[str, Any]:
         return {"messages": [dict(m) for m in question]}
@@ -226,8 +219,8 @@ class _Chats(Requests):
 def picture(image: np.ndarray, longest: int, detail: str = "", *, photograph: bool = False) -> dict[str, Any]:
     """Return the part of a message that shows an image, ``uint8 (height, width, 3)`` RGB.
 
-    Its longer side has at most ``longest`` pixels; ``detail`` is how closely the model is to look, as its makers call
-    it. A ``photograph`` is sent as JPEG of quality 92, which is a tenth of PNG.
+    Its longer side has at most ``longest`` pixels; ``detail`` is how closely the model is to look. A ``photograph`` is
+    sent as JPEG of quality 92, which is a tenth of PNG.
     """
     from PIL import Image
 

@@ -6,7 +6,6 @@ taken as it came, and what it unpacks to is counted piece by piece.
 
 from __future__ import annotations
 
-import os
 import queue
 import socket
 import ssl
@@ -27,16 +26,9 @@ ENCODINGS = "gzip, deflate"
 _SENT, _UNPACKED = 16384, 65536
 
 
-def tls(*, trust_env: bool = True) -> ssl.SSLContext:
-    """Return by whom servers are vouched for: certifi's, or with ``trust_env`` those that the environment names.
-
-    They are read once, which takes a twentieth of a second.
-    """
-    return _tls(trust_env, *(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
-
-
 @cache
-def _tls(trust_env: bool, *_: str | None) -> ssl.SSLContext:
+def tls(*, trust_env: bool = True) -> ssl.SSLContext:
+    """Return by whom servers are vouched for: certifi's, or with ``trust_env`` those that the environment names."""
     return httpx.create_ssl_context(trust_env=trust_env)
 
 

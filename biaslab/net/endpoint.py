@@ -2,9 +2,8 @@
 
 A request that meets 408, 425, 429, a status from 500, a broken connection or silence is sent again
 (:mod:`biaslab.net.retry`); so is one whose answer is empty or cannot be read, twice at most. What then is no answer has
-an outcome that says why. A try ends with the endpoint's timeout, however slowly headers and body come in. The key is
-read from an environment variable, goes into the request's header and nowhere else, and is blotted out of whatever the
-server says.
+an outcome that says why. A try ends with the endpoint's timeout, however slowly headers and body come in. The key goes
+into the request's header and nowhere else, and is blotted out of whatever the server says.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ _BROKEN = (
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
 )
-# Seconds after which a connection that nobody uses is no longer trusted.
-_IDLE = 5.0
 # Questions in a row without any answer after which the endpoint counts as out of order.
 _PATIENCE = 3
 _BUSY = (408, 425, 429)
@@ -228,7 +225,8 @@ class Requests:
         how = {
             "ssl_context": connection.tls(),
             "max_connections": self.settings.concurrency,
-            "keepalive_expiry": _IDLE,
+            # Seconds after which a connection that nobody uses is no longer trusted.
+            "keepalive_expiry": 5.0,
             "network_backend": connection.Backend(self._addresses, self._left),
         }
         parts = urlsplit(self.target)

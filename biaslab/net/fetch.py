@@ -1,9 +1,8 @@
 """One request to a server that nobody trusts.
 
-The address that is checked is the address that is connected to: a name is resolved once, and the connection knows
-only the result. Only public addresses are taken, only http and https, and of the ports below 1024 only 80 and 443. Each
-redirect is checked anew. Proxies of the environment are not used: they would connect to addresses that nobody checked.
-No cookie is kept, no password is sent.
+The address that is checked is the one that is connected to: a name is resolved once. Only public addresses are taken,
+only http and https, and of the ports below 1024 only 80 and 443. Each redirect is checked anew. Proxies of the
+environment are not used: they would connect to addresses that nobody checked. No cookie is kept, no password is sent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Models that draw, behind an OpenAI-compatible endpoint: each image is a request to ``<url>/images/generations``.
-
-Or to a service that a package brings (:mod:`biaslab.net.services`).
+"""Models that draw, behind an OpenAI-compatible endpoint, or a service that a package brings
+(:mod:`biaslab.net.services`).
 
 - **Never bought twice.** A reply is written down as it came; then the picture, then the line that says what became of
   it. A stopped run goes on from whichever is there. One process at a time buys from a model.
@@ -72,9 +71,9 @@ def buy(
 ) -> dict[str, Bought]:
     """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
-    Raises ParameterError: There is no URL, model or key, the key is not accepted (401, 403), or there is no such model
-    or path (404). RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid,
-    or there is no room to keep an image.
+    Raises ParameterError: There is no URL, model or key, the key is not accepted, or there is no such model or path.
+    RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or there is no
+    room to keep an image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
     missing = dict(sorted(missing.items(), key=lambda item: not ledger.is_paid(item[0])))
@@ -183,9 +182,7 @@ class _Buying(Requests):
             if address and not address.startswith("data:"):
                 data = self._fetched(address)
             else:
-                text = picture or address
-                text = text.partition(",")[2] if text.startswith("data:") else text
-                data = _decoded(text)
+                data = _decoded((picture or address).rpartition(",")[2])
         except Failed as failed:
             if failed.outcome in _NO_IMAGE:
                 return Bought("not_an_image", failed.outcome.replace("_", " "), **said)
@@ -227,8 +224,7 @@ class _Buying(Requests):
     def _fetcher(self) -> Fetcher:
         s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
-        limits = Limits(most_bytes=s.most_bytes, seconds=s.timeout, silence=min(30.0, s.timeout))
-        return Fetcher(limits, s.allow)
+        return Fetcher(Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout), s.allow)
 
     def out_of_order(self, last: Bought) -> RunError:
         mend = "see that it runs and takes such requests, and run again."

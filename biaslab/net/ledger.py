@@ -46,12 +46,9 @@ class Bought:
     detail: str = ""
     revised_prompt: str = ""
     request_id: str = ""
-    time: str = ""
-    """When the reply came, UTC."""
-    ending: str = ""
-    """Of the picture's file; empty where there is none."""
-    sha256: str = ""
-    """Of that file."""
+    time: str = ""  # When the reply came, UTC.
+    ending: str = ""  # Of the picture's file; empty where there is none.
+    sha256: str = ""  # Of that file.
 
 
 class LimitError(Exception):
@@ -65,13 +62,11 @@ class Ledger:
     """
 
     def __init__(self, folder: Path, price: float = 0, limit: float = 0) -> None:
-        self.folder = folder
-        self.file = folder / "bought.jsonl"
+        self.folder, self.file = folder, folder / "bought.jsonl"
         self.journal = Journal(self.file, STAYS + ROOM)
         self._price, self._limit = Decimal(str(price)), Decimal(str(limit))
         self._changed = threading.Condition()
-        self._under_way = 0
-        self._lines = 0
+        self._under_way = self._lines = 0
         self.done: dict[str, Bought] = {}
         self.spent = Decimal(0)
 
@@ -134,15 +129,16 @@ class Ledger:
         """Note that a request has ended; take its price back where nothing was ``charged``."""
         with self._changed:
             self._under_way -= 1
-            self._changed.notify_all()
-            if not charged:
-                self._write("free", key, cost=str(-self._price), time=now())
+            if charged:
+                self._changed.notify_all()
+            else:
+                self.refund(key)
 
     def refund(self, key: str) -> None:
-        """Take back the price of a request that ended long ago, and turns out to have cost nothing."""
+        """Take back the price of a request that turns out to have cost nothing."""
         with self._changed:
-            self._write("free", key, cost=str(-self._price), time=now())
             self._changed.notify_all()
+            self._write("free", key, cost=str(-self._price), time=now())
 
     def _write(self, event: str, key: str, **more: Any) -> None:
         self.journal.write({"event": event, "image": key, **more, "line": self._lines + 1}, sync=True)
@@ -185,13 +181,12 @@ class Ledger:
 
     def reply(self, key: str) -> dict[str, str] | None:
         """Return such a reply, or None."""
-        try:
-            return json.loads(self.reply_of(key).read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            _log.warning("%s is damaged; its image is asked for again.", self.reply_of(key))
-            return None
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                return json.loads(self.reply_of(key).read_bytes())
+            except ValueError:
+                _log.warning("%s is damaged; its image is asked for again.", self.reply_of(key))
+        return None
 
     def save_picture(self, key: str, ending: str, data: bytes) -> None:
         """Write a picture, before the line that says that it is there."""
@@ -238,10 +233,9 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
     sound line about its request, a request is counted at the highest price that is known, or at ``price``. A refusal
     whose line is lost will be asked for again.
 
-    Returns:
-        ``lines``: sound ones, which are kept. ``lost``: damaged or missing ones. ``requests`` that were counted in
-        their place. ``pictures`` that no line knew and that were entered again. ``spent``: never too little.
-        ``saved``: the path of the damaged ledger; None where there was nothing to mend.
+    Returns ``lines``: sound ones, which are kept; ``lost``: damaged or missing ones; ``requests`` that were counted in
+    their place; ``pictures`` that no line knew and that were entered again; ``spent``: never too little; ``saved``: the
+    path of the damaged ledger, None where there was nothing to mend.
 
     Raises InputError: There is no ledger in the folder. ParameterError: No sound line says what an image cost, and
     ``price`` is not given.
@@ -262,10 +256,8 @@ def rebuild(folder: str | Path, *, price: float | None = None) -> dict[str, Any]
             raise ParameterError(
                 f"No sound line of {ledger.file} says what an image cost: give the price, as in --price 0.04."
             )
-        cost = max(costs, default=Decimal(str(price or 0)))
-        entries += [
-            {"event": "sent", "image": key, "cost": str(cost), "time": now(), "rebuilt": True} for key in requests
-        ]
+        request = {"event": "sent", "cost": str(max(costs, default=price or 0)), "time": now(), "rebuilt": True}
+        entries += [{**request, "image": key} for key in requests]
         for key, path in found.items():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             bought = Bought(OK, ending=path.suffix.removeprefix("."), sha256=digest)

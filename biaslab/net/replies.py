@@ -5,6 +5,7 @@ Nothing here runs longer than a few passes over what was sent, whatever that is.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,14 +26,8 @@ _STATUSES = (
 _SERVER = 502
 # How servers say that they do not take a field.
 _NOT_TAKEN = (
-    "unsupported",
-    "not support",
-    "does not accept",
-    "not allowed",
-    "only the default",
-    "unrecognized",
-    "unknown",
-)
+    "unsupported", "not support", "does not accept", "not allowed", "only the default", "unrecognized", "unknown",
+)  # fmt: skip
 _MARK, _END_OF_MARK, _LONGEST_MARK = "<|", "|>", 40
 _THOUGHT, _END_OF_THOUGHT = "<think>", "</think>"
 
@@ -122,11 +117,10 @@ def plain(said: str) -> str:
 
 
 def _object(data: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, Mapping) else {}
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(data), Mapping):
+            return found
+    return {}
 
 
 def _first(reply: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 class Picture:
     """A picture as a service sends it."""
 
-    data: bytes
-    """The content of a file: PNG, JPEG or WebP."""
-    revised_prompt: str = ""
-    """What it says that it drew in the place of the prompt."""
+    data: bytes  # The content of a file: PNG, JPEG or WebP.
+    revised_prompt: str = ""  # What it says that it drew in the place of the prompt.
 
 
 class Service(Protocol):
@@ -45,12 +43,10 @@ class Service(Protocol):
 class ServiceError(Exception):
     """A service gives no image.
 
-    Args:
-        outcome: ``refused`` (its policy stopped the prompt or the image), ``rejected`` (it does not take this request),
-            ``lost`` (the image is gone) or ``unavailable`` (try again later); ValueError for another.
-        detail: What it says, in a few words.
-        charged: Whether it may be charged for; then its price stays counted.
-        wait: Seconds after which it asks to be tried again, where it does.
+    ``outcome`` is ``refused`` (its policy stopped the prompt or the image), ``rejected`` (it does not take this
+    request), ``lost`` (the image is gone) or ``unavailable`` (try again later), else a ValueError. ``detail`` is what
+    it says, in a few words; ``charged`` whether it may be charged for, so that its price stays counted; ``wait`` the
+    seconds after which it asks to be tried again.
     """
 
     OUTCOMES = ("refused", "rejected", "lost", "unavailable")

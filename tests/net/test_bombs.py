@@ -6,12 +6,10 @@ import time
 import tracemalloc
 import zlib
 
-import httpx
 import pytest
 from test_chat import answers
 
 from biaslab.ground.errors import RunError
-from biaslab.net import connection
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.retry import Failed
 
@@ -45,14 +43,12 @@ def endless(head, piece, *, pause=0.0, most=4000):
 # What is sent, and what a client says that reads no more than it should.
 ATTACKS = {
     "stacked": (lambda: [plain("Content-Encoding: gzip, gzip, gzip", body=THRICE)], "gzip, gzip, gzip, which was not"),
-    "stacked lines": (lambda: [plain(*["Content-Encoding: gzip"] * 3, body=THRICE)], "gzip, gzip, gzip, which was"),
     "stacked, hidden": (
         lambda: [plain("content-encoding: Identity, GZIP", "CONTENT-ENCODING: x-gzip", body=THRICE)],
         "gzip, x-gzip, which was not asked for",
     ),
     "gzip": (lambda: [plain("Content-Encoding: gzip", body=ONCE)], f"more than {MOST} bytes"),
     "deflate": (lambda: [plain("Content-Encoding: deflate", body=DEFLATED)], f"more than {MOST} bytes"),
-    "brotli": (lambda: [plain("Content-Encoding: br", body=b"\x1b\xff\xff")], "br, which was not asked for"),
     "zstd": (lambda: [plain("Content-Encoding: zstd", body=b"\x28\xb5\x2f\xfd")], "zstd, which was not asked for"),
     "no gzip": (lambda: [plain("Content-Encoding: gzip", body=b"plain")], "Content-Encoding gzip: Error -3"),
     "stated": (lambda: [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n"], "1000000000000 bytes stated"),
@@ -154,17 +150,6 @@ def test_a_picture_by_address_is_read_up_to_its_limit(server, peak, name):
     expected = next((o for start, o in outcome.items() if said.startswith(start)), "damaged")
     assert failed.value.outcome == expected
     assert peak() < 4 * MOST
-
-
-def test_pieces_end_with_the_one_that_passes_the_limit():
-    handed = []
-    with pytest.raises(Failed, match="more than 1000000 bytes"):
-        for piece in connection.read([ONCE], httpx.Headers({"Content-Encoding": "gzip"}), 1_000_000):
-            handed.append(len(piece))
-    # Pieces of 64 KiB: the sixteenth is the first that goes beyond a million (15 x 65,536 = 983,040).
-    assert handed == [65_536] * 16
-    with pytest.raises(Failed, match="which was not asked for"):
-        next(connection.read([THRICE], httpx.Headers({"content-encoding": "gzip, gzip, gzip"}), 1_000_000))
 
 
 def test_one_guard_for_all(root):

@@ -1,12 +1,9 @@
 """Asking models behind an endpoint: what is kept, asked again, counted, and never shown."""
 
-import hashlib
-import json
 import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 
 import pytest
 from fake_endpoint import KEY, at, bytes_below, completion, failure
@@ -107,15 +104,11 @@ def test_a_silent_server_is_given_up(server):
 
 
 def dripping(start, piece):
-    """Return what sends the start of a reply, and then a piece of it again and again, until nobody listens."""
-
-    def pieces():
-        yield start
-        while True:
-            time.sleep(0.05)
-            yield piece
-
-    return pieces()
+    """Yield the start of a reply, and then a piece of it again and again, until nobody listens."""
+    yield start
+    while True:
+        time.sleep(0.05)
+        yield piece
 
 
 @pytest.mark.parametrize(
@@ -153,11 +146,8 @@ def test_an_endpoint_is_asked_through_the_proxy_that_the_environment_names(serve
 @pytest.mark.parametrize(
     ("reply", "outcome", "asked"),
     [
-        (completion(""), "empty", 3),
         (completion(None), "empty", 3),
         (completion(" \n"), "empty", 3),
-        ((200, {}, "<html>busy</html>"), "malformed", 3),
-        ((200, {}, '{"choices": []}'), "malformed", 3),
         ((200, {}, '{"choices": [{"message": {"content": [3]}}]}'), "malformed", 3),
         ((200, {}, "[" * 100_000), "malformed", 3),
         ((200, {}, b"\xff\xfe"), "malformed", 3),
@@ -166,8 +156,6 @@ def test_an_endpoint_is_asked_through_the_proxy_that_the_environment_names(serve
         (completion(None, message={"content": None, "refusal": "I cannot."}), "refused", 1),
         (failure(400, "no", "content_filter"), "filtered", 1),
         (failure(400, "too long", "context_length_exceeded"), "rejected", 1),
-        (failure(413), "rejected", 1),
-        (failure(422, "no"), "rejected", 1),
         (failure(500, "it broke"), "unavailable", 8),
     ],
 )
@@ -198,13 +186,6 @@ def test_an_endpoint_out_of_order_ends_the_work_and_keeps_what_was_answered(serv
     assert sorted(set(server.questions[10:])) == sorted(texts[4:])
 
 
-def test_settings_that_suit_no_question_end_the_work_soon(server):
-    server.reply = lambda question, n: failure(400, "messages are not supported")
-    with pytest.raises(RunError, match="HTTP 400: messages are not supported"):
-        answers(server, [str(i) for i in range(40)], concurrency=1)
-    assert len(server.requests) == 3
-
-
 def test_some_rejected_questions_in_a_row_do_not_end_it(server):
     server.reply = lambda question, n: completion("ok") if question == "0" else failure(413)
     found = answers(server, [str(i) for i in range(9)], concurrency=1)
@@ -218,7 +199,6 @@ def test_some_rejected_questions_in_a_row_do_not_end_it(server):
         (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
         (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
         ((302, {"Location": "http://h.org/?key=x"}, ""), ParameterError, r"302. to http://h.org/.key=.key"),
-        ((307, {"Location": "data:,x"}, ""), ParameterError, "redirects .HTTP 307. to data:,x"),
         ((302, {"Location": "http://[::1"}, ""), ParameterError, "redirects .HTTP 302. to http://.::1"),
         ((301, {}, ""), ParameterError, "redirects .HTTP 301. to nowhere"),
         (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
@@ -277,15 +257,6 @@ def test_a_missing_key_is_told_before_anything_is_sent(server, monkeypatch):
 def test_a_version_in_the_url_goes_behind_the_path_and_without_a_key_none_is_sent(server):
     answers(server, ["one"], url=f"{server.url}?api-version=2", key_variable="")
     assert server.requests[0]["path"] == "/v1/chat/completions?api-version=2" and server.keys == [""]
-
-
-def test_what_is_kept_is_what_was_said(server, store):
-    """The file holds a digest of the question, the answer and its tokens, and nothing else."""
-    answers(server, ["one"], store)
-    (journal,) = store.root.rglob("answers.jsonl")
-    record = json.loads(journal.read_bytes().partition(b" ")[2])
-    assert record.pop("question") == hashlib.sha256(b'[{"content":"one","role":"user"}]').hexdigest()
-    assert record == asdict(Answer("ONE", "answered", "", 7, 3))
 
 
 def test_the_key_is_in_no_file_message_or_log(server, store, caplog, capfd):

@@ -10,7 +10,6 @@ from biaslab.net.settings import EndpointSettings
     ("more", "message"),
     [
         ({"url": "https://me:secret-word@example.org/v1"}, "holds a user or a password"),
-        ({"url": " https://me:secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "ht\ttps://me:secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "secret-word@example.org/v1"}, "holds a user or a password"),
         ({"url": "https://example.org/v1?code=secret-word"}, "holds what looks like a key after '?'"),
@@ -21,19 +20,14 @@ from biaslab.net.settings import EndpointSettings
         ({"url": "http://[::1/v1"}, "URL is none"),
         ({"url": "http://a b/v1"}, "give an http or https URL"),
         ({"url": "http://host:port/v1"}, "URL is none"),
-        ({"key_variable": "sk-secret-word"}, "never the key itself"),
         ({"key_variable": "secret-word"}, "never the key itself"),
         ({"concurrency": 0}, "concurrency is 0"),
-        ({"attempts": 0}, "attempts is 0"),
         ({"price": -1}, "price is -1; allowed is 0 or more."),
-        ({"price": float("nan")}, "price is nan"),
         ({"cost_limit": float("inf")}, "cost_limit is inf"),
         ({"cost_limit": None}, "cost_limit is None"),
         ({"options": {"prompt": "x"}}, "options holds 'prompt'"),
-        ({"options": {"n": 2}}, "options holds 'n'"),
         ({"options": {"x": float("nan")}}, "options does not fit in JSON"),
         ({"size": 512}, "size is 512; it must be a text"),
-        ({"most_pixels": 0}, "most_pixels is 0"),
     ],
 )
 def test_values_that_cannot_be_used(more, message):

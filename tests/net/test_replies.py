@@ -5,7 +5,7 @@ import json
 
 import pytest
 import test_image_endpoint as images
-from fake_endpoint import completion, drawn, failure, picture
+from fake_endpoint import completion, failure, picture
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_chat import answers
@@ -53,13 +53,6 @@ def test_it_is_asked_again_and_never_kept(server, store, reply):
     server.reply = lambda question, n: body(reply) if n <= 4 else completion("here")
     (answer,) = answers(server, ["one"], store)
     assert (answer.outcome, answer.text, len(server.requests)) == ("answered", "here", 5)
-
-
-def test_an_image_that_a_gateway_did_not_get_is_asked_for_again_and_not_charged(server, store):
-    busy = {"error": {"code": 429, "message": "busy"}, "data": []}
-    server.reply = lambda question, n: body(busy) if n <= 3 else drawn(picture((1, 2, 3)))
-    found = bought(server, store)
-    assert found.table["outcome"].tolist() == ["ok"] and found.spent == 0.25 and len(server.requests) == 4
 
 
 # -- what a policy stops -------------------------------------------------------------------------------------
@@ -116,15 +109,6 @@ def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server,
     # They are kept as what was asked for.
     answers(server, ["3"], store)
     assert len(server.requests) == 9 + len(with_it)
-
-
-def test_so_is_one_that_takes_no_form_of_answers(server):
-    said = {"message": "response_format is not supported by this model"}
-    server.reply = lambda question, n: (
-        body({"error": said}, 400) if "response_format" in server.requests[-1] else completion("{}")
-    )
-    (answer,) = answers(server, ["one"], options={"response_format": {"type": "json_object"}})
-    assert answer.text == "{}" and server.requests[-1]["temperature"] == 0
 
 
 # -- what models write around an answer ------------------------------------------------------------------------
@@ -217,10 +201,3 @@ def test_long_replies_are_read_to_their_end(piece):
     said = piece * 200_000
     assert len(replies.plain(said)) <= len(said)
     assert isinstance(_read(said), str) and replies.status(200, said.encode()) == 200
-
-
-def test_a_critics_answer_in_a_fence_is_read_and_a_fence_without_end_is_not():
-    said = {"biased": False, "kind": "none", "reasons": "Even.", "guideline": ""}
-    for text in (json.dumps(said), f"```json\n{json.dumps(said)}\n```", f"``` {json.dumps(said)} ```"):
-        assert _read(text).reasons == "Even."
-    assert _read("```" + " " * 2000 + "x") == "it is not one JSON object."

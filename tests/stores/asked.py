@@ -1,32 +1,20 @@
 """What cannot be had again for nothing, asked for in small: images of an endpoint, its answers, downloads, ratings.
 
-``found`` asks, with whatever version of biaslab runs it, and returns all that came back. As a script it asks a server
-of its own and leaves in a folder what was paid for, what people said of it, and what was found::
-
-    PYTHONPATH=CHECKOUT:CHECKOUT/tests/net python tests/stores/asked.py FOLDER
-
-Folders beside this file were written so by the code of the commit that they are named by, and are never written again:
-the test reads them with the code of today, and nobody answers it.
+``found`` asks, and returns all that came back. The folder beside this file was written by the code of the commit that
+it is named by (this file's history says how) and is never written again: the test reads it with the code of today,
+and nobody answers it.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
-import os
-import shutil
-import sys
 from io import BytesIO
 from pathlib import Path
-from unittest import mock
-
-import fake_endpoint
 
 KEY = "STORES_KEY"
 ENDPOINT = "http://endpoint.invalid/v1"
-PICTURES = "http://pictures.invalid:8000"
 KEPT = ("answers", "bought_images", "downloads")
 """Stages of the store whose results nobody can compute."""
 
@@ -194,85 +182,3 @@ def _rows(table, columns: str) -> list:
 
 def _pixels(images, image_id: str) -> str:
     return hashlib.sha256(images.read([image_id])[0].tobytes()).hexdigest()[:16]
-
-
-# -- how a folder was written --------------------------------------------------------------------------------
-
-
-def _png(text: str) -> bytes:
-    """Return a picture of one colour that follows from a text."""
-    return fake_endpoint.picture(hashlib.sha256(text.encode()).digest()[:3], size=(16, 16))
-
-
-def _reply(question: str | list, _: int) -> tuple:
-    if isinstance(question, list):
-        said = {"biased": True, "kind": "towards stereotypes", "reasons": "One gender is shown."}
-        return fake_endpoint.completion(json.dumps(said | {"guideline": "Show women and men alike."}))
-    if "Caption:" in question:
-        caption = question.rpartition("Caption:")[2].strip()
-        return fake_endpoint.completion(caption.replace("the hospital", "a big hospital"))
-    return fake_endpoint.drawn(_png(question), revised=f"A drawing. {question}")
-
-
-@contextlib.contextmanager
-def _answering():
-    """Answer all that is asked of hosts that there are not."""
-    import httpcore
-
-    server, connect = fake_endpoint.FakeEndpoint(), httpcore.SyncBackend.connect_tcp
-    server.reply = _reply
-    server.files = {f"/{i}.png": (200, {"Content-Type": "image/png"}, _png(f"/{i}.png")) for i in range(3)}
-
-    def here(self, host, port, *args, **kwargs):
-        return connect(self, *server.url.split("/")[2].split(":"), *args, **kwargs)
-
-    public = mock.patch("biaslab.net.connection.resolve", lambda *_: ["93.184.216.34"])
-    with server.running(), mock.patch("httpcore.SyncBackend.connect_tcp", here), public:
-        yield
-
-
-def _write(folder: Path) -> None:
-    os.environ[KEY] = "sk-none"
-    folder.mkdir(parents=True)
-    captions = [
-        "A nurse stands before the hospital.",
-        "The nurse walks to the hospital with her bag.",
-        "A person is riding a bicycle on the street.",
-    ]
-    lines = [f'{PICTURES}/{i}.png,"{text}"' for i, text in enumerate(captions)]
-    (folder / "captions.csv").write_text("\n".join(["url,caption", *lines, ""]), encoding="utf-8")
-    for name, head in (("by_image", "image,source,occupation,ana,ben"), ("by_person", "image_id,position,ana")):
-        (folder / f"{name}.csv").write_text(f"{head}\n", encoding="utf-8")
-    with _answering():
-        _rate(folder)
-        told = found(folder)
-    store = folder / "store"
-    for path in [p for p in store.iterdir() if p.name not in KEPT]:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for locks in [*store.glob("**/locks"), *folder.glob("**/.lock")]:
-        shutil.rmtree(locks) if locks.is_dir() else locks.unlink()
-    (folder / "found.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-
-
-def _rate(folder: Path) -> None:
-    """Let raters say something of the images whose ids are known before any of them is bought."""
-    whole = pipeline(folder)
-    rated = ("p3-nurse/0,generated,nurse,female,female", "p4-nurse/0,generated,nurse,male,female")
-    lines = ["image,source,occupation,ana,ben", *rated, "p2-nurse/0,generated,nurse,,", ""]
-    (folder / "sitting").mkdir()
-    (folder / "sitting" / "ratings.csv").write_text("\n".join(lines), encoding="utf-8")
-    rows = [[image, "generated", "nurse", *labels] for image, labels in _labels(whole.texts("generated"))]
-    with (folder / "by_image.csv").open("a", encoding="utf-8") as file:
-        file.writelines(",".join(row) + "\n" for row in rows)
-    with (folder / "by_person.csv").open("a", encoding="utf-8") as file:
-        people = pair(folder).people.itertuples()
-        file.writelines(f"{row.prompt_id}/0,{row.position},{row.stereotype}\n" for row in people)
-
-
-def _labels(texts):
-    for i, prompt_id in enumerate(texts["prompt_id"]):
-        yield f"{prompt_id}/0", (("female", "female"), ("male", "male"), ("female", "male"))[i % 3]
-
-
-if __name__ == "__main__":
-    _write(Path(sys.argv[1]).absolute())
