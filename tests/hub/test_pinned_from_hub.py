@@ -53,7 +53,7 @@ def test_it_is_looked_up_without_its_bytes_and_fetched_alone(hub, repository):
 
 def test_a_file_of_another_size_is_refused_before_it_is_fetched(hub, repository):
     repository.commits[COMMIT][FILE].write_bytes(DATA * 1000)
-    with pytest.raises(ParameterError, match=r"20,000 bytes, .*'yunet'"):
+    with pytest.raises(ParameterError, match=r"20,000 bytes .*'yunet'"):
         lookup.look_up(YUNET, "detector")
     assert hub.fetched(FILE) == 0
 

@@ -195,7 +195,7 @@ def test_fairface_reads_gender_from_its_outputs_seven_and_eight(tmp_path):
     save_file(net.state_dict(), tmp_path / "fairface.safetensors")
     # exp(female) / (exp(male) + exp(female)), male first.
     expected = np.exp(out[:, 8]) / (np.exp(out[:, 7]) + np.exp(out[:, 8]))
-    found = FairFaceGender(tmp_path / "fairface.safetensors").p_female(faces)
+    found = FairFaceGender(tmp_path / "fairface.safetensors", device="cpu").p_female(faces)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

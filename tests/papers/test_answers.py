@@ -1,5 +1,6 @@
 """Answers as data: words by form, numbers by hand, and every answer of a paper against the table that it names."""
 
+from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 
@@ -177,7 +178,7 @@ def named(one):
     ways = one.answer, one.up, one.down, one.unclear
     for text in (one.question, *ways, one.marks, one.each, one.planted, *one.details):
         yield from (name for _, name, *_ in Formatter().parse(text) if name)
-    yield from named(one._others) if one.instead else ()
+    yield from named(replace(one, **{"instead": {}, **one.instead})) if one.instead else ()
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -256,7 +256,7 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
 @pytest.mark.parametrize(
     ("model", "design", "error", "said"),
     [
-        ("mini", {"objects": "truth"}, ParameterError, "drawn from it alone"),
+        ("mini", {"objects": "truth"}, ParameterError, "which is not known of images of 'mini'"),
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, ParameterError, r"none\.csv"),

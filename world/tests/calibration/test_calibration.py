@@ -125,7 +125,7 @@ def test_true_shares_are_the_worlds(shares):
 
 
 def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c):
-    found = shares.set_index(["approach", "occupation"])["percent_true"]
+    found = shares.set_index(["approach", "occupation"])["percent_true"].sort_index()
     chosen = c.base.selections()
     for occupation in ("nurse", "ceo"):
         some = chosen[(chosen["approach"] == "nearest") & (chosen["occupation"] == occupation)]
@@ -145,7 +145,7 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
         )
     )
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
-    inside = calibration.inside(rows).set_index(["counted", "source", "skew"])["inside"]
+    inside = calibration.inside(rows).set_index(["counted", "source", "skew"])["inside"].sort_index()
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
     held = {how: inside.loc[(how, "generated", "default")] for how in ("drawn", "judged", "corrected")}
     # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
