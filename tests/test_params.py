@@ -281,3 +281,15 @@ def test_code_that_python_cannot_read_is_an_error_of_its_notebook(tmp_path, writ
     assert found.problem.startswith("The cell tagged 'parameters' must set literals only, one name each")
     # In any other cell it is the notebook's own matter.
     assert other.problem == ""
+
+
+def test_variants_are_counted_before_they_are_made(project):
+    """Three lists of 300 make 27 million of them, each a mapping."""
+    lists = {"model": [f"m{n}" for n in range(300)], "seed": [*range(300)]}
+    lists["confidence"] = [0.5 + n / 1000 for n in range(300)]
+    told = r"make 27,000,000 variants \(300 of model times 300 of seed times 300 of confidence\).*at most 1,000"
+    with pytest.raises(ParameterError, match=told):
+        project("run: mine\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in lists.items())).variants()
+    assert len(project(f"run: mine\nseed: {[*range(1000)]}\n").variants()) == 1000
+    with pytest.raises(ParameterError, match="make 1,001 variants"):
+        project(f"run: mine\nseed: {[*range(1001)]}\n").variants()

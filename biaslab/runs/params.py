@@ -10,6 +10,7 @@ import ast
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -32,6 +33,8 @@ from biaslab.report import records
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
 _ALL = "*"
+MOST_VARIANTS = 1_000
+"""Variants of a run, each of which executes every notebook."""
 # Bytes of a file of parameters, of which YAML's reader takes a second for each million.
 _MOST_BYTES = 5_000_000
 # What lays the measures of all papers side by side comes when they are there: a report fills in from the papers on.
@@ -121,7 +124,13 @@ class RunParams(Group):
         """Return the swept parameters per combination of their values, as they are and in words.
 
         Without a list there is one, which is empty. In words, a mapping is a text of what differs from the others.
+        Raises ParameterError where there are more than :data:`MOST_VARIANTS`.
         """
+        if (n := math.prod(map(len, self.sweep.values()))) > MOST_VARIANTS:
+            lists = " times ".join(f"{len(v):,} of {k}" for k, v in self.sweep.items())
+            raise ParameterError(
+                f"The lists of values make {n:,} variants ({lists}); at most {MOST_VARIANTS:,}. Give shorter lists."
+            )
         words = {k: _distinct(v) if isinstance(v[0], dict) else v for k, v in self.sweep.items()}
         values, in_words = (
             [dict(zip(of, some, strict=True)) for some in itertools.product(*of.values())] for of in (self.sweep, words)
