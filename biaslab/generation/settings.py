@@ -42,8 +42,9 @@ class GenerationSettings(Group):
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
-        "Numbers of the denoising network, on a GPU of the whole model. `auto` is float32 on a CPU, float16 of U-Nets "
-        "and bfloat16 of transformers on a GPU.",
+        "Numbers of the denoising network, on a GPU of the whole model. `auto` finds them: on a CPU bfloat16 where the "
+        "processor multiplies it faster than float32 (AMX, or AMD's AVX-512) and the model stays accurate, else "
+        "float32; on a GPU float16 for U-Nets and bfloat16 for transformers, where it has it.",
     )
     batch_size: Whole = field(0, "Images at a time, at most 64; 0 finds it from free memory.", "images", ge=0)
     safety_checker: Annotated[Literal["model", "off"], Off] = field(
