@@ -155,7 +155,8 @@ class Triplets(Part):
         s = self._pipeline.settings.triplets
         if s.objects == TRUTH and not self.is_truthful:
             model = self._pipeline.model
-            raise ParameterError(f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}.")
+            why = f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}"
+            raise ParameterError(f"{why}: set it to what finds objects.")
         if s.vocabulary:
             instances.words(s.vocabulary)
 

@@ -166,7 +166,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         if use.setting not in kinds.ASKED:
             example = kinds.ROLES[use.setting].example
             raise ParameterError(
-                f"{use.setting} is {use.name!r}; a model behind an endpoint cannot be: try {example!r}."
+                f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
             )
         pipeline.vision(use.name).check()
         if use.setting == "judging.tone":

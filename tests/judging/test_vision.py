@@ -277,6 +277,6 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(tmp_path, monkey
 @pytest.mark.parametrize("setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"])
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
-    with pytest.raises(ParameterError, match=r"a model behind an endpoint cannot be: try") as error:
+    with pytest.raises(ParameterError, match=r"only answer questions: try") as error:
         uses.look_up(uses.Use(setting, "endpoint:eye", kinds.ROLES[setting].kind), pipeline)
     assert setting in str(error.value)
