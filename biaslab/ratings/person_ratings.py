@@ -189,7 +189,8 @@ def agreement_tables(
     their people. For raters they speak of other images, not of other raters.
 
     Args:
-        people_by_judge: Judge's name -> its judgements: image_id, position, outcome, gender, aspect, setting.
+        people_by_judge: Judge's name -> its judgements: image_id, position (a number or word, the same in all
+            tables), outcome, gender, aspect, setting.
         truth: Who is shown: image_id, position, gender; None where it is not known.
         ratings: Ratings of the people, read with their aspect and setting; None where there are none.
         seed, replicates, confidence: Of the bootstrap, and the intervals' level, 0–1.
@@ -224,7 +225,10 @@ def agreement_tables(
 
 def _labelled(table: pd.DataFrame, label: str) -> pd.DataFrame:
     """Return a table's people with ``said``: female, male, or missing."""
-    table = table.astype({"image_id": str, "position": int}).reset_index(drop=True)
+    number = pd.to_numeric(table["position"], errors="coerce")
+    words = number.isna().any()  # Places may be words, if all tables use them.
+    place = table["position"].astype(str) if words else number.astype(int).astype(str)
+    table = table.assign(image_id=table["image_id"].astype(str), position=place).reset_index(drop=True)
     return table.assign(said=table[label].astype(object).where(table[label].isin(GENDERS)))
 
 

@@ -249,3 +249,14 @@ def test_what_has_no_value_has_a_reason(write):
     row = agreement_tables({}, None, lone, seed=1).iloc[0]
     assert np.isnan(row["value"]) and "two or more raters" in row["reason"] and row["n_missing"] == 12
     assert agreement_tables({}, seed=1).empty
+
+
+def test_places_may_be_words():
+    people = world(3, 60)
+    shown = truth_of(people)
+    words = {1: "left", 2: "right"}
+    said = {"clip": people.assign(position=people["position"].map(words))}
+    pd.testing.assert_frame_equal(
+        agreement_tables(said, shown.assign(position=shown["position"].map(words))),
+        agreement_tables({"clip": people.assign(position=people["position"].astype(float))}, shown),
+    )
