@@ -8,6 +8,8 @@ from graphlib import TopologicalSorter
 from operator import attrgetter
 from pathlib import Path
 
+import pytest
+
 from biaslab.ground import plugins, tables
 from biaslab.plots import texts
 from biaslab.runs.params import Notebook, find_notebooks
@@ -128,6 +130,7 @@ def test_no_private_name_is_imported_from_another_module():
     assert found == []
 
 
+@pytest.mark.main
 def test_imports_name_what_is_there():
     names = {name: bound(tree) for name, tree in trees().items()}
     for name, tree in trees().items():

@@ -34,15 +34,18 @@ def detect(
     device: str = "auto",
     progress: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Find objects in every image of a source's table.
+    """Find objects in every image of a source's table, as :func:`biaslab.judging.judge.judge` looks at them.
 
     ``classes`` are the classes, and by what other names a model may know each.
 
-    Returns the detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
-    image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and ``p_<class>``
-    for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``) and reason.
+    Returns:
+        The detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
+        image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and
+        ``p_<class>`` for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``) and
+        reason.
 
-    Raises ParameterError where the model is unknown, no object detector, or does not know one of the classes.
+    Raises:
+        ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
     where = named.resolve(name, "detector")
     ready = Memo(partial(Detector, name, classes, device=device))
@@ -67,15 +70,29 @@ def detect(
     kept = store.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
-    rows = pd.DataFrame(np.concatenate([*found, np.empty((0, len(columns)))]), columns=columns)
-    scores, place = rows[columns[len(BOX) :]].to_numpy(), np.repeat(np.arange(len(found)), list(map(len, found)))
-    rows.insert(0, "image_id", kept["image_id"].to_numpy(object)[place])
-    rows.insert(1, "label", np.array([*classes], object)[scores.argmax(axis=1)])
-    rows.insert(2, "score", scores.max(axis=1, initial=0))
-    rows = rows.iloc[np.lexsort([-rows["score"], place])]
-    # A box at the edge may have nothing of the image in it.
-    rows = rows[(rows["right"] > rows["left"]) & (rows["bottom"] > rows["top"])]
-    return rows.reset_index(drop=True), kept[["image_id", "outcome", "reason"]]
+    parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
+    whole = table(list(kept["image_id"]), parted, list(classes))
+    return whole, kept[["image_id", "outcome", "reason"]]
+
+
+def table(
+    image_ids: Sequence[str], found: Sequence[tuple[np.ndarray, np.ndarray]], classes: Sequence[str]
+) -> pd.DataFrame:
+    """Return what a detector sees in images (:meth:`Detector.look`) as the detections of :func:`detect`."""
+    kept = []
+    for scores, boxes in found:
+        # A box at the edge may have nothing of the image in it.
+        inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        seen = np.flatnonzero(inside & (scores.max(axis=1, initial=0) >= LEAST))
+        seen = seen[np.argsort(-scores[seen].max(axis=1, initial=0), kind="stable")]
+        kept.append(np.concatenate([boxes[seen], scores[seen]], axis=1))
+    values = np.concatenate([*kept, np.empty((0, len(BOX) + len(classes)))])
+    out = pd.DataFrame(values, columns=[*BOX, *(f"p_{c}" for c in classes)])
+    scores = values[:, len(BOX) :]
+    out.insert(0, "image_id", np.repeat(np.array(image_ids, object), [len(k) for k in kept]))
+    out.insert(1, "label", np.array([*classes], object)[scores.argmax(axis=1)] if len(scores) else None)
+    out.insert(2, "score", scores.max(axis=1, initial=0))
+    return out
 
 
 def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
@@ -102,8 +119,9 @@ class Detector(loaded.Detector):
         self._columns = columns(self.model.config.id2label, classes, name)
 
     def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``:
-        left, top, right and bottom, 0–1. Raises InputError where a number is not finite.
+        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
+
+        Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.
         """
         return self.batches.run(images, self._same_size)
 
