@@ -93,7 +93,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
 
 def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
-    refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with the model_index\.json")
+    refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with model_index\.json")
     base = hub.serve(BASE, files).commit
     digest = model(file).digest
     assert digest.endswith(f" by {BASE}@{base}") and np.array_equal(image(file), image(files))
