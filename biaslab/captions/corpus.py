@@ -107,10 +107,10 @@ def open_corpus(
         name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
             which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
-        rows: How many captions from the start; 0 for all. seed, skew: Seed of captions that a package writes, and what
-        these plant; other corpora have neither. columns: Which column holds ``text``, ``caption_id`` (each once) and
-        ``url``, such as ``{"text": "TEXT"}``; usual
-            names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
+        rows: How many captions from the start; 0 for all.
+        seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
+        columns: Which column holds ``text``, ``caption_id`` (each once) and ``url``, such as ``{"text": "TEXT"}``;
+            usual names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
 
     Raises InputError: A file cannot be read, is of an unknown kind, or has no such column. MissingInputError: There is
     no such corpus, or none is named. ParameterError: ``columns`` maps what cannot be mapped.

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from biaslab.ground.errors import InputError, name_help
-from biaslab.stats.checks import label_codes, ratio
+from biaslab.stats.checks import confidence_level, label_codes, ratio, whole
 
 LABELS = ("female", "male", "unsure")
 VOTES = (*LABELS, "other", "tie", "unrated")
@@ -67,8 +67,8 @@ def krippendorff_alpha(
         confidence: Level of the interval, 0–1.
 
     NaN with a reason where no item has two ratings or all ratings are one label; limits also where no resample differs,
-    or more than 5 % of them hold one label only. Raises InputError: A rating that is no label, or an array that is not
-    2-D.
+    or more than 5 % of them hold one label only. Raises InputError: A rating that is no label, an
+    array that is not 2-D, or another confidence or number of replicates.
     """
     counts, n_raters = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
@@ -214,6 +214,7 @@ def _estimate(
     confidence: float,
 ) -> AgreementEstimate:
     """Return a coefficient of ``items`` (items, columns), which are what is resampled, with its interval."""
+    confidence, replicates = confidence_level(confidence), int(whole(replicates, "replicates", least=1))
     n = len(items)
     if reason:
         return AgreementEstimate(np.nan, np.nan, np.nan, n, n_raters, reason)

@@ -242,3 +242,9 @@ def test_errors():
         krippendorff_alpha(["male", "female"], seed=0)
     with pytest.raises(InputError, match=r"a \(1,\) and b \(2,\) must rate the same items"):
         cohen_kappa(["male"], ["male", "female"], seed=0)
+
+
+@pytest.mark.parametrize(("name", "value"), [("confidence", 95), ("replicates", 0)])
+def test_levels_and_replicates_that_are_none_are_refused(name, value):
+    with pytest.raises(InputError, match=f"{name}.*{value}"):
+        percent_agreement(np.array([["female", "male"]], dtype=object), seed=0, **{name: value})
