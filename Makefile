@@ -16,8 +16,8 @@ WORLD := $(if $(findstring models,$(EXTRAS)),--editable world)
 PARAMS ?= params/published.yaml world/params/mini.yaml
 BIN := $(VENV)/bin
 # One thread each: threads of several processes that wait for one another cost more. One process more than there are
-# processors, since tests wait, too: for servers, browsers and processes of their own.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1 )) \
+# processors where tests wait, too, for servers, browsers and processes of their own; what is quick does not.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count())') + $(1) )) \
   --dist loadfile --no-loadscope-reorder
 runs = failed=0; $(foreach file,$(1),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 comma := ,
@@ -61,18 +61,18 @@ worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is kno
 	@$(call runs,$(wildcard world/params/*-world.yaml))
 
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
-	$(PYTEST) -m "not long"
+	$(call PYTEST,1) -m "not long"
 
 long: $(STAMP)  ## Run the tests that take longest: runs that are killed, clusters, audits through a hub, simulations
-	$(PYTEST) -m long
+	$(call PYTEST,1) -m long
 
 costs: $(STAMP)  ## Measure what each test costs, by which test, long and quick choose -> tests/costs.csv
 	@rm -f .costs
-	TEST_COSTS=$(CURDIR)/.costs $(PYTEST)
+	TEST_COSTS=$(CURDIR)/.costs $(call PYTEST,1)
 	$(BIN)/python tests/costs.py .costs && rm .costs
 
 quick: $(STAMP)  ## Run the tests that take no whole run, no browser and less than 0.3 seconds: for while one works
-	$(PYTEST) -m "not slow and not browser"
+	$(call PYTEST,0) -m "not slow and not browser"
 
 docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
