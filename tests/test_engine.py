@@ -109,6 +109,9 @@ def test_in_this_process_each_item_when_it_is_asked_for():
     # Nobody listens any more.
     engine.advance(1)
     assert heard == [3, 1]
+    # One item is not worth a process.
+    assert [pid for _, pid, _ in LocalEngine(2).map(facts, [3])] == [os.getpid()]
+    assert list(LocalEngine(2).map(facts, [])) == []
 
 
 def test_worker_processes_give_the_same_in_order(monkeypatch):
@@ -159,11 +162,6 @@ def test_ray_workers_have_no_more_threads_than_the_process_that_asks(monkeypatch
     assert RayEngine(2, "ray://elsewhere")._plan({"CPU": 8}, False)["threads"] == expected
 
 
-def test_one_item_is_not_worth_a_process():
-    assert [pid for _, pid, _ in LocalEngine(2).map(facts, [3])] == [os.getpid()]
-    assert list(LocalEngine(2).map(facts, [])) == []
-
-
 def test_errors_of_the_function_arrive():
     results = LocalEngine(2).map(fails, range(1, 7))
     got = []
@@ -185,12 +183,9 @@ def test_what_cannot_travel_is_named():
         list(LocalEngine(1).map(gives_a_lambda, [1, 2]))
 
 
-def test_a_killed_worker_is_replaced(tmp_path):
+def test_a_killed_worker_is_replaced_until_an_item_has_killed_several(tmp_path):
     assert list(LocalEngine(2).map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "x"
-
-
-def test_an_item_that_kills_every_worker_ends_the_work(tmp_path):
     with pytest.raises(RunError, match=r"ended 4 times .*exit code -9.*Use fewer workers"):
         list(LocalEngine(1).map(partial(dies, tmp_path), [1, 5]))
     assert (tmp_path / "met-5").read_text() == "xxxx"

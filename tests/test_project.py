@@ -260,7 +260,8 @@ def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
 
 def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheels):
     said, files, licence = _held(wheels["biaslab_world"])
-    assert (said["Name"], said["Version"], said["License-Expression"]) == ("biaslab-world", "0.1.0", "Apache-2.0")
+    assert (said["Name"], said["License-Expression"]) == ("biaslab-world", "Apache-2.0")
+    assert said["Version"] == _held(wheels["biaslab"])[0]["Version"]
     assert said.get_all("Requires-Dist") == ["biaslab[models]"]
     assert said.get_payload() == (root / "world" / "README.md").read_text(encoding="utf-8")
     assert licence == (root / "LICENSE").read_bytes()
@@ -276,11 +277,3 @@ def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheel
     assert files == there | params_of_world
     kinds = {name.rpartition(".")[2] for name in there}
     assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds
-
-
-def test_both_packages_say_one_version(root):
-    versions = {
-        re.search(r'^__version__ = "(.+)"$', path.read_text(), re.MULTILINE)[1]
-        for path in (root / "biaslab" / "__init__.py", root / "world" / "biaslab_world" / "__init__.py")
-    }
-    assert len(versions) == 1

@@ -76,6 +76,8 @@ def test_computes_once_in_order(tmp_path):
     again = Store(tmp_path).stage("squares", {"power": 2}, squares(calls)).compute(UNITS, shard_rows=3)
     assert len(calls) == 3
     pd.testing.assert_frame_equal(again, first)
+    assert [len(shard) for shard in stage.compute_iter(UNITS, shard_rows=3)] == [3, 3, 1]
+    assert stage.compute(UNITS[:0], shard_rows=4).empty
     assert json.loads((stage.folder / "stage.json").read_text())["inputs"] == {"power": 2}
     # The sidecar is the checksum that any tool computes.
     shard = shards(stage)[1]
@@ -121,13 +123,6 @@ def test_what_is_found_equals_what_was_computed(tmp_path):
     assert first["bytes"].tolist() == [b"\x00\xff", b""]
     assert first["float"].dtype == np.float32
     assert first["category"].cat.categories.tolist() == ["v", "u"]
-
-
-def test_iterating_holds_one_shard_and_no_rows_give_no_table(tmp_path):
-    stage = Store(tmp_path).stage("squares", {}, squares())
-    sizes = [len(shard) for shard in stage.compute_iter(UNITS, shard_rows=4)]
-    assert sizes == [4, 3]
-    assert stage.compute(UNITS[:0], shard_rows=4).empty
 
 
 def test_progress_is_shown_for_work_only(tmp_path, capsys):
@@ -253,11 +248,10 @@ def test_other_errors_keep_their_words():
     )
 
 
-def test_a_temporary_file_has_no_longer_a_name_than_systems_allow(tmp_path):
-    for name in ("x" * 250 + ".html", "ü" * 125 + ".html"):
-        replace(tmp_path / name, b"whole")
-        assert [path.name for path in tmp_path.iterdir()] == [name]
-        (tmp_path / name).unlink()
+@pytest.mark.parametrize("name", ["x" * 250 + ".html", "ü" * 125 + ".html"])
+def test_a_temporary_file_has_no_longer_a_name_than_systems_allow(tmp_path, name):
+    replace(tmp_path / name, b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_what_does_not_fit_is_named(tmp_path):
@@ -282,15 +276,9 @@ def square(rows):
     return pd.DataFrame({"x": rows["x"], "square": rows["x"] ** 2})
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """Return what progress bars are told."""
-    numbers = []
-    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: numbers.append(n))
-    return numbers
-
-
-def test_workers_give_the_same(tmp_path, counted):
+def test_workers_give_the_same(tmp_path, monkeypatch):
+    counted = []
+    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: counted.append(n))
     alone = Store(tmp_path / "alone").stage("squares", {}, square)
     shared = Store(tmp_path / "shared", engine=engine.get("local", workers=2)).stage("squares", {}, square)
     expected = alone.compute(UNITS, shard_rows=2)
@@ -300,11 +288,9 @@ def test_workers_give_the_same(tmp_path, counted):
         assert shards(alone)[i].name == shards(shared)[i].name
         assert shards(alone)[i].read_bytes() == shards(shared)[i].read_bytes()
     assert counted == [2, 2, 2, 1] * 2
-
-
-def test_work_can_say_how_far_it_is(tmp_path, counted):
-    stage = Store(tmp_path).stage("squares", {}, square)
-    stage.compute(UNITS, shard_rows=2, advances=True)
+    # Work can say itself how far it is.
+    counted.clear()
+    Store(tmp_path).stage("squares", {}, square).compute(UNITS, shard_rows=2, advances=True)
     assert counted == [20, 20, 20, 10]
 
 
