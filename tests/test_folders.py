@@ -95,8 +95,3 @@ def test_two_images_for_one_id_are_an_error_that_names_both(save, files):
     assert all(name in str(error.value) for name in files)
     # Of ids that are not asked for nothing is said.
     assert not CaptionImages(folder, ["2"]).has("2")
-
-
-def test_texts_beside_data_are_told_by_their_names():
-    texts = ["LICENSE.txt", "docs/README_de.txt", "licence", "notices.txt", "captions.txt", "CITATION.cff"]
-    assert folders.without_notes(texts) == ["notices.txt", "captions.txt"]

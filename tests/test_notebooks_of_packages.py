@@ -88,25 +88,14 @@ def test_notebooks_of_a_package_stand_beside_the_users(install, project, tmp_pat
     assert "guest.inner" not in sys.modules
 
 
-def test_they_are_executed_where_a_pattern_asks_for_them(install, project):
-    install("guest", "guest/1_first")
+def test_they_are_executed_where_a_pattern_asks_for_them(install, project, tmp_path):
+    folder = install("guest", "guest/1_first")
     assert ids(load(project, "*")) == ["paradox/1_mine"]
     assert ids(load(project, "*", "g*")) == ["paradox/1_mine", "guest/1_first"]
     # Wherever the user's notebooks are.
-    assert ids(load(project, "g*", notebooks_dir=project / "notebooks")) == ["guest/1_first"]
-
-
-def test_a_package_that_is_not_there_is_named(install, project):
-    folder = install("guest", "guest/1_first")
-    folder.rename(folder.with_name("moved"))
-    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
-        load(project)
-
-
-def test_results_lie_with_the_users_and_name_no_folder(install, project, tmp_path):
-    folder = install("guest", "guest/1_first")
-    loaded = load(project, "guest/*")
-    # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well.
+    loaded = load(project, "g*", notebooks_dir=project / "notebooks")
+    assert ids(loaded) == ["guest/1_first"]
+    # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well; neither is told.
     assert loaded.selected[0].folder == project / "notebooks"
     private = runner._folders(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
     assert {str(project), str(folder.parents[1])} <= set(private)
@@ -139,12 +128,16 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
 def test_what_its_notebooks_save_and_show_is_declared(install):
     assert tables.schema("guest_shades").columns == ()
     own = set(tables.schemas())
-    install("guest", tables=TABLES, texts=TEXTS)
+    folder = install("guest", tables=TABLES, texts=TEXTS)
     assert set(tables.schemas()) == own | {"guest_shades"}
     declared = tables.schema("guest_shades")
     # A column of its own, one that papers share, and one of this table.
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
     assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
+    # It counts for what was computed earlier.
+    before = earlier.declared()
+    (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
+    assert earlier.declared() != before
 
 
 @pytest.mark.parametrize(
@@ -160,13 +153,6 @@ def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
         tables.schemas()
     with pytest.raises(InputError, match=rf"{both} have a text of the figure '{texts_of}'"):
         texts.figures()
-
-
-def test_what_a_package_declares_counts(install):
-    folder = install("guest", "guest/1_first", tables=TABLES)
-    before = earlier.declared()
-    (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    assert earlier.declared() != before
 
 
 # -- what they take beyond measured tables -----------------------------------------------------------------
@@ -220,7 +206,10 @@ def test_shares_of_a_run_compute_it(install):
     assert done == ["first", "second"] and left == ["the first is left to the others"]
 
 
-def test_code_that_cannot_be_loaded_is_named(install):
-    install("guest", "guest/1_first", code="import nothing_of_this_name")
+def test_code_that_cannot_be_loaded_and_a_package_that_is_not_there_are_named(install, project):
+    folder = install("guest", "guest/1_first", code="import nothing_of_this_name")
     with pytest.raises(ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"):
         list(jobs.work("guest/1_first", None))
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
+        load(project)

@@ -336,10 +336,8 @@ def test_the_site_loads_nothing_from_elsewhere(site, parsed):
 
 @pytest.mark.slow
 def test_every_command_setting_and_table_is_on_the_site(site):
-    page = {
-        name: (site / f"reference/{name}.html").read_text(encoding="utf-8")
-        for name in ("commands", "settings", "tables")
-    }
+    names = ("commands", "settings", "tables")
+    page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
     (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(getattr(a, "choices", None), dict))
     assert all(f'id="{name}"' in page["commands"] for name in subparsers.choices)
     assert all(f'id="{one.name}"' in page["settings"] for one in declared.declared())

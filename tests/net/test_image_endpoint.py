@@ -88,13 +88,6 @@ def test_images_come_as_from_any_other_generator(server, store):
         images.read(["p9/0"])
 
 
-def test_prompts_that_share_noise_have_one_seed(server, store):
-    table = made(server, store, asked(3, images=2).assign(noise_id=["t", "t", "u"])).table
-    # No endpoint takes noise: the seed says which images would share it.
-    assert list(table["image_id"]) == ["p0/0", "p1/0", "p0/1", "p1/1", "p2/0", "p2/1"]
-    assert list(table["seed"]) == [image_seed(7, *key) for key in zip("ttttuu", (0, 0, 1, 1, 0, 1), strict=True)]
-
-
 def test_a_request_holds_what_is_set_and_nothing_else(server, store):
     made(server, store, asked(1))
     assert server.requests[0] == {"path": "/v1/images/generations", "model": "painter-3", "prompt": "photo 0", "n": 1}
@@ -147,7 +140,11 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
     assert file.read_bytes() == data and file.suffix == {"PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp"}[kind]
 
 
-def test_no_prompts_and_prompts_that_do_not_fit(server, store):
+def test_no_prompts_prompts_that_share_noise_and_those_that_do_not_fit(server, store):
+    # No endpoint takes noise: the seed says which images would share it.
+    shared = made(server, store, asked(3).assign(noise_id=["t", "t", "u"])).table
+    assert list(shared["seed"]) == [image_seed(7, key, 0) for key in "ttu"]
+    server.requests.clear()
     images = made(server, store, asked(0))
     assert list(images.table.columns)[:5] == ["image_id", "prompt_id", "index", "seed", "outcome"]
     assert len(images.table) == 0 and images.read([]) == [] and server.requests == []
@@ -187,23 +184,6 @@ def test_where_nobody_listens_nothing_is_spent(server, store):
 
 
 @pytest.mark.parametrize(
-    ("status", "code"),
-    [(400, "content_policy_violation"), (400, "moderation_blocked"), (403, "content_filter"), (500, "content_filter")],
-)
-def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, store, status, code):
-    refusal = failure(status, "Rejected by our safety system.", code)
-    server.reply = lambda text, n: refusal if text == "photo 1" else drawn(picture(of(text)))
-    images = made(server, store, asked(3))
-    assert images.table["outcome"].tolist() == ["ok", "refused", "ok"]
-    assert images.table["detail"][1] == f"{code}: Rejected by our safety system."
-    assert images.read(["p1/0"]) == [Unreadable("blocked")]
-    assert images.spent == 0.5
-    server.reply = lambda text, n: drawn(picture(of(text)))
-    assert made(server, store, asked(3)).table["outcome"].tolist() == ["ok", "refused", "ok"]
-    assert len(server.requests) == 3
-
-
-@pytest.mark.parametrize(
     ("body", "outcome", "detail", "n"),
     [
         (picture((1, 2, 3))[:-30], "not_an_image", "truncated", 1),
@@ -218,6 +198,7 @@ def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, s
         (failure(400, "size is not supported"), "rejected", "HTTP 400: size is not supported", 1),
         (failure(413), "rejected", "HTTP 413", 1),
         (failure(500, "it broke"), "unavailable", "HTTP 500: it broke", 8),
+        (REFUSAL, "refused", "content_policy_violation: Your request was rejected", 1),
     ],
 )
 def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, n):
@@ -231,11 +212,11 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     assert images.table["detail"][1].startswith(detail)
     assert [r["prompt"] for r in server.requests].count("photo 1") == n
     (shown,) = images.read(["p1/0"])
-    assert shown == Unreadable(detail if outcome == "not_an_image" else outcome)
+    assert shown == Unreadable({"not_an_image": detail, "refused": "blocked"}.get(outcome, outcome))
     # What was paid for stays; what never was an answer is asked for again.
     server.reply = lambda text, k: drawn(picture(of(text)))
     again = made(server, store, asked(3), **limits)
-    paid = outcome == "not_an_image"
+    paid = outcome in ("not_an_image", "refused")
     assert again.table["outcome"].tolist() == ["ok", outcome if paid else "ok", "ok"]
     assert (again.digest == images.digest) == paid
     assert len(server.requests) == 2 + n + (0 if paid else 1)
@@ -315,6 +296,7 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     ("reply", "kind", "message"),
     [
         (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
+        (failure(403, "You have no access.", "forbidden"), ParameterError, "does not accept the key"),
         (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
     ],
 )
