@@ -10,11 +10,8 @@ from biaslab.papers.findings import Finding, held_together
 
 
 def test_what_is_said_where_no_outcome_could():
-    said = none_could("6 people", 1.7, 0.05, takes=12, of="people")
-    assert said == (
-        "with 6 people each no outcome could be significant: corrected, p is 1 at least, not below 0.05; "
-        "it takes 12 people each"
-    )
+    said = "with 6 people each no outcome could be significant: corrected, p is 1 at least, not below 0.05"
+    assert none_could("6 people", 1.7, 0.05) == said
 
 
 def test_an_answer_is_short_and_a_question_is_one():

@@ -122,6 +122,13 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
     assert written.to_dict("records") == [{"model": "m", "shade": "grey", "depth": 3}]
 
 
+def test_a_package_that_is_not_there_is_named(install, project):
+    folder = install("guest", "guest/1_first")
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
+        load(project)
+
+
 # -- tables and texts --------------------------------------------------------------------------------------
 
 
@@ -206,10 +213,7 @@ def test_shares_of_a_run_compute_it(install):
     assert done == ["first", "second"] and left == ["the first is left to the others"]
 
 
-def test_code_that_cannot_be_loaded_and_a_package_that_is_not_there_are_named(install, project):
-    folder = install("guest", "guest/1_first", code="import nothing_of_this_name")
+def test_code_that_cannot_be_loaded_is_named(install):
+    install("guest", "guest/1_first", code="import nothing_of_this_name")
     with pytest.raises(ParameterError, match=r"guest\.inner cannot be loaded as a package with notebooks.*nothing_of"):
         list(jobs.work("guest/1_first", None))
-    folder.rename(folder.with_name("moved"))
-    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
-        load(project)

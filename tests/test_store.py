@@ -94,35 +94,24 @@ def test_other_rows_inputs_or_code_never_share(tmp_path):
     stage.compute(UNITS.rename(columns={"x": "y"}).assign(x=0), shard_rows=10)
     assert len(calls) == 3
     assert store.stage("squares", {"of": ["a"], "power": 2}, squares(calls)).digest == stage.digest
-    other = [
-        store.stage("squares", {"power": 3, "of": ["a"]}, squares(calls)),
-        store.stage("squares", {"power": 2, "of": ["a"]}),
-        store.stage("squares", {"power": 2, "of": ["a"]}, square),
-        store.stage("squares", {"power": 2, "of": ["a"]}, lexicons.plurals),
-    ]
+    other = [store.stage("squares", {"power": 3, "of": ["a"]}, squares(calls))]
+    other += [store.stage("squares", {"power": 2, "of": ["a"]}, work) for work in (None, square, lexicons.plurals)]
     assert len({s.digest for s in [stage, *other]}) == 5
 
 
 def test_what_is_found_equals_what_was_computed(tmp_path):
     # Types that could change on the way to disk and back.
-    table = pd.DataFrame(
-        {
-            "text": pd.Series(["a", None], dtype="object"),
-            "category": pd.Categorical(["u", "v"], categories=["v", "u"], ordered=True),
-            "bytes": [b"\x00\xff", b""],
-            "float": np.array([1.5, np.nan], dtype="float32"),
-            "flag": [True, False],
-        }
-    )
+    table = pd.DataFrame({"text": pd.Series(["a", None], dtype="object"), "bytes": [b"\x00\xff", b""]})
+    table["category"] = pd.Categorical(["u", "v"], categories=["v", "u"], ordered=True)
+    table = table.assign(float=np.array([1.5, np.nan], dtype="float32"), flag=[True, False])
     calls = Calls()
     stage = Store(tmp_path).stage("types", {}, lambda rows: calls.append(1) or table)
     first = stage.compute(UNITS, shard_rows=10)
     again = stage.compute(UNITS, shard_rows=10)
     assert calls == [1]
     pd.testing.assert_frame_equal(first, again)
-    assert first["bytes"].tolist() == [b"\x00\xff", b""]
-    assert first["float"].dtype == np.float32
-    assert first["category"].cat.categories.tolist() == ["v", "u"]
+    # But for texts, whose type is that of this pandas.
+    pd.testing.assert_frame_equal(first.drop(columns="text"), table.drop(columns="text"))
 
 
 def test_progress_is_shown_for_work_only(tmp_path, capsys):
@@ -295,7 +284,7 @@ def test_workers_give_the_same(tmp_path, monkeypatch):
 
 
 def test_shares_make_the_whole(tmp_path):
-    calls = {0: Calls(), 1: Calls(), 2: Calls(), 3: Calls()}
+    calls = {i: Calls() for i in range(4)}
     whole = Store(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
     for i in (1, 0):
         stage = Store(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))

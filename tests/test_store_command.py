@@ -135,13 +135,10 @@ def test_what_cannot_be_compared_is_kept(root, monkeypatch, capsys):
     (broken[1] / "stage.json").write_text('{"code": ')
     text = (broken[2] / "stage.json").read_text()
     (broken[2] / "stage.json").write_text(json.dumps(json.loads(text) | {"code": {}}))
-    unknown = [
-        compute(root, work=elsewhere),
-        compute(root, {"package:absent": "1.0"}),
-        compute(root, {"somebody.model": "0" * 16}),
-        # Judged by another package.
-        old_code(root, settings={"gender": "plugin:mine"}),
-    ]
+    unknown = [compute(root, work=elsewhere)]
+    unknown += [compute(root, {name: "0" * 16}) for name in ("package:absent", "somebody.model")]
+    # Judged by another package.
+    unknown.append(old_code(root, settings={"gender": "plugin:mine"}))
     now = compute(root, settings={"gender": "plugin:mine"})
     assert states(root) == {now: CURRENT, **dict.fromkeys([*broken, *unknown], KEPT)}
     assert "Deleted 0 results" in run(capsys, "prune", "--yes")[1] and len(states(root)) == 8
@@ -174,6 +171,12 @@ def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
     root.mkdir()
     (root / "modules.json").write_text("{}")
     assert run(capsys) == (0, f"The store {root} holds no results.\n", "")
+    # Links are not followed.
+    old = old_code(root)
+    away = old.rename(tmp_path / old.name)
+    old.symlink_to(away)
+    assert results(root) == []
+    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()
     # Of another place, which is no store.
     (tmp_path / "photos" / "2024").mkdir(parents=True)
     (tmp_path / "photos" / "2024" / "1.jpg").write_bytes(b"1")
@@ -232,11 +235,3 @@ def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
     status, _, error = run(capsys, "prune", "--yes")
     assert status == 2 and error.startswith(f"biaslab: This user may not use {theirs}")
     assert states(root) == {theirs: UNREAD} and len([*theirs.glob("*.parquet")]) == 2
-
-
-def test_links_are_not_followed(root, tmp_path):
-    old = old_code(root)
-    away = old.rename(tmp_path / old.name)
-    old.symlink_to(away)
-    assert results(root) == []
-    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()

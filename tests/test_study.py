@@ -13,15 +13,16 @@ from biaslab.study import Study
 
 
 @pytest.fixture
-def analysis():
-    """Return an analysis that counts how often it is computed."""
+def analysis(monkeypatch):
+    """Return an analysis that counts how often it is computed, and whose code is of a version."""
     computed = []
 
     def counted(frame, other=None, *, seed=0):
         computed.append(seed)
         return pd.DataFrame({"n": [len(frame)], "name": ["a"], "seed": [seed]})
 
-    counted.computed = computed
+    counted.computed, counted.version = computed, 1
+    monkeypatch.setattr(closure, "digest", lambda work, **_: f"{work.__name__} {work.version}")
     return counted
 
 
@@ -40,7 +41,7 @@ def test_an_analysis_is_computed_once_for_all_notebooks_of_a_run(tmp_path, analy
     assert analysis.computed == [3, 3]
 
 
-def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, analysis, monkeypatch):
+def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, analysis):
     study = Study(tmp_path)
 
     def new(*frames, **options):
@@ -54,10 +55,8 @@ def test_it_is_computed_again_after_code_frames_or_options_change(tmp_path, anal
         assert new(other) and not new(other)
     assert new(FRAME, FRAME) and not new(FRAME, FRAME)
     assert new(FRAME, seed=1) and not new(FRAME, seed=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(closure, "digest", lambda work, **_: "other code")
-        assert new(FRAME) and not new(FRAME)
-    assert not new(FRAME)
+    for analysis.version, again in ((2, True), (1, False)):
+        assert new(FRAME) is again and not new(FRAME)
 
 
 def test_what_is_kept_is_what_the_call_gives_and_what_is_damaged_is_computed_again(tmp_path):

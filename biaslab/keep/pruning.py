@@ -74,14 +74,9 @@ def table(found: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for stage, some in {**groups, "total": found}.items():
         written = [time.strftime("%Y-%m-%d", time.localtime(t)) for t in sorted(r.written for r in some)]
-        row = {
-            "results": len(some),
-            "size": megabytes(sum(r.size for r in some)),
-            "oldest": written[0],
-            "newest": written[-1],
-        }
-        rows.append({"stage": stage, **row, **{s: sum(r.state == s for r in some) for s in STATES}})
-    return pd.DataFrame(rows)
+        counts = (sum(r.state == s for r in some) for s in STATES)
+        rows.append([stage, len(some), megabytes(sum(r.size for r in some)), written[0], written[-1], *counts])
+    return pd.DataFrame(rows, columns=["stage", "results", "size", "oldest", "newest", *STATES])
 
 
 def summed(some: Sequence[Result]) -> str:
