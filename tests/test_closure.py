@@ -85,10 +85,8 @@ def test_the_closure_is_what_is_used_and_no_more(package):
 CHANGES = {
     "own code": ("stage.py", "helper(r) + door()", "helper(r) * door()"),
     "a constant": ("stage.py", "LIMIT = 3", "LIMIT = 4"),
-    "a helper": ("stage.py", "    return r\n", "    return -r\n"),
     "a default": ("stage.py", "def helper(r)", "def helper(r, more=1)"),
     "an import at the top": ("tools.py", "return _inner(r)", "return 2 * _inner(r)"),
-    "what that uses": ("tools.py", "    return r\n", "    return -r\n"),
     "a relative import": ("near.py", "return 1", "return 2"),
     "an import in a function": ("late.py", "ones(1)", "ones(2)"),
     "behind a package": ("rooms/doors.py", "return read()", "return 2 * read()"),
@@ -102,7 +100,6 @@ CHANGES = {
 }
 SILENT = {
     "a docstring": ("stage.py", '"""Work."""', '"""Works."""'),
-    "no docstring": ("stage.py", '    """Work."""\n', ""),
     "a module's docstring": ("stage.py", '"""A stage."""', ""),
     "a comment": ("stage.py", "# A comment.", "# Another."),
     "layout": ("stage.py", "[tools.tool(r) + ", "[\n        tools.tool(r)\n        + "),

@@ -247,11 +247,6 @@ if __name__ == "__main__":
     assert gone(pids(tmp_path))
 
 
-def test_an_address_is_one_of_a_cluster():
-    with pytest.raises(ParameterError, match=r"compute.address is 'x:1' and compute.engine is 'local'"):
-        engine.get("local", address="x:1")
-
-
 # -- Ray -------------------------------------------------------------------------------------------------
 
 
@@ -312,7 +307,6 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     assert {threads for _, _, threads in results} == {"1"}
     # An item's advances arrive together, so the zero of the first is not told.
     assert sorted(heard) == list(range(1, 9))
-    assert list(two.map(facts, [])) == []
     # A killed actor is started again and its item done again.
     assert list(two.map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "x"
@@ -427,7 +421,9 @@ def test_an_address_where_no_cluster_is(started):
     assert started == ["shutdown"]
 
 
-def test_ray_that_is_not_installed_is_named(monkeypatch):
+def test_ray_that_is_not_installed_and_an_address_of_no_cluster_are_named(monkeypatch):
+    with pytest.raises(ParameterError, match=r"compute.address is 'x:1' and compute.engine is 'local'"):
+        engine.get("local", address="x:1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"run `pip install 'biaslab\[ray\]'`"):
         engine.get("ray")

@@ -237,7 +237,6 @@ CHANGES = {
     "biaslab/judging/zero_shot.py": {"judgements of a folder", *NOTEBOOKS},
     "biaslab/pipeline/stages.py": NOTEBOOKS,
     "biaslab/captions/search.py": {"search over a file", "search over the world's captions", *NOTEBOOKS},
-    "biaslab/papers/paradox/measure.py": NOTEBOOKS,
     "biaslab/papers/paradox/analysis/amplification.py": OF_PARADOX,
     "biaslab/papers/triplets/analysis.py": {"published triplets"},
     "biaslab/stats/intervals.py": {"judgements of a folder", *NOTEBOOKS},

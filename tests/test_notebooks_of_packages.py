@@ -1,7 +1,7 @@
 """Notebooks that installed packages bring, with the tables and texts that these save and show."""
 
 import sys
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -194,23 +194,15 @@ def test_a_package_says_what_its_notebooks_take_beyond_tables(install):
 
 def test_shares_of_a_run_compute_it(install):
     install("guest", "guest/1_first", code=WORK)
-    done = []
-
-    def first():
-        done.append("first")
-        raise UnfinishedError("the first is left to the others")
-
-    def second():
-        done.append("second")
-        raise MissingInputError("The run says why.")
-
-    def sharing(i, n):
-        assert (i, n) == (1, 3)
-        return SimpleNamespace(first=first, second=second)
-
-    pipeline = SimpleNamespace(sharing=sharing)
+    work = Mock(
+        **{"first.side_effect": UnfinishedError("it is left"), "second.side_effect": MissingInputError("None.")}
+    )
+    pipeline = Mock(**{"sharing.return_value": work})
     left = shards.compute_of(pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"})
-    assert done == ["first", "second"] and left == ["the first is left to the others"]
+    assert left == ["it is left"]
+    pipeline.sharing.assert_called_with(1, 3)
+    work.first.assert_called_once_with()
+    work.second.assert_called_once_with()
 
 
 def test_code_that_cannot_be_loaded_is_named(install):

@@ -32,8 +32,6 @@ TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"
     [
         ("woman", "woman"),
         (f"wo{SOFT}man", "woman"),
-        (f"fe{ZERO}male", "female"),
-        ("\ufeffnurse", "nurse"),
         (DECOMPOSED, COMPOSED),
         ("\u1112\u1161\u11ab", "\ud55c"),
         # An accent behind a mark is the letter's in front of it.
@@ -79,9 +77,7 @@ def test_the_form_is_stable_and_knows_where_it_comes_from(text):
     ("text", "indicator", "spans"),
     [
         (f"A wo{SOFT}man at work", "female", "2:8:female-word"),
-        (f"fe{ZERO}male nurse", "female", "0:7:female-word"),
         (f"a hu{SOFT}man being", "none", ""),
-        (f"Ger{ZERO}man doctor", "none", ""),
         (f"t{SOFT}he nurse", "none", ""),
         (f"Dr. Ma{SOFT}ria Smith{ZERO}son", "female", "4:20:female-name"),
     ],

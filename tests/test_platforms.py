@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 from biaslab.ground import lifeline
-from biaslab.runs import params
 
 # Modules that Windows has not, and names of modules that it has.
 WITHOUT = """
@@ -42,13 +41,3 @@ def test_nothing_is_sheltered_where_signals_cannot_be_held(monkeypatch):
     monkeypatch.delattr(lifeline.signal, "pthread_sigmask")
     with lifeline.sheltered():
         pass
-
-
-def test_texts_with_ends_of_lines_of_windows_are_read_alike(tmp_path):
-    text = "run: mine\nsource: published\nseed: 7\n"
-    loaded = []
-    for ends in ("\n", "\r\n"):
-        path = tmp_path / f"{len(ends)}.yaml"
-        path.write_bytes(text.replace("\n", ends).encode())
-        loaded.append(params.read_yaml(path))
-    assert loaded[0] == loaded[1] == {"run": "mine", "source": "published", "seed": 7}

@@ -234,13 +234,8 @@ def test_paired_gaps():
 def test_paired_runs():
     frame = paired(10)
     assert len(frame) == 13
-    people = {
-        ("occupation", "single"): 40,
-        ("occupation", "paired"): 1600,
-        ("power", "single"): 72,
-        ("power", "paired"): 144,
-    }
-    for (aspect, setting), n in people.items():
+    people = {"occupation": {"single": 40, "paired": 1600}, "power": {"single": 72, "paired": 144}}
+    for aspect, setting, n in ((aspect, *item) for aspect, each in people.items() for item in each.items()):
         part = frame.query("aspect == @aspect and setting == @setting").set_index("run")["score"]
         runs = part.drop("average", errors="ignore")
         assert list(runs.index) == (["1"] if n == 1600 else ["1", "2", "3"])

@@ -39,7 +39,6 @@ def test_a_secret_is_found_in_any_part_of_a_url(url, where, rest):
     [
         "http://localhost:8000/v1",
         "https://x.openai.azure.com/openai/deployments/gpt-4o-2024-07-18?api-version=2024-06-01",
-        "https://router.huggingface.co/hf-inference/v1",
         "https://api-inference.huggingface.co/models/stabilityai/stable-diffusion-xl-base-1.0/v1",
         # An account's number and a project's, which are none.
         "https://gateway.ai.cloudflare.com/v1/0123456789abcdef0123456789abcdef/lab/openai",

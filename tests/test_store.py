@@ -176,12 +176,10 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
 
     def fails_once(rows):
         calls.append(rows["x"].tolist())
-        if calls == [[0, 1, 2], [3, 4, 5]]:
-            raise ZeroDivisionError("in the work")
-        return squares()(rows)
+        return 1 / 0 if calls == [[0, 1, 2], [3, 4, 5]] else squares()(rows)
 
     stage = Store(tmp_path).stage("squares", {}, fails_once)
-    with pytest.raises(ZeroDivisionError, match="in the work"):
+    with pytest.raises(ZeroDivisionError):
         stage.compute(UNITS, shard_rows=3, progress=False)
     stage.compute(UNITS, shard_rows=3, progress=False)
     assert calls[2:] == [[3, 4, 5], [6]]

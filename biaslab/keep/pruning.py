@@ -139,7 +139,7 @@ def _state(path: Path) -> str:
         return KEPT
     if [named, digest(key)[:16]] != [path.parent.name, path.name]:
         return KEPT
-    here = _code_here(tuple(name.removeprefix("package:") for name in code))
+    here = _code_here(*(name.removeprefix("package:") for name in code))
     other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
     if not other:
         return CURRENT
@@ -148,7 +148,5 @@ def _state(path: Path) -> str:
     return UNREAD if changed and '"plugin:' not in inputs else KEPT
 
 
-@functools.lru_cache
-def _code_here(names: tuple[str, ...]) -> dict[str, str]:
-    """Return what there is today of the modules and packages that a result names, and of what is behind them."""
-    return closure.of(*names)
+# What there is today of the modules and packages that a result names, and of what is behind them.
+_code_here = functools.lru_cache(closure.of)

@@ -60,10 +60,9 @@ def test_parts_of_a_message_and_options_go_through(server):
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     server.reply = lambda content, n: completion([{"type": "text", "text": "A "}, {"type": "text", "text": "cat"}])
     parts = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
-    found = ask(at(server), [parts], options={"seed": 4}, progress=False)
-    assert found[0].text == "A cat"
-    assert server.requests[0]["messages"] == parts
-    assert server.requests[0]["seed"] == 4
+    (found,) = ask(at(server), [parts], options={"seed": 4}, progress=False)
+    assert found.text == "A cat"
+    assert (server.requests[0]["messages"], server.requests[0]["seed"]) == (parts, 4)
 
 
 def test_several_are_under_way_at_a_time_and_no_more(server):
