@@ -68,12 +68,8 @@ def test_decimals_behind_commas_are_those_behind_points(values):
 
 def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
     name = "paradox_percent_female"
-    rows = [
-        "model;approach;occupation;source;prompt;percent_female;n",
-        "SD;naive;nurse;training;1;80,5;40",
-        "SD;naive;nurse ;generated;1;97,5;40",
-        "SD;naive;chef;training;1;20,25;40",
-    ]
+    rows = ["model;approach;occupation;source;prompt;percent_female;n", "SD;naive;nurse;training;1;80,5;40"]
+    rows += ["SD;naive;nurse ;generated;1;97,5;40", "SD;naive;chef;training;1;20,25;40"]
     (tmp_path / f"{name}.csv").write_bytes("\r\n".join(rows).encode("utf-8-sig"))
     table = sources.measured(name, source=str(tmp_path))
     assert sorted(set(table["occupation"])) == ["chef", "nurse"]

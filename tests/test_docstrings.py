@@ -68,13 +68,11 @@ class Module:
         return out
 
 
-def section(doc: str, title: str) -> dict[str, str]:
-    """Return the entries of a Google style section by name; several names before one colon each get its text."""
+def section(doc: str, title: str) -> list[str]:
+    """Return the names of entries of a Google style section; several may stand before one colon."""
     found = re.search(rf"^{title}:\n((?:    .*\n?|\n)+)", doc, re.MULTILINE)
-    if not found:
-        return {}
-    entries = re.findall(r"^    (\S.*?):(?: (.*(?:\n {8}.*)*)|$)", found[1], re.MULTILINE)
-    return {name.strip("*` "): text for names, text in entries for name in names.split(",")}
+    entries = re.findall(r"^    (\S.*?):(?: |$)", found[1], re.MULTILINE) if found else []
+    return [name.strip("*` ") for names in entries for name in names.split(",")]
 
 
 def unraised(module: Module, name: str) -> list[str]:

@@ -5,13 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from biaslab.ground.wording import count, durations, interval, moved, none_could, spoken
+from biaslab.ground.wording import count, durations, interval, moved, spoken
 from biaslab.papers.findings import Finding, held_together
-
-
-def test_what_is_said_where_no_outcome_could():
-    said = "with 6 people each no outcome could be significant: corrected, p is 1 at least, not below 0.05"
-    assert none_could("6 people", 1.7, 0.05) == said
 
 
 def test_an_answer_is_short_and_a_question_is_one():

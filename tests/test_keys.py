@@ -66,11 +66,7 @@ PACKAGE = {
 FORMS = {
     "a package": ("guest.measure:measure", PACKAGE, "guest/inner.py"),
     "a module": ("guest:measure", {"guest.py": "def measure(study):\n    return 1\n"}, "guest.py"),
-    "a package of several": (
-        "shared_name.guest:measure",
-        {"shared_name/guest.py": "def measure(study):\n    return 1\n"},
-        "shared_name/guest.py",
-    ),
+    "a package of several": ("shared_name.guest:measure", {"shared_name/guest.py": "x = 1\n"}, "shared_name/guest.py"),
 }
 
 

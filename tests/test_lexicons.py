@@ -56,15 +56,10 @@ def test_prompts_filled(prompt, occupation, text):
     assert lexicons.fill(lexicons.load("paradox_prompts").get(prompt, prompt), occupation) == text
 
 
-@pytest.mark.parametrize(
-    ("article", "phrases"),
-    [
-        ("an", "architect, entrepreneur, intern, usher, umpire, honest broker, x-ray technician, heir"),
-        ("a", "baker, university teacher, european chef, one-man band, useful tool, unicorn, house"),
-    ],
-)
-def test_articles(article, phrases):
-    assert {lexicons.article(phrase) for phrase in phrases.split(", ")} == {article}
+def test_articles():
+    an = "architect, entrepreneur, intern, usher, umpire, honest broker, x-ray technician, heir"
+    a = "baker, university teacher, european chef, one-man band, useful tool, unicorn, house"
+    assert [{lexicons.article(phrase) for phrase in phrases.split(", ")} for phrases in (an, a)] == [{"an"}, {"a"}]
 
 
 def test_plurals():

@@ -83,14 +83,12 @@ def test_commands_can_be_given(words, monkeypatch, capsys):
         pytest.fail(capsys.readouterr().err)
     if words[0] in ("run", "shard") and not re.search("mine|NAME", given.params):
         assert (ROOT / given.params).is_file()
-    overrides = [re.sub(r"(?<==)URL$", URL, text) for text in getattr(given, "overrides", [])]
-    if not overrides:
-        return
-    # With values that are checked as those of a run are.
-    file = ROOT / given.params if words[0] == "run" and (ROOT / given.params).is_file() else None
-    own = {} if file else {"run": "mine", "source": "pipeline", "model": "owner/name"}
-    checked = params.load(file or runner.PARAMS, overrides=overrides, given=None if file else own)
-    Settings.of(checked.values.get("settings") or {})
+    if overrides := [re.sub(r"(?<==)URL$", URL, text) for text in getattr(given, "overrides", [])]:
+        # With values that are checked as those of a run are.
+        file = ROOT / given.params if words[0] == "run" and (ROOT / given.params).is_file() else None
+        own = None if file else {"run": "mine", "source": "pipeline", "model": "owner/name"}
+        checked = params.load(file or runner.PARAMS, overrides=overrides, given=own)
+        Settings.of(checked.values.get("settings") or {})
 
 
 @pytest.mark.parametrize("text", blocks("sh"))

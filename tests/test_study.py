@@ -91,12 +91,8 @@ def test_a_table_is_shown_in_words(tmp_path):
     rows[0] |= {"amplification": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
     saved = study.save("paradox_amplification", tables.of(rows, "paradox_amplification"))
     shown = study.table(saved[saved["model"] == "a"], "model", "amplification", "n_occupations", "p")
-    assert shown.cells.to_dict("list") == {
-        "model": ["a"],
-        "amplification (points)": ["12.3 (1.00 to 20.5)"],
-        "n occupations": ["62"],
-        "p": ["<0.001"],
-    }
+    assert list(shown.cells) == ["model", "amplification (points)", "n occupations", "p"]
+    assert shown.cells.to_numpy().tolist() == [["a", "12.3 (1.00 to 20.5)", "62", "<0.001"]]
     # Limits stand beside their estimate alone, and columns without a value are left out.
     assert not {"ci low", "ci high", "reason"} & {name.partition(" (")[0] for name in study.table(saved).cells}
     assert "<td>12.3 (1.00 to 20.5)</td>" in study.table(saved)._repr_html_()
@@ -132,9 +128,8 @@ def test_tables_and_figures_of_a_readers_own_are_taken(tmp_path):
         study.save("paradox_percent_female", shares.assign(percent_female=101.0))
     with pytest.raises(UnknownNameError, match="paradox_amplificaton"):
         study.save("paradox_amplificaton", frame)
-    for name in ("My table", "../up"):
-        with pytest.raises(ParameterError, match="lower-case words"):
-            study.save(name, frame)
+    with pytest.raises(ParameterError, match="lower-case words"):
+        study.save("../up", frame)
 
 
 def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
@@ -148,11 +143,8 @@ def test_it_says_where_inputs_come_from_and_no_folder_of_this_machine(tmp_path):
     ):
         said = repr(Study(tmp_path / "out", **given))
         assert str(tmp_path.parent) not in said and "/tmp" not in said, said
-    assert repr(Study(tmp_path / "mine/.parts/paradox/a", seed=7)).splitlines()[1:] == [
-        "  model   all",
-        "  seed    7",
-        "  results mine",
-    ]
+    said = repr(Study(tmp_path / "mine/.parts/paradox/a", seed=7))
+    assert said.partition("\n")[2] == "  model   all\n  seed    7\n  results mine"
 
 
 def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):

@@ -42,10 +42,3 @@ def test_a_shown_figure_has_its_text_with_the_level_of_its_intervals(tmp_path):
             study.show(name, drawn)
     plt.close("all")
     assert len(list(tmp_path.glob("figures/*"))) == 2
-
-
-def test_every_text_has_a_title_and_a_caption():
-    assert len(texts.files()) >= 6
-    for name, told in texts.figures().items():
-        assert set(told) == {"title", "caption"} and all(told.values()), name
-        assert not told["title"].endswith(".") and told["caption"].rstrip().endswith("."), name

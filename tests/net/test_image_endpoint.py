@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -257,15 +258,10 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
 
 def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     base = server.url.removesuffix("/v1")
-    tries = []
-
-    def third_time():
-        tries.append(1)
-        return (503, {}, "") if len(tries) < 3 else (200, {}, picture((2, 100, 200)))
-
+    tries = [(503, {}, ""), (503, {}, ""), (200, {}, picture((2, 100, 200)))]
     server.files |= {
         "/1": (302, {"Location": "http://10.0.0.1/secret"}, ""),
-        "/2": third_time,
+        "/2": lambda: tries.pop(0),
         "/3": (403, {}, "expired"),
         "/4": (200, {}, b"<html>"),
         "/5": (200, {}, picture((5, 5, 5)) + bytes(100_000)),
@@ -279,10 +275,8 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     more = {"allow": (base.removeprefix("http://"),), "most_bytes": 50_000, "concurrency": 1}
     images = made(server, store, asked(7), **more)
     assert " ".join(images.table["outcome"]) == "ok not_fetched ok lost not_an_image not_an_image lost"
-    assert (
-        "|".join(d.partition(":")[0] for d in images.table["detail"])
-        == "|refused_address||forbidden|not an image|too many bytes|refused_scheme"
-    )
+    details = "|".join(detail.partition(":")[0] for detail in images.table["detail"])
+    assert details == "|refused_address||forbidden|not an image|too many bytes|refused_scheme"
     assert len(server.requests) == 7
     server.files["/1"] = 200, {}, picture((1, 1, 1))
     assert made(server, store, asked(7), **more).table["outcome"].tolist()[1] == "ok"
@@ -485,9 +479,7 @@ def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog
 
 
 def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     with monkeypatch.context() as patched:
         patched.setattr(ledgers, "replace", full)
         with pytest.raises(RunError, match=r"No space left to write .*Images bought before are kept"):

@@ -114,8 +114,8 @@ def test_a_ledger_is_rebuilt_from_what_is_there(server, store, bought, which, ca
     with pytest.raises(RunError, match="one more would pass the limit"):
         made(server, store, asked(60).iloc[20:], cost_limit=6)
     assert len(server.requests) == room
-    again = {"lines": len(lines_of(store)), "lost": 0, "requests": 0, "pictures": 0, "saved": None}
-    assert rebuild(path.parent) == {**again, "spent": spent + room * 0.25}
+    again = {"lines": len(lines_of(store)), "spent": spent + room * 0.25, "saved": None}
+    assert rebuild(path.parent) == again | dict.fromkeys(("lost", "requests", "pictures"), 0)
 
 
 def test_a_reply_that_is_paid_for_is_worked_up_after_a_rebuild(server, store, bought):
