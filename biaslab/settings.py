@@ -104,13 +104,9 @@ class Settings(Group):
     )
 
     @model_validator(mode="after")
-    def _none_alone(self) -> Self:
+    def _fit_one_another(self) -> Self:
         if NONE in self.compare_with and len(self.compare_with) > 1:
             raise ParameterError(f"compare_with is {list(self.compare_with)!r}; 'none' stands alone.")
-        return self
-
-    @model_validator(mode="after")
-    def _of_single_models(self) -> Self:
         for name, given in self.models.items():
             groups = given if isinstance(given, Mapping) else {"": given}
             for group, inner in groups.items():

@@ -28,10 +28,13 @@ def numbers(*texts, **options):
         ([" 12.5 ", "\u22123", "1e-3"], [12.5, -3, 0.001]),
         (["37.500", "1.000"], [37.5, 1]),
         (["0,125"], [0.125]),
+        # Marks of both kinds make no number.
+        (["1,5", "1,234.5"], [np.nan] * 2),
+        (["", "nurse", "1,2,3"], [np.nan] * 3),
     ],
 )
 def test_numbers_are_read_with_the_mark_that_they_have(texts, expected):
-    assert numbers(*texts) == expected
+    np.testing.assert_array_equal(numbers(*texts), expected)
 
 
 @pytest.mark.parametrize(
@@ -52,17 +55,8 @@ def test_counts_in_parts_are_as_they_were_written(tmp_path):
     # Of votes that are split: with three decimals no thousands.
     assert numbers("12.125", "0.500", "40", whole=True) == [12.125, 0.5, 40]
     name = "paradox_percent_female"
-    rows = [
-        ["SD", "naive", "nurse", "generated", "1", 50.0, 12.125],
-        ["SD", "naive", "ceo", "generated", "1", 50.0, 3.0],
-    ]
-    written = tables.of(rows, name)
-    assert tables.read(tables.write(written, tmp_path / "t.csv"), name)["n"].tolist() == [12.125, 3]
-
-
-def test_marks_of_both_kinds_are_no_numbers():
-    assert np.isnan(numbers("1,5", "1,234.5")).all()
-    assert np.isnan(numbers("", "nurse", "1,2,3")).all()
+    written = tables.of([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
+    assert tables.read(tables.write(written, tmp_path / "t.csv"), name)["n"].tolist() == [12.125]
 
 
 @given(st.lists(st.floats(0, 1e6).map(lambda x: round(x, 2)), min_size=1, max_size=6))
@@ -74,12 +68,8 @@ def test_decimals_behind_commas_are_those_behind_points(values):
 
 def test_measured_tables_as_a_spreadsheet_saves_them(tmp_path):
     name = "paradox_percent_female"
-    rows = [
-        "model;approach;occupation;source;prompt;percent_female;n",
-        "SD;naive;nurse;training;1;80,5;40",
-        "SD;naive;nurse ;generated;1;97,5;40",
-        "SD;naive;chef;training;1;20,25;40",
-    ]
+    rows = ["model;approach;occupation;source;prompt;percent_female;n", "SD;naive;nurse;training;1;80,5;40"]
+    rows += ["SD;naive;nurse ;generated;1;97,5;40", "SD;naive;chef;training;1;20,25;40"]
     (tmp_path / f"{name}.csv").write_bytes("\r\n".join(rows).encode("utf-8-sig"))
     table = sources.measured(name, source=str(tmp_path))
     assert sorted(set(table["occupation"])) == ["chef", "nurse"]

@@ -109,6 +109,9 @@ def test_in_this_process_each_item_when_it_is_asked_for():
     # Nobody listens any more.
     engine.advance(1)
     assert heard == [3, 1]
+    # One item is not worth a process.
+    assert [pid for _, pid, _ in LocalEngine(2).map(facts, [3])] == [os.getpid()]
+    assert list(LocalEngine(2).map(facts, [])) == []
 
 
 def test_worker_processes_give_the_same_in_order(monkeypatch):
@@ -159,11 +162,6 @@ def test_ray_workers_have_no_more_threads_than_the_process_that_asks(monkeypatch
     assert RayEngine(2, "ray://elsewhere")._plan({"CPU": 8}, False)["threads"] == expected
 
 
-def test_one_item_is_not_worth_a_process():
-    assert [pid for _, pid, _ in LocalEngine(2).map(facts, [3])] == [os.getpid()]
-    assert list(LocalEngine(2).map(facts, [])) == []
-
-
 def test_errors_of_the_function_arrive():
     results = LocalEngine(2).map(fails, range(1, 7))
     got = []
@@ -185,12 +183,9 @@ def test_what_cannot_travel_is_named():
         list(LocalEngine(1).map(gives_a_lambda, [1, 2]))
 
 
-def test_a_killed_worker_is_replaced(tmp_path):
+def test_a_killed_worker_is_replaced_until_an_item_has_killed_several(tmp_path):
     assert list(LocalEngine(2).map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "x"
-
-
-def test_an_item_that_kills_every_worker_ends_the_work(tmp_path):
     with pytest.raises(RunError, match=r"ended 4 times .*exit code -9.*Use fewer workers"):
         list(LocalEngine(1).map(partial(dies, tmp_path), [1, 5]))
     assert (tmp_path / "met-5").read_text() == "xxxx"
@@ -250,11 +245,6 @@ if __name__ == "__main__":
     process.kill()
     process.wait()
     assert gone(pids(tmp_path))
-
-
-def test_an_address_is_one_of_a_cluster():
-    with pytest.raises(ParameterError, match=r"compute.address is 'x:1' and compute.engine is 'local'"):
-        engine.get("local", address="x:1")
 
 
 # -- Ray -------------------------------------------------------------------------------------------------
@@ -317,7 +307,6 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     assert {threads for _, _, threads in results} == {"1"}
     # An item's advances arrive together, so the zero of the first is not told.
     assert sorted(heard) == list(range(1, 9))
-    assert list(two.map(facts, [])) == []
     # A killed actor is started again and its item done again.
     assert list(two.map(partial(dies, tmp_path), [1, 2, 3, 4])) == [1, 4, 9, 16]
     assert (tmp_path / "met-2").read_text() == "x"
@@ -432,7 +421,9 @@ def test_an_address_where_no_cluster_is(started):
     assert started == ["shutdown"]
 
 
-def test_ray_that_is_not_installed_is_named(monkeypatch):
+def test_ray_that_is_not_installed_and_an_address_of_no_cluster_are_named(monkeypatch):
+    with pytest.raises(ParameterError, match=r"compute.address is 'x:1' and compute.engine is 'local'"):
+        engine.get("local", address="x:1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"run `pip install 'biaslab\[ray\]'`"):
         engine.get("ray")

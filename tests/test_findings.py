@@ -5,22 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from biaslab.ground.wording import count, durations, interval, moved, none_could, spoken
+from biaslab.ground.wording import count, durations, interval, moved, spoken
 from biaslab.papers.findings import Finding, held_together
-
-
-def test_what_is_said_where_no_outcome_could():
-    said = none_could("6 people", 1.7, 0.05, takes=12, of="people")
-    assert said == (
-        "with 6 people each no outcome could be significant: corrected, p is 1 at least, not below 0.05; "
-        "it takes 12 people each"
-    )
-
-
-def test_times_are_told_in_units_of_their_size():
-    assert durations(2.9, 4.02) == "2.9 to 4 seconds"
-    assert durations(90, 150) == "1.5 to 2.5 minutes"
-    assert durations(3600, 9000) == "1 to 2.5 hours"
 
 
 def test_an_answer_is_short_and_a_question_is_one():
@@ -47,20 +33,18 @@ def test_a_notebook_shows_a_finding_as_text_and_its_words_as_they_are():
 
 def test_numbers_have_the_digits_that_a_sentence_needs():
     assert [spoken(v) for v in (0.123, 12.34, 1234.5)] == ["0.12", "12.3", "1,234"]
+    # What rounds to nothing has no sign.
+    assert [spoken(v) for v in (-0.004, -0.006, -0.0)] == ["0.00", "-0.01", "0.00"]
     assert count(1, "image", "images") == "1 image" and count(1200, "image", "images") == "1,200 images"
     assert interval({"ci_low": 0.5, "ci_high": 10.04}) == "0.50 to 10.0"
     assert interval({"ci_low": float("nan"), "ci_high": 1.0}) == "no interval"
+    told = [durations(*ends) for ends in ((2.9, 4.02), (90, 150), (3600, 9000))]
+    assert told == ["2.9 to 4 seconds", "1.5 to 2.5 minutes", "1 to 2.5 hours"]
 
 
 def test_a_direction_is_named_only_where_the_interval_shows_it():
-    words = "up", "down", "neither"
-    assert [moved(*ends, *words) for ends in ((1, 2), (-2, -1), (-1, 1), (float("nan"),) * 2, (1e-12, 1))] == [
-        "up",
-        "down",
-        "neither",
-        "neither",
-        "neither",
-    ]
+    ends = {(1, 2): "up", (-2, -1): "down", (-1, 1): "0", (float("nan"),) * 2: "0", (1e-12, 1): "0"}
+    assert [moved(*limits, "up", "down", "0") for limits in ends] == [*ends.values()]
 
 
 def verdict(p, *, n=62, estimate=1.0, main=True, **more):
@@ -87,15 +71,10 @@ def test_no_verdict_rests_on_fewer_units_than_an_exact_test_takes(alpha, least):
 
 
 def test_what_is_counted_once_is_singular():
-    counted = [("triplets", "triplet"), ("people", "person"), ("identities", "identity")]
-    counted += [("images (naive)", "image (naive)"), ("prompt pairs", "prompt pair")]
-    for many, one in counted:
+    counted = {"triplets": "triplet", "people": "person", "identities": "identity", "images (naive)": "image (naive)"}
+    for many, one in counted.items():
         assert Finding("Is it?", "Yes.", estimate=1.0, n=1, of=many).numbers == f"1.00 (no interval; n = 1 {one})"
         assert Finding("Is it?", "Yes.", estimate=1.0, n=2, of=many).numbers.endswith(f"n = 2 {many})")
-
-
-def test_what_rounds_to_nothing_has_no_sign():
-    assert spoken(-0.004) == "0.00" and spoken(-0.006) == "-0.01" and spoken(-0.0) == "0.00"
 
 
 def test_a_page_holds_its_level_over_its_main_verdicts():
@@ -110,17 +89,16 @@ def test_a_page_holds_its_level_over_its_main_verdicts():
         verdict(float("nan")),
     ]
     held, counts = held_together(records)
-    told = [record["answer"] for record in held]
     undecided = "It cannot be told."
     # One of too few units says nothing, but was tested: it counts against the others.
     assert counts["tested"] == 4 and counts["stand"] == 1
-    assert told == [undecided, "More.", undecided, "More.", "Five.", undecided, undecided]
-    assert held[1]["p_page"] == pytest.approx(0.03) and held[0]["details"][-1] == (
-        "Alone p = 0.03, over the page p = 0.06."
-    )
+    answers = [undecided, "More.", undecided, "More.", "Five.", undecided, undecided]
+    assert [record["answer"] for record in held] == answers
+    assert held[1]["p_page"] == pytest.approx(0.03)
+    assert held[0]["details"][-1] == "Alone p = 0.03, over the page p = 0.06."
     assert (counts["withdrawn"], counts["others"], counts["others_stand"]) == (2, 1, 1)
-    assert held_together([]) == ([], {**counts, **dict.fromkeys(("tested", "stand", "withdrawn"), 0),
-                                      "others": 0, "others_stand": 0})  # fmt: skip
+    numbers = ("tested", "stand", "withdrawn", "others", "others_stand")
+    assert held_together([]) == ([], counts | dict.fromkeys(numbers, 0))
 
 
 def test_what_is_measured_beside_printed_numbers_moves_no_verdict_on_them():

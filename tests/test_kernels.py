@@ -73,6 +73,20 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
         made.call(tmp_path / "log", exec, code, {"names": models})
 
 
+def told(folder, write_notebook, cell):
+    """Run two notebooks of one cell, and return what each prints."""
+    files = [folder / f"notebooks/paradox/{name}.ipynb" for name in "ab"]
+    for file in files:
+        write_notebook(file, 'source = "published"\n', cell)
+    loaded = params.load(folder / "mine.yaml", notebooks_dir=folder / "notebooks")
+    record = runner.run(loaded, outputs=folder / "outputs", again=True, progress=False)
+    assert [(n["status"], n["reason"]) for n in record["notebooks"]] == [("ok", "")] * 2
+    cells = [
+        json.loads((folder / f"outputs/mine/notebooks/paradox/{file.name}").read_text())["cells"] for file in files
+    ]
+    return ["".join(c["outputs"][0]["text"]) for executed in cells for c in executed if c["id"] == "cell0"]
+
+
 # What a notebook can find out about its process.
 LOOKS = """
 import json, logging, multiprocessing, os, random, signal, sys, threading, warnings
@@ -116,18 +130,11 @@ def test_a_forked_kernel_is_like_any_other(tmp_path, write_notebook, monkeypatch
     # Settings of the folder where a run is started are not those of its notebooks.
     (tmp_path / "matplotlibrc").write_text("figure.dpi: 33\n")
     monkeypatch.chdir(tmp_path)
-    for name in "ab":
-        write_notebook(tmp_path / f"notebooks/paradox/{name}.ipynb", 'source = "published"\n', LOOKS)
     found, draws = {}, []
     for forks in (True, False):
         monkeypatch.setattr(kernels, "FORKS", forks)
-        loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-        record = runner.run(loaded, outputs=tmp_path / "outputs", again=True, progress=False)
-        assert [(n["status"], n["reason"]) for n in record["notebooks"]] == [("ok", "")] * 2
-        for name in "ab":
-            executed = (tmp_path / f"outputs/mine/notebooks/paradox/{name}.ipynb").read_text()
-            (cell,) = [c for c in json.loads(executed)["cells"] if c["id"] == "cell0"]
-            said, drawn = "".join(cell["outputs"][0]["text"]).splitlines()
+        for name, text in zip("ab", told(tmp_path, write_notebook, LOOKS), strict=True):
+            said, drawn = text.splitlines()
             found[forks, name] = json.loads(said)
             draws += drawn.split()
     for name in "ab":
@@ -149,17 +156,7 @@ print(said["transport"], said["ip"])
 @pytest.mark.skipif(not kernels.FORKS, reason="names of no file are Linux's own; elsewhere kernels have ports")
 def test_kernels_have_no_port_that_another_could_take(tmp_path, write_notebook):
     (tmp_path / "mine.yaml").write_text("run: mine\n")
-    for name in "ab":
-        write_notebook(tmp_path / f"notebooks/paradox/{name}.ipynb", 'source = "published"\n', ADDRESS)
-    loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
-    record = runner.run(loaded, outputs=tmp_path / "outputs", progress=False)
-    assert [(n["status"], n["reason"]) for n in record["notebooks"]] == [("ok", "")] * 2
-    said = []
-    for name in "ab":
-        executed = json.loads((tmp_path / f"outputs/mine/notebooks/paradox/{name}.ipynb").read_text())
-        (cell,) = [c for c in executed["cells"] if c["id"] == "cell0"]
-        said.append("".join(cell["outputs"][0]["text"]).split())
-    (one, first), (other, second) = said
+    (one, first), (other, second) = (said.split() for said in told(tmp_path, write_notebook, ADDRESS))
     assert one == other == "ipc"
     assert first != second
     assert first[0] == second[0] == "@"

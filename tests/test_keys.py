@@ -66,11 +66,7 @@ PACKAGE = {
 FORMS = {
     "a package": ("guest.measure:measure", PACKAGE, "guest/inner.py"),
     "a module": ("guest:measure", {"guest.py": "def measure(study):\n    return 1\n"}, "guest.py"),
-    "a package of several": (
-        "shared_name.guest:measure",
-        {"shared_name/guest.py": "def measure(study):\n    return 1\n"},
-        "shared_name/guest.py",
-    ),
+    "a package of several": ("shared_name.guest:measure", {"shared_name/guest.py": "x = 1\n"}, "shared_name/guest.py"),
 }
 
 
@@ -111,12 +107,10 @@ def test_data_count_with_what_reads_them_and_weights_with_the_package(site):
 
 
 def test_what_is_not_there_is_said(site):
-    entry = site("guest.gone:measure", PACKAGE)
-    with pytest.raises(ParameterError, match=r"^guest names the module guest.gone, which is not there"):
-        closure.brought(entry)
-    entry = site("absent:measure", {})
-    with pytest.raises(ParameterError, match=r"names the module absent, which is not there"):
-        closure.brought(entry)
+    for value, module in (("guest.gone:measure", "guest.gone"), ("absent:measure", "absent")):
+        entry = site(value, PACKAGE)
+        with pytest.raises(ParameterError, match=f"^guest names the module {module}, which is not there"):
+            closure.brought(entry)
 
 
 def test_notes_of_sources_hold_whatever_is_installed(site, tmp_path, monkeypatch):
@@ -239,7 +233,6 @@ CHANGES = {
     "biaslab/judging/zero_shot.py": {"judgements of a folder", *NOTEBOOKS},
     "biaslab/pipeline/stages.py": NOTEBOOKS,
     "biaslab/captions/search.py": {"search over a file", "search over the world's captions", *NOTEBOOKS},
-    "biaslab/papers/paradox/measure.py": NOTEBOOKS,
     "biaslab/papers/paradox/analysis/amplification.py": OF_PARADOX,
     "biaslab/papers/triplets/analysis.py": {"published triplets"},
     "biaslab/stats/intervals.py": {"judgements of a folder", *NOTEBOOKS},
@@ -291,16 +284,13 @@ def counted(*cells, takes=()):
     return {name.removeprefix("biaslab.") for name in earlier.code_of(notebook)}
 
 
-def test_what_a_study_is_asked_for_counts_measured_and_printed():
-    found = counted(IMPORTED, "study.load(paradox.percent_female)", takes=["paradox_percent_female"])
-    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judging.judge"} <= found
-
-
 def test_papers_count_whose_tables_are_taken():
     def printed(*cells, takes=()):
         found = counted(*cells, takes=takes)
         return {name.split(".")[1] for name in found if name.endswith(".printed")}
 
+    found = counted(IMPORTED, "study.load(paradox.percent_female)", takes=["paradox_percent_female"])
+    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judging.judge"} <= found
     # How images were made is a table of the paradox.
     assert printed(takes=["paired_run_score", "dalleval_mad"]) == {"paradox", "paired", "dalleval"}
     # Nobody knows whose these are.

@@ -22,6 +22,9 @@ def test_the_paper_s_lists():
     pronouns = lexicons.load("gender_pronouns")
     assert set(pronouns["female"]) == {"she", "her", "hers", "herself"}
     assert set(pronouns["male"]) == {"he", "him", "his", "himself"}
+    # No word is both a doubtful first name and none.
+    never = set(lexicons.load("words_also_names")) | set(lexicons.load("places"))
+    assert not never & set(lexicons.load("ambiguous_first_names"))
 
 
 @pytest.mark.parametrize("name", lexicons.names())
@@ -37,11 +40,6 @@ def test_every_list_is_clean(name):
     assert isinstance(entries, tuple) or not hasattr(entries, "__setitem__")
 
 
-def test_no_word_is_both_a_doubtful_first_name_and_none():
-    never = set(lexicons.load("words_also_names")) | set(lexicons.load("places"))
-    assert not never & set(lexicons.load("ambiguous_first_names"))
-
-
 @pytest.mark.parametrize(
     ("prompt", "occupation", "text"),
     [
@@ -49,45 +47,27 @@ def test_no_word_is_both_a_doubtful_first_name_and_none():
         ("2", "nurse", "A portrait photo of a nurse"),
         ("3", "CEO", "A photo of a CEO smiling"),
         ("4", "prime minister", "A photo of a prime minister at work"),
+        # Templates without an article, or with it first.
+        ("Photo: [OCCUPATION], a/an [OCCUPATION]", "artist", "Photo: artist, an artist"),
+        ("a/an [OCCUPATION] at work", "artist", "An artist at work"),
     ],
 )
 def test_prompts_filled(prompt, occupation, text):
-    assert lexicons.fill(lexicons.load("paradox_prompts")[prompt], occupation) == text
+    assert lexicons.fill(lexicons.load("paradox_prompts").get(prompt, prompt), occupation) == text
 
 
-def test_templates_without_article_or_with_it_first():
-    assert lexicons.fill("Photo: [OCCUPATION], a/an [OCCUPATION]", "artist") == "Photo: artist, an artist"
-    assert lexicons.fill("a/an [OCCUPATION] at work", "artist") == "An artist at work"
+def test_articles():
+    an = "architect, entrepreneur, intern, usher, umpire, honest broker, x-ray technician, heir"
+    a = "baker, university teacher, european chef, one-man band, useful tool, unicorn, house"
+    assert [{lexicons.article(phrase) for phrase in phrases.split(", ")} for phrases in (an, a)] == [{"an"}, {"a"}]
 
 
-@pytest.mark.parametrize(
-    ("article", "phrases"),
-    [
-        ("an", "architect, entrepreneur, intern, usher, umpire, honest broker, x-ray technician, heir"),
-        ("a", "baker, university teacher, european chef, one-man band, useful tool, unicorn, house"),
-    ],
-)
-def test_articles(article, phrases):
-    assert {lexicons.article(phrase) for phrase in phrases.split(", ")} == {article}
-
-
-@pytest.mark.parametrize(
-    ("one", "many"),
-    [
-        ("nurse", ("nurses",)),
-        ("fashion designer", ("fashion designers",)),
-        ("attorney", ("attorneys",)),
-        ("secretary", ("secretaries",)),
-        ("salesperson", ("salespeople", "salespersons")),
-        ("fireman", ("firemen",)),
-        ("coach", ("coaches",)),
-        ("boss", ("bosses",)),
-        ("ceo", ("ceos",)),
-        ("shaman's aide", ("shaman's aides",)),
-    ],
-)
-def test_plurals(one, many):
-    assert lexicons.plurals(one) == many
+def test_plurals():
+    for many in ("nurses", "fashion designers", "attorneys", "ceos", "shaman's aides"):
+        assert lexicons.plurals(many.removesuffix("s")) == (many,)
+    other = {"secretary": ("secretaries",), "fireman": ("firemen",), "coach": ("coaches",), "boss": ("bosses",)}
+    other |= {"salesperson": ("salespeople", "salespersons")}
+    assert {one: lexicons.plurals(one) for one in other} == other
 
 
 def test_bad_input_is_named():

@@ -1,7 +1,7 @@
 """Notebooks that installed packages bring, with the tables and texts that these save and show."""
 
 import sys
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -88,25 +88,14 @@ def test_notebooks_of_a_package_stand_beside_the_users(install, project, tmp_pat
     assert "guest.inner" not in sys.modules
 
 
-def test_they_are_executed_where_a_pattern_asks_for_them(install, project):
-    install("guest", "guest/1_first")
+def test_they_are_executed_where_a_pattern_asks_for_them(install, project, tmp_path):
+    folder = install("guest", "guest/1_first")
     assert ids(load(project, "*")) == ["paradox/1_mine"]
     assert ids(load(project, "*", "g*")) == ["paradox/1_mine", "guest/1_first"]
     # Wherever the user's notebooks are.
-    assert ids(load(project, "g*", notebooks_dir=project / "notebooks")) == ["guest/1_first"]
-
-
-def test_a_package_that_is_not_there_is_named(install, project):
-    folder = install("guest", "guest/1_first")
-    folder.rename(folder.with_name("moved"))
-    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
-        load(project)
-
-
-def test_results_lie_with_the_users_and_name_no_folder(install, project, tmp_path):
-    folder = install("guest", "guest/1_first")
-    loaded = load(project, "guest/*")
-    # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well.
+    loaded = load(project, "g*", notebooks_dir=project / "notebooks")
+    assert ids(loaded) == ["guest/1_first"]
+    # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well; neither is told.
     assert loaded.selected[0].folder == project / "notebooks"
     private = runner._folders(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
     assert {str(project), str(folder.parents[1])} <= set(private)
@@ -133,18 +122,29 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
     assert written.to_dict("records") == [{"model": "m", "shade": "grey", "depth": 3}]
 
 
+def test_a_package_that_is_not_there_is_named(install, project):
+    folder = install("guest", "guest/1_first")
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(ParameterError, match=r"in the package guest\.inner, which is not there"):
+        load(project)
+
+
 # -- tables and texts --------------------------------------------------------------------------------------
 
 
 def test_what_its_notebooks_save_and_show_is_declared(install):
     assert tables.schema("guest_shades").columns == ()
     own = set(tables.schemas())
-    install("guest", tables=TABLES, texts=TEXTS)
+    folder = install("guest", tables=TABLES, texts=TEXTS)
     assert set(tables.schemas()) == own | {"guest_shades"}
     declared = tables.schema("guest_shades")
     # A column of its own, one that papers share, and one of this table.
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
     assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
+    # It counts for what was computed earlier.
+    before = earlier.declared()
+    (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
+    assert earlier.declared() != before
 
 
 @pytest.mark.parametrize(
@@ -160,13 +160,6 @@ def test_what_two_packages_declare_is_refused(install, name, texts_of, by):
         tables.schemas()
     with pytest.raises(InputError, match=rf"{both} have a text of the figure '{texts_of}'"):
         texts.figures()
-
-
-def test_what_a_package_declares_counts(install):
-    folder = install("guest", "guest/1_first", tables=TABLES)
-    before = earlier.declared()
-    (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    assert earlier.declared() != before
 
 
 # -- what they take beyond measured tables -----------------------------------------------------------------
@@ -201,23 +194,15 @@ def test_a_package_says_what_its_notebooks_take_beyond_tables(install):
 
 def test_shares_of_a_run_compute_it(install):
     install("guest", "guest/1_first", code=WORK)
-    done = []
-
-    def first():
-        done.append("first")
-        raise UnfinishedError("the first is left to the others")
-
-    def second():
-        done.append("second")
-        raise MissingInputError("The run says why.")
-
-    def sharing(i, n):
-        assert (i, n) == (1, 3)
-        return SimpleNamespace(first=first, second=second)
-
-    pipeline = SimpleNamespace(sharing=sharing)
+    work = Mock(
+        **{"first.side_effect": UnfinishedError("it is left"), "second.side_effect": MissingInputError("None.")}
+    )
+    pipeline = Mock(**{"sharing.return_value": work})
     left = shards.compute_of(pipeline, ["triplets_objects_of_none"], (1, 3), {"paradox/4_baseline", "guest/1_first"})
-    assert done == ["first", "second"] and left == ["the first is left to the others"]
+    assert left == ["it is left"]
+    pipeline.sharing.assert_called_with(1, 3)
+    work.first.assert_called_once_with()
+    work.second.assert_called_once_with()
 
 
 def test_code_that_cannot_be_loaded_is_named(install):

@@ -32,8 +32,6 @@ TEXTS = some.text(some.one_of(some.sampled_from([*ODD, *"ab -\u0645\u09c7\u09be"
     [
         ("woman", "woman"),
         (f"wo{SOFT}man", "woman"),
-        (f"fe{ZERO}male", "female"),
-        ("\ufeffnurse", "nurse"),
         (DECOMPOSED, COMPOSED),
         ("\u1112\u1161\u11ab", "\ud55c"),
         # An accent behind a mark is the letter's in front of it.
@@ -67,12 +65,8 @@ def test_the_form_is_stable_and_knows_where_it_comes_from(text):
     if plain:
         start, end = at.span(0, len(plain))
         assert plaintext.plain(text[start:end]) == plain
-
-
-@given(TEXTS)
-def test_accents_in_one_piece_or_in_two_are_the_same(text):
+    # Accents in one piece or in two are the same, but where a mark between letter and accent keeps them apart.
     both = {plaintext.plain(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}
-    # But for those few that a mark between letter and accent keeps apart in one of them.
     assert len(both) == 1 or any(unicodedata.category(one) == "Cf" for one in text)
 
 
@@ -83,9 +77,7 @@ def test_accents_in_one_piece_or_in_two_are_the_same(text):
     ("text", "indicator", "spans"),
     [
         (f"A wo{SOFT}man at work", "female", "2:8:female-word"),
-        (f"fe{ZERO}male nurse", "female", "0:7:female-word"),
         (f"a hu{SOFT}man being", "none", ""),
-        (f"Ger{ZERO}man doctor", "none", ""),
         (f"t{SOFT}he nurse", "none", ""),
         (f"Dr. Ma{SOFT}ria Smith{ZERO}son", "female", "4:20:female-name"),
     ],
@@ -124,11 +116,9 @@ def test_the_search_finds_words_in_any_of_their_forms():
     assert len(Matcher(["police\u2011officer"]).match(["police officer"])[0]) == 1
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"), [(f"a wo{SOFT}man", "female"), (f"fe{ZERO}male", "female"), (f"hu{SOFT}man", "unsure")]
-)
-def test_answers_are_read_as_people_read_them(answer, said):
-    assert read_answer(answer)[0] == said
+def test_answers_are_read_as_people_read_them():
+    answers = {f"a wo{SOFT}man": "female", f"fe{ZERO}male": "female", f"hu{SOFT}man": "unsure"}
+    assert {answer: read_answer(answer)[0] for answer in answers} == answers
     assert read_yes_no(f"y{ZERO}es") == ("yes", "")
 
 
@@ -155,16 +145,12 @@ def test_ratings_of_a_picture_count_whichever_form_they_name_it_in(tmp_path):
     head = "image,source,occupation,ana\n"
     (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n", encoding="utf-8")
     assert person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")["gender"].tolist() == ["female"]
+    (tmp_path / "r.csv").write_text(f"{head}{DECOMPOSED},generated,nurse,female\n{COMPOSED},training,nurse,female\n")
+    with pytest.raises(InputError, match="stands in several rows"):
+        person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")
     (tmp_path / "o.csv").write_text(f"image_id,object,shown\n{DECOMPOSED},ca{SOFT}r,yes\n", encoding="utf-8")
     found = skill_ratings.read_objects(tmp_path / "o.csv", [COMPOSED])
     assert found[["image_id", "object"]].to_numpy().tolist() == [[COMPOSED, "car"]]
-
-
-def test_two_pictures_that_are_called_alike_are_not_told_apart(tmp_path):
-    rows = [f"{name},{source},nurse,female" for name, source in ((DECOMPOSED, "generated"), (COMPOSED, "training"))]
-    (tmp_path / "r.csv").write_text("\n".join(["image,source,occupation,ana", *rows]), encoding="utf-8")
-    with pytest.raises(InputError, match="stands in several rows"):
-        person_ratings.judge_images([COMPOSED], tmp_path / "r.csv")
 
 
 def test_a_users_tables_are_joined_by_one_form_of_names(tmp_path):

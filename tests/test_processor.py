@@ -17,9 +17,7 @@ AMX, AVX, BOTH = "fpu avx512f amx_bf16 amx_tile", "fpu avx512f avx512_bf16", "av
         # Without AMX, Intel's units multiply it at half the rate of float32, and AMD's at twice.
         ("GenuineIntel", AVX, False),
         ("AuthenticAMD", AVX, True),
-        ("AuthenticAMD", "fpu avx512f avx512bw", False),
-        ("AuthenticAMD", "fpu avx512_bf16x", False),
-        ("GenuineIntel", "", False),
+        ("AuthenticAMD", "fpu avx512f avx512_bf16x", False),
     ],
 )
 def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favours):
@@ -40,7 +38,6 @@ def test_linux_says_it_without_torch(cpuinfo, monkeypatch, vendor, flags, favour
         ("Linux", False, True, "cpu"),
         ("Darwin", False, True, "mps"),
         ("Darwin", False, False, "cpu"),
-        ("Windows", True, False, "cuda"),
     ],
 )
 def test_a_device_is_chosen_by_what_is_there(monkeypatch, system, cuda, mps, found):

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib import metadata
 
 import pytest
 import yaml
@@ -31,17 +30,7 @@ CONDA = {
     "ray": "ray-core",
 }
 # What the user of this project was promised to find in the environment.
-PROMISED = (
-    "jupyterlab",
-    "papermill",
-    "diffusers",
-    "torch",
-    "open_clip_torch",
-    "sentence-transformers",
-    "seaborn",
-    "statsmodels",
-    "datasets",
-)
+PROMISED = "jupyterlab papermill diffusers torch open_clip_torch sentence-transformers seaborn statsmodels datasets"
 
 
 @pytest.mark.parametrize("words", [["-c", "import biaslab"], ["-m", "biaslab.cli", "--help"]])
@@ -73,28 +62,10 @@ def test_conda_users_get_what_pip_users_get(root):
     for requirement in [*needed, *extras["models"], *extras["dev"], *extras["ray"]]:
         name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
         assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
+    names = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"], *extras["lab"]]}
+    assert names.issuperset(PROMISED.split())
     # Both packages, by lines that pip reads in a file of requirements, as conda hands them over.
     assert pip[-2:] == ["--editable .", "--editable world"]
-
-
-def test_what_is_installed_is_what_the_bounds_ask_for(root):
-    needed, extras = _requirements(root)
-    bounds = {r.name: r.specifier for r in map(Requirement, [*needed, *extras["models"]])}
-    for name, specifier in bounds.items():
-        try:
-            found = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            assert name not in {Requirement(r).name for r in [*needed, *extras["report"]]}, name
-            continue
-        assert specifier.contains(found), (name, found)
-    # This one ran a file of the model's folder that had the library's name.
-    assert not bounds["diffusers"].contains("0.37.1")
-
-
-def test_the_promised_packages_are_declared(root):
-    needed, extras = _requirements(root)
-    declared = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"], *extras["lab"]]}
-    assert declared.issuperset(PROMISED)
 
 
 def test_the_lock_holds_a_version_of_all_that_setup_installs_within_the_bounds(root):
@@ -107,6 +78,8 @@ def test_the_lock_holds_a_version_of_all_that_setup_installs_within_the_bounds(r
     for requirement in map(Requirement, [*needed, *extras["dev"], *extras["models"], *extras["ray"]]):
         (pinned,) = locked[canonicalize_name(requirement.name)]
         assert pinned.operator == "==" and requirement.specifier.contains(pinned.version), requirement
+        # This one ran a file of the model's folder that had the library's name.
+        assert requirement.name != "diffusers" or not requirement.specifier.contains("0.37.1")
 
 
 ALONE = """
@@ -171,16 +144,18 @@ def test_notebooks_are_clean_and_explain_themselves(root):
             assert formula_html(tex, display=display == "$$").startswith("<img"), (notebook.id, tex)
 
 
-def test_nothing_names_this_or_any_machine(root):
-    listed = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        text=True,
-    )
-    if listed.returncode:
+def _listed(folder, *below):
+    """Return the project's files in a folder, by their names from there."""
+    words = ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", *below]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
         pytest.skip("not a git checkout, so there is no list of the project's files")
+    return done.stdout.splitlines()
+
+
+def test_nothing_names_this_or_any_machine(root):
     bad = re.compile(rb"/(home|Users|root)/[a-z]|/work/|index-url|extra-index")
-    for name in listed.stdout.splitlines():
+    for name in _listed(root):
         path = root / name
         if path.is_file() and path.suffix not in (".png", ".safetensors") and path.name != "test_project.py":
             assert not bad.search(path.read_bytes()), name
@@ -191,25 +166,14 @@ def test_params_files_load(root):
     assert {"published", "mini"} <= {path.stem for path in paths}
     for path in paths:
         loaded = params.load(path)
-        assert loaded.run == path.stem
-        assert loaded.description
+        assert loaded.run == path.stem and loaded.description
 
 
 @pytest.mark.skipif(os.name != "posix", reason="make is tried on POSIX only")
 def test_make_plans_setup_before_every_job(root):
-    for target, job in (
-        ("report", "biaslab run params/published.yaml"),
-        ("report", "biaslab run world/params/mini.yaml"),
-        ("test", "pytest"),
-        ("lab", "jupyter lab"),
-    ):
-        planned = subprocess.run(
-            ["make", "-n", target, "VENV=.venv-that-does-not-exist"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+    for target, job in (("report", "biaslab run params/published.yaml"), ("test", "pytest"), ("lab", "jupyter lab")):
+        words = ["make", "-n", target, "VENV=.venv-that-does-not-exist"]
+        planned = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout
         assert "-m venv" in planned
         assert planned.index('--editable ".[dev,models,ray]" --editable world') < planned.index(job)
 
@@ -260,27 +224,16 @@ def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
 
 def test_the_wheel_of_the_world_holds_what_it_brings_and_no_training(root, wheels):
     said, files, licence = _held(wheels["biaslab_world"])
-    assert (said["Name"], said["Version"], said["License-Expression"]) == ("biaslab-world", "0.1.0", "Apache-2.0")
+    assert (said["Name"], said["License-Expression"]) == ("biaslab-world", "Apache-2.0")
+    assert said["Version"] == _held(wheels["biaslab"])[0]["Version"]
     assert said.get_all("Requires-Dist") == ["biaslab[models]"]
     assert said.get_payload() == (root / "world" / "README.md").read_text(encoding="utf-8")
     assert licence == (root / "LICENSE").read_bytes()
     assert {name.split("/")[0] for name in files} == {"biaslab_world"}
     assert not [name for name in files if "training/" in name or "/tests/" in name or "test_" in name]
     # All that lies in the package: weights, cards, tables and notebooks among it.
-    words = ["ls-files", "--cached", "--others", "--exclude-standard", "biaslab_world"]
-    done = subprocess.run(["git", "-C", str(root / "world"), *words], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip("not a git checkout, so there is no list of the project's files")
-    there = {name for name in done.stdout.splitlines() if (root / "world" / name).is_file()}
+    there = {name for name in _listed(root / "world", "biaslab_world") if (root / "world" / name).is_file()}
     params_of_world = {f"biaslab_world/calibration/params/{path.name}" for path in root.glob("world/params/*.yaml")}
     assert files == there | params_of_world
     kinds = {name.rpartition(".")[2] for name in there}
     assert {"py", "safetensors", "json", "csv", "yaml", "ipynb", "md"} <= kinds
-
-
-def test_both_packages_say_one_version(root):
-    versions = {
-        re.search(r'^__version__ = "(.+)"$', path.read_text(), re.MULTILINE)[1]
-        for path in (root / "biaslab" / "__init__.py", root / "world" / "biaslab_world" / "__init__.py")
-    }
-    assert len(versions) == 1

@@ -19,20 +19,16 @@ EPS = 1e-9
 # -- loader ----------------------------------------------------------------------------------------------
 
 
-def test_every_csv_has_a_description_and_the_reverse():
-    stems = {".csv": set(), ".json": set()}
-    for entry in published._DATA.iterdir():
-        stem, _, suffix = entry.name.partition(".")
-        stems[f".{suffix}"].add(stem)
-    assert stems[".csv"] == stems[".json"] == set(published.names())
+def test_every_csv_has_a_description():
+    files = [entry.name.removesuffix(".csv") for entry in published._DATA.iterdir() if entry.name.endswith(".csv")]
+    assert set(files) == set(published.names())
 
 
 @pytest.mark.parametrize("name", published.names())
 def test_table_is_what_its_description_says(name):
     about = published.describe(name)
     frame = published.load(name)
-    assert about.paper in tables.measuring()
-    assert name.startswith(f"{about.paper}_")
+    assert about.paper in tables.measuring() and name.startswith(f"{about.paper}_")
     assert name.endswith(about.table.rsplit(" ", 1)[-1])
     assert about.title and about.section and about.unit and all(about.notes)
     assert list(frame.columns) == list(about.columns)
@@ -100,14 +96,9 @@ def test_paradox_shares_are_complete(name):
     # Names are words, the same in all tables.
     assert frame["occupation"].str.fullmatch("[a-z]+( [a-z]+)*").all()
     assert {"hairdresser", "fashion designer", "prime minister", "ceo"} < set(frame["occupation"])
-
-
-def test_paradox_tables_share_occupations_and_training_images():
-    old, new = (wide(name) for name in SHARES.values())
-    assert old.index.equals(new.index)
-    assert (old["captions"] == new["captions"]).all()
-    for name in ("paradox_arxiv_table_5", "paradox_arxiv_table_6"):
-        assert set(published.load(name)["occupation"]) == set(old.index)
+    assert (wide(name)["captions"] == wide(SHARES["SD 1.4"])["captions"]).all()
+    for other in ("paradox_arxiv_table_5", "paradox_arxiv_table_6"):
+        assert set(published.load(other)["occupation"]) == set(frame["occupation"])
 
 
 @pytest.mark.parametrize(("name", "odd"), [("paradox_table_6", 81), ("paradox_table_7", 68)])
@@ -194,24 +185,29 @@ def test_paired_names_are_canonical():
 
 
 @pytest.mark.parametrize(
-    ("setting", "people", "overall"),
+    ("aspect", "setting", "people", "means"),
     [
-        # 3 images, 20 occupations a side: female 50, male -30; overall 10.
-        ("single", 3, {"female": 50.00, "male": -30.00}),
-        # 40 individuals, 20 occupations a side: female 45, male 49.75; overall 47.375.
-        ("paired", 40, {"female": 45.00, "male": 49.75}),
+        # 3 images, 20 occupations a side; 40 individuals, 20 occupations a side.
+        ("occupation", "single", 3, {"female": 50.00, "male": -30.00, "overall": 10}),
+        ("occupation", "paired", 40, {"female": 45.00, "male": 49.75, "overall": 47.375}),
+        # Each of the 36 thirds is off by 0.0034 at most.
+        ("power", "single", 3, {"female": 37.04, "male": -27.78, "overall": 4.63}),
+        ("power", "paired", 6, {"female": 17.59, "male": 20.37, "overall": 18.98}),
     ],
 )
-def test_paired_occupation_averages_and_sample_size(setting, people, overall):
-    frame = paired(11).query("setting == @setting")
-    assert multiples(frame["percent_female"], 100 / people)
+def test_paired_averages_and_sample_size(aspect, setting, people, means):
+    frame = paired({"occupation": 11, "power": 13}[aspect]).query("setting == @setting")
     assert multiples(frame["score"] - 100, 200 / people)
-    by_list = frame.groupby(frame["occupation"].map(stereotypes()))["score"].mean()
-    for side, value in overall.items():
-        assert by_list[side] == pytest.approx(value, abs=HALF_HUNDREDTH)
-        # 49.75 is printed as 49.74: up to one unit of the last digit.
-        assert by_list[side] == pytest.approx(score_1("occupation", setting, side), abs=0.01 + EPS)
-    assert frame["score"].mean() == pytest.approx(score_1("occupation", setting, "overall"), abs=2 * HALF_HUNDREDTH)
+    if aspect == "occupation":
+        assert multiples(frame["percent_female"], 100 / people)
+        side = frame["occupation"].map(stereotypes())
+    else:
+        assert len(frame) == 72  # 36 occupations, 2 levels
+        side = frame["power_level"].map({"low": "female", "high": "male"})
+    found = {**frame.groupby(side)["score"].mean(), "overall": frame["score"].mean()}
+    assert found == pytest.approx(means, abs=2 * HALF_HUNDREDTH)
+    # Table 1 prints these up to one unit of the last digit off (49.74, 4.62, 17.60, 20.38).
+    assert {name: score_1(aspect, setting, name) for name in means} == pytest.approx(means, abs=0.01 + EPS)
 
 
 def test_paired_gaps():
@@ -230,43 +226,16 @@ def test_paired_gaps():
         for row in printed.itertuples():
             single = score_1(aspect, "single", "overall")
             assert row.score - single == pytest.approx(row.gap, abs=EPS)
-
-
-def test_paired_occupation_scores_are_printed_twice_alike():
-    keys = ["occupation", "setting"]
-    first = paired(11).dropna(subset="score").set_index(keys)["score"].sort_index()
-    second = paired(12).set_index(keys)["score"].sort_index()
+    # Scores of occupations are printed twice alike.
+    first, second = (paired(n).set_index(["occupation", "setting"])["score"].dropna().sort_index() for n in (11, 12))
     pd.testing.assert_series_equal(first, second)
-
-
-@pytest.mark.parametrize(
-    ("setting", "people", "low", "high", "overall"),
-    [("single", 3, 37.04, -27.78, 4.63), ("paired", 6, 17.59, 20.37, 18.98)],
-)
-def test_paired_power_averages_and_sample_size(setting, people, low, high, overall):
-    frame = paired(13).query("setting == @setting")
-    assert len(frame) == 72  # 36 occupations, 2 levels
-    assert multiples(frame["score"] - 100, 200 / people)
-    mean = frame.groupby("power_level")["score"].mean()
-    # Each of the 36 thirds is off by 0.0034 at most.
-    assert mean["low"] == pytest.approx(low, abs=2 * HALF_HUNDREDTH)
-    assert mean["high"] == pytest.approx(high, abs=2 * HALF_HUNDREDTH)
-    assert frame["score"].mean() == pytest.approx(overall, abs=2 * HALF_HUNDREDTH)
-    # Table 1 prints these up to one unit of the last digit off (4.62, 17.60, 20.38).
-    for stereotype, value in (("female", low), ("male", high), ("overall", overall)):
-        assert score_1("power", setting, stereotype) == pytest.approx(value, abs=0.01 + EPS)
 
 
 def test_paired_runs():
     frame = paired(10)
     assert len(frame) == 13
-    people = {
-        ("occupation", "single"): 40,
-        ("occupation", "paired"): 1600,
-        ("power", "single"): 72,
-        ("power", "paired"): 144,
-    }
-    for (aspect, setting), n in people.items():
+    people = {"occupation": {"single": 40, "paired": 1600}, "power": {"single": 72, "paired": 144}}
+    for aspect, setting, n in ((aspect, *item) for aspect, each in people.items() for item in each.items()):
         part = frame.query("aspect == @aspect and setting == @setting").set_index("run")["score"]
         runs = part.drop("average", errors="ignore")
         assert list(runs.index) == (["1"] if n == 1600 else ["1", "2", "3"])

@@ -17,11 +17,8 @@ from biaslab.study import sources
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and sockets are other things on Windows")
 
 
-def socket(path):
-    os.mknod(path, stat.S_IFSOCK | 0o600)
-
-
-KINDS = {"a folder": os.mkdir, "a named pipe": os.mkfifo, "a socket": socket}
+KINDS = {"a folder": os.mkdir, "a named pipe": os.mkfifo}
+KINDS["a socket"] = lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "a device"])

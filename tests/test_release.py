@@ -17,16 +17,13 @@ CARD = ("## Load", "## Training", "## Measured", "## Limits")
 
 def test_the_citation_file_has_what_its_format_asks_for(root):
     said = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    # Citation File Format 1.2.0: the keys that it knows of these, and those that it needs.
-    needed, known = {"cff-version", "message", "title", "authors"}, {"type", "license", "version", "keywords"}
-    assert needed <= set(said) <= needed | known | {"references", "date-released", "abstract", "repository-code"}
+    # Citation File Format 1.2.0.
     assert (said["cff-version"], said["type"], said["license"]) == ("1.2.0", "software", "Apache-2.0")
-    assert said["version"] == __version__
-    for reference in said["references"]:
-        assert {"type", "title", "authors", "year"} <= set(reference)
-        assert all({"family-names", "given-names"} <= set(author) for author in reference["authors"])
-        assert isinstance(reference["year"], int)
+    assert {"message", "title", "authors"} <= set(said) and said["version"] == __version__
     assert len(said["references"]) == 4
+    for reference in said["references"]:
+        assert {"type", "title", "authors"} <= set(reference) and isinstance(reference["year"], int)
+        assert all({"family-names", "given-names"} <= set(author) for author in reference["authors"])
 
 
 def test_changes_begin_with_this_version(root):

@@ -18,8 +18,6 @@ KEY = "sk-Test+/=5f0e1d2c3b4a59687"
         ("https://me:word@h.org/v1", "a user or a password", "https://[key]@h.org/v1"),
         ("https://h.org/v1?a=1&pwd=word&b=2", "after '?'", "https://h.org/v1?a=1&pwd=[key]&b=2"),
         ("https://h.org/v1?a=1;key=word", "after '?'", "https://h.org/v1?a=1;key=[key]"),
-        ("https://h.org/v1?pass=word", "after '?'", "https://h.org/v1?pass=[key]"),
-        ("https://h.org/v1?session_id=word", "after '?'", "https://h.org/v1?session_id=[key]"),
         ("https://h.org/v1?%6bey=word", "after '?'", "https://h.org/v1?%6bey=[key]"),
         ("https://h.org/?X-Amz-Credential=word/x&X=1", "after '?'", "https://h.org/?X-Amz-Credential=[key]&X=1"),
         ("https://h.org/a.jpg?sig=wo/rd==", "after '?'", "https://h.org/a.jpg?sig=[key]"),
@@ -27,7 +25,6 @@ KEY = "sk-Test+/=5f0e1d2c3b4a59687"
         ("https://h.org/v1?x=sk-5f0e1d2c", "after '?'", "https://h.org/v1?x=[key]"),
         ("https://h.org/v1;token=word/x", "in its path", "https://h.org/v1;token=[key]/x"),
         ("https://h.org/sk-5f0e1d2c/v1", "in its path", "https://h.org/[key]/v1"),
-        ("https://h.org/hf_abcdefghijklmnopqrstuvwxyz/v1", "in its path", "https://h.org/[key]/v1"),
         ("https://h.org/v1#token=word", "after '#'", "https://h.org/v1#token=[key]"),
         ("https://sk-5f0e1d2c.h.org/v1", "as its host", "https://[key].h.org/v1"),
     ],
@@ -42,7 +39,6 @@ def test_a_secret_is_found_in_any_part_of_a_url(url, where, rest):
     [
         "http://localhost:8000/v1",
         "https://x.openai.azure.com/openai/deployments/gpt-4o-2024-07-18?api-version=2024-06-01",
-        "https://router.huggingface.co/hf-inference/v1",
         "https://api-inference.huggingface.co/models/stabilityai/stable-diffusion-xl-base-1.0/v1",
         # An account's number and a project's, which are none.
         "https://gateway.ai.cloudflare.com/v1/0123456789abcdef0123456789abcdef/lab/openai",
@@ -55,7 +51,7 @@ def test_a_url_without_a_secret_is_left_as_it_is(url):
     assert secrets.without_in_urls(f"({url})") == f"({url})"
 
 
-def test_a_long_segment_of_all_kinds_of_letters_is_a_key_of_an_endpoint_and_the_name_of_a_picture():
+def test_what_is_long_is_a_key_of_an_endpoint_and_the_name_of_a_picture():
     url = "https://h.org/" + "aB3" * 14 + "/v1"
     assert "in its path" in secrets.in_url(url) and secrets.without_in_urls(url) == url
 
@@ -75,6 +71,7 @@ def test_a_long_segment_of_all_kinds_of_letters_is_a_key_of_an_endpoint_and_the_
 )
 def test_a_key_is_blotted_in_every_form(form):
     assert secrets.without(f"bad key {form}.", [KEY]) == "bad key [key]."
+    assert secrets.without(form, []) == secrets.without(form, [""]) == form
 
 
 @pytest.mark.parametrize("around", [b"", b"u:", b"me:"])
@@ -95,7 +92,3 @@ def test_keys_of_the_environment_are_those_of_usual_names_and_those_that_setting
     held = secrets.held(values)
     assert named <= set(held.values()) and not {"OTHERS", "LOCAL_API_KEY"} & set(held.values())
     assert held["HF_TOKEN-1234"] == "HF_TOKEN"
-
-
-def test_without_keys_nothing_is_found():
-    assert secrets.without("anything", []) == secrets.without("anything", [""]) == "anything"

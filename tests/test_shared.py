@@ -23,7 +23,6 @@ from biaslab.ground import shared
         ("owner/name", "owner/name"),
         ("http://localhost:8000/v1", "http://localhost:8000/v1"),
         ("plugin:mine:https://example.org/v1", "plugin:mine:https://example.org/v1"),
-        ("endpoint:dall-e-3", "endpoint:dall-e-3"),
         ("", ""),
     ],
 )
@@ -80,9 +79,7 @@ def test_a_folder_is_found_whatever_follows_and_however_it_is_written(path):
     [
         "https://example.org/home/Alice",
         "https://example.org/?next=/home/Alice",
-        "http://localhost:8888/mnt/disk",
         "a man/woman of the home/garden",
-        "teacher/professor",
         # A system's own say nothing of a user.
         "/usr/lib/python3.12/site.py and /tmp/ipykernel_7/8.py, /opt/conda/bin",
         "rooted, /rooted, /root-cause, /homes/x, /mnt, /home",
@@ -95,11 +92,6 @@ def test_what_is_no_folder_of_anybody_is_left(text):
     assert shared.without(["/opt/secret"])(text) == text
 
 
-def test_urls_among_settings_are_no_folders():
-    given = {"settings": {"url": "https://example.org/v1"}, "judge": "plugin:mine:https://example.org/judge"}
-    assert shared.without(shared.folders(given))(given) == given
-
-
 def test_keys_of_the_environment_and_secrets_of_urls_are_blotted(monkeypatch):
     monkeypatch.setenv("OURS", "ours-1234567")
     monkeypatch.setenv("SOME_API_KEY", "some-1234567")
@@ -109,27 +101,14 @@ def test_keys_of_the_environment_and_secrets_of_urls_are_blotted(monkeypatch):
     assert shared.without([])(given) == blotted | {"a": "ours-1234567"}
 
 
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        ("in HOME. And HOME/x,", "in ~. And x,"),
-        # Of what lies there the last name alone is told, but in the folders that are named, the path from them.
-        ("HOME/clients/acme/x.csv", "x.csv"),
-        ("cannot read 'HOME/My Clients/acme/x.csv'", "cannot read 'x.csv'"),
-        ("HOME/project/outputs/mine/a.csv", "mine/a.csv"),
-        ("~/project/outputs/mine/a.csv", "mine/a.csv"),
-    ],
-)
-def test_of_a_user_s_own_folder_nothing_is_told(tmp_path, monkeypatch, text, rest):
+def test_of_a_user_s_own_folder_nothing_is_told(tmp_path, monkeypatch):
     home = str(tmp_path / "alice")
     monkeypatch.setenv("HOME", home)
     clean = shared.without(shared.folders({}, f"{home}/project/outputs"))
-    assert clean(text.replace("HOME", home)) == rest
-
-
-def test_a_file_right_below_a_root_leaves_its_neighbours_untold():
-    clean = shared.without(shared.folders({"corpus": "/srv/captions.csv"}))
-    assert clean("/srv/captions.csv, /srv/clients/acme/x.csv") == "captions.csv, x.csv"
+    assert clean(f"in {home}. And {home}/x,") == "in ~. And x,"
+    # Of what lies there the last name alone is told, but in the folders that are named, the path from them.
+    assert clean(f"cannot read '{home}/My Clients/acme/x.csv'") == "cannot read 'x.csv'"
+    assert clean(f"{home}/clients/acme/x.csv, ~/project/outputs/mine/a.csv") == "x.csv, mine/a.csv"
 
 
 def test_keys_stay_apart_and_images_as_they_are():
@@ -146,5 +125,10 @@ def test_folders_are_those_of_the_machine_and_of_what_is_named_and_those_that_te
     found = shared.folders({"settings": {"corpus": "/data/secret/a.csv", "gender": "fairface:/w/f.st"}}, "/out/run")
     assert {"/data/secret", "/w", "/out/run", str(tmp_path)} <= set(found)
     assert not {"", "/", "~"} & set(found)
+    # URLs are none, and a file right below a root leaves its neighbours untold.
+    given = {"settings": {"url": "https://example.org/v1"}, "judge": "plugin:mine:https://example.org/judge"}
+    assert shared.without(shared.folders(given))(given) == given
+    clean = shared.without(shared.folders({"corpus": "/srv/captions.csv"}))
+    assert clean("/srv/captions.csv, /srv/clients/acme/x.csv") == "captions.csv, x.csv"
     monkeypatch.chdir("/usr/lib")
     assert not {"/", "/tmp", "/usr/lib"} & set(shared.telling("/tmp", "/", tmp_path))

@@ -76,6 +76,8 @@ def test_computes_once_in_order(tmp_path):
     again = Store(tmp_path).stage("squares", {"power": 2}, squares(calls)).compute(UNITS, shard_rows=3)
     assert len(calls) == 3
     pd.testing.assert_frame_equal(again, first)
+    assert [len(shard) for shard in stage.compute_iter(UNITS, shard_rows=3)] == [3, 3, 1]
+    assert stage.compute(UNITS[:0], shard_rows=4).empty
     assert json.loads((stage.folder / "stage.json").read_text())["inputs"] == {"power": 2}
     # The sidecar is the checksum that any tool computes.
     shard = shards(stage)[1]
@@ -92,42 +94,24 @@ def test_other_rows_inputs_or_code_never_share(tmp_path):
     stage.compute(UNITS.rename(columns={"x": "y"}).assign(x=0), shard_rows=10)
     assert len(calls) == 3
     assert store.stage("squares", {"of": ["a"], "power": 2}, squares(calls)).digest == stage.digest
-    other = [
-        store.stage("squares", {"power": 3, "of": ["a"]}, squares(calls)),
-        store.stage("squares", {"power": 2, "of": ["a"]}),
-        store.stage("squares", {"power": 2, "of": ["a"]}, square),
-        store.stage("squares", {"power": 2, "of": ["a"]}, lexicons.plurals),
-    ]
+    other = [store.stage("squares", {"power": 3, "of": ["a"]}, squares(calls))]
+    other += [store.stage("squares", {"power": 2, "of": ["a"]}, work) for work in (None, square, lexicons.plurals)]
     assert len({s.digest for s in [stage, *other]}) == 5
 
 
 def test_what_is_found_equals_what_was_computed(tmp_path):
     # Types that could change on the way to disk and back.
-    table = pd.DataFrame(
-        {
-            "text": pd.Series(["a", None], dtype="object"),
-            "category": pd.Categorical(["u", "v"], categories=["v", "u"], ordered=True),
-            "bytes": [b"\x00\xff", b""],
-            "float": np.array([1.5, np.nan], dtype="float32"),
-            "flag": [True, False],
-        }
-    )
+    table = pd.DataFrame({"text": pd.Series(["a", None], dtype="object"), "bytes": [b"\x00\xff", b""]})
+    table["category"] = pd.Categorical(["u", "v"], categories=["v", "u"], ordered=True)
+    table = table.assign(float=np.array([1.5, np.nan], dtype="float32"), flag=[True, False])
     calls = Calls()
     stage = Store(tmp_path).stage("types", {}, lambda rows: calls.append(1) or table)
     first = stage.compute(UNITS, shard_rows=10)
     again = stage.compute(UNITS, shard_rows=10)
     assert calls == [1]
     pd.testing.assert_frame_equal(first, again)
-    assert first["bytes"].tolist() == [b"\x00\xff", b""]
-    assert first["float"].dtype == np.float32
-    assert first["category"].cat.categories.tolist() == ["v", "u"]
-
-
-def test_iterating_holds_one_shard_and_no_rows_give_no_table(tmp_path):
-    stage = Store(tmp_path).stage("squares", {}, squares())
-    sizes = [len(shard) for shard in stage.compute_iter(UNITS, shard_rows=4)]
-    assert sizes == [4, 3]
-    assert stage.compute(UNITS[:0], shard_rows=4).empty
+    # But for texts, whose type is that of this pandas.
+    pd.testing.assert_frame_equal(first.drop(columns="text"), table.drop(columns="text"))
 
 
 def test_progress_is_shown_for_work_only(tmp_path, capsys):
@@ -192,12 +176,10 @@ def test_an_error_of_the_work_keeps_what_is_finished(tmp_path):
 
     def fails_once(rows):
         calls.append(rows["x"].tolist())
-        if calls == [[0, 1, 2], [3, 4, 5]]:
-            raise ZeroDivisionError("in the work")
-        return squares()(rows)
+        return 1 / 0 if calls == [[0, 1, 2], [3, 4, 5]] else squares()(rows)
 
     stage = Store(tmp_path).stage("squares", {}, fails_once)
-    with pytest.raises(ZeroDivisionError, match="in the work"):
+    with pytest.raises(ZeroDivisionError):
         stage.compute(UNITS, shard_rows=3, progress=False)
     stage.compute(UNITS, shard_rows=3, progress=False)
     assert calls[2:] == [[3, 4, 5], [6]]
@@ -253,11 +235,10 @@ def test_other_errors_keep_their_words():
     )
 
 
-def test_a_temporary_file_has_no_longer_a_name_than_systems_allow(tmp_path):
-    for name in ("x" * 250 + ".html", "ü" * 125 + ".html"):
-        replace(tmp_path / name, b"whole")
-        assert [path.name for path in tmp_path.iterdir()] == [name]
-        (tmp_path / name).unlink()
+@pytest.mark.parametrize("name", ["x" * 250 + ".html", "ü" * 125 + ".html"])
+def test_a_temporary_file_has_no_longer_a_name_than_systems_allow(tmp_path, name):
+    replace(tmp_path / name, b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_what_does_not_fit_is_named(tmp_path):
@@ -282,15 +263,9 @@ def square(rows):
     return pd.DataFrame({"x": rows["x"], "square": rows["x"] ** 2})
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """Return what progress bars are told."""
-    numbers = []
-    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: numbers.append(n))
-    return numbers
-
-
-def test_workers_give_the_same(tmp_path, counted):
+def test_workers_give_the_same(tmp_path, monkeypatch):
+    counted = []
+    monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: counted.append(n))
     alone = Store(tmp_path / "alone").stage("squares", {}, square)
     shared = Store(tmp_path / "shared", engine=engine.get("local", workers=2)).stage("squares", {}, square)
     expected = alone.compute(UNITS, shard_rows=2)
@@ -300,16 +275,14 @@ def test_workers_give_the_same(tmp_path, counted):
         assert shards(alone)[i].name == shards(shared)[i].name
         assert shards(alone)[i].read_bytes() == shards(shared)[i].read_bytes()
     assert counted == [2, 2, 2, 1] * 2
-
-
-def test_work_can_say_how_far_it_is(tmp_path, counted):
-    stage = Store(tmp_path).stage("squares", {}, square)
-    stage.compute(UNITS, shard_rows=2, advances=True)
+    # Work can say itself how far it is.
+    counted.clear()
+    Store(tmp_path).stage("squares", {}, square).compute(UNITS, shard_rows=2, advances=True)
     assert counted == [20, 20, 20, 10]
 
 
 def test_shares_make_the_whole(tmp_path):
-    calls = {0: Calls(), 1: Calls(), 2: Calls(), 3: Calls()}
+    calls = {i: Calls() for i in range(4)}
     whole = Store(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
     for i in (1, 0):
         stage = Store(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))

@@ -74,17 +74,21 @@ def answered(root):
     return folder
 
 
-def test_results_of_changed_code_go_and_those_of_current_code_stay(root, capsys):
+def test_results_of_changed_code_go_and_those_of_current_code_stay(root, monkeypatch, capsys):
     now = compute(root)
-    old = [old_code(root), compute(root, {"package:torch": "0.1"})]
-    old.append(compute(root, {"biaslab.gone": "0" * 16}))
+    old = [old_code(root), *(compute(root, {name: "0.1"}) for name in ("package:torch", "biaslab.gone"))]
     assert states(root) == {now: CURRENT, **dict.fromkeys(old, UNREAD)}
     status, said, _ = run(capsys, "prune")
     assert status == 0 and "Would delete 3 results" in said and "Nothing is deleted yet: add --yes." in said
     assert len(states(root)) == 4
+    found = results(root)
     status, said, _ = run(capsys, "prune", "--yes")
     assert status == 0 and "Deleted 3 results, 0.0 MB" in said
     assert [*(root / "indicators").iterdir()] == [now]
+    # Another that looked at the same time is not disturbed.
+    with monkeypatch.context() as patch:
+        patch.setattr(pruning, "results", lambda root: found)
+        assert prune(root, delete=True) == ([], [])
     # What stays is found by the same key, and not computed again; what went is.
     times = {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")}
     assert compute(root) == now and {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")} == times
@@ -125,29 +129,22 @@ def elsewhere(rows):
     return rows
 
 
-def test_what_cannot_be_compared_is_kept(root, capsys):
+def test_what_cannot_be_compared_is_kept(root, monkeypatch, capsys):
     broken = [compute(root, n=n) for n in range(3)]
     (broken[0] / "stage.json").unlink()
     (broken[1] / "stage.json").write_text('{"code": ')
     text = (broken[2] / "stage.json").read_text()
     (broken[2] / "stage.json").write_text(json.dumps(json.loads(text) | {"code": {}}))
-    unknown = [
-        compute(root, work=elsewhere),
-        compute(root, {"package:absent": "1.0"}),
-        compute(root, {"somebody.model": "0" * 16}),
-        # Judged by another package.
-        old_code(root, settings={"gender": "plugin:mine"}),
-    ]
+    unknown = [compute(root, work=elsewhere)]
+    unknown += [compute(root, {name: "0" * 16}) for name in ("package:absent", "somebody.model")]
+    # Judged by another package.
+    unknown.append(old_code(root, settings={"gender": "plugin:mine"}))
     now = compute(root, settings={"gender": "plugin:mine"})
     assert states(root) == {now: CURRENT, **dict.fromkeys([*broken, *unknown], KEPT)}
     assert "Deleted 0 results" in run(capsys, "prune", "--yes")[1] and len(states(root)) == 8
-
-
-def test_results_of_what_a_package_brings_go_with_its_code(root, monkeypatch):
-    folder = compute(root, {"somebody.model": "0" * 16})
-    # Installed, it is known to hold something else.
+    # Of a package that is installed, it is known that it holds something else.
     monkeypatch.setattr(plugins, "packages", lambda: frozenset(("somebody",)))
-    assert states(root) == {folder: UNREAD}
+    assert states(root)[unknown[2]] == UNREAD
 
 
 def test_the_table(root, capsys):
@@ -174,6 +171,12 @@ def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
     root.mkdir()
     (root / "modules.json").write_text("{}")
     assert run(capsys) == (0, f"The store {root} holds no results.\n", "")
+    # Links are not followed.
+    old = old_code(root)
+    away = old.rename(tmp_path / old.name)
+    old.symlink_to(away)
+    assert results(root) == []
+    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()
     # Of another place, which is no store.
     (tmp_path / "photos" / "2024").mkdir(parents=True)
     (tmp_path / "photos" / "2024" / "1.jpg").write_bytes(b"1")
@@ -232,20 +235,3 @@ def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
     status, _, error = run(capsys, "prune", "--yes")
     assert status == 2 and error.startswith(f"biaslab: This user may not use {theirs}")
     assert states(root) == {theirs: UNREAD} and len([*theirs.glob("*.parquet")]) == 2
-
-
-def test_links_are_not_followed(root, tmp_path):
-    old = old_code(root)
-    away = old.rename(tmp_path / old.name)
-    old.symlink_to(away)
-    assert results(root) == []
-    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()
-
-
-def test_two_that_prune_at_once_do_not_disturb_each_other(root, monkeypatch):
-    old = [compute(root, {MODULE: str(k) * 16}) for k in range(3)]
-    found = results(root)
-    prune(root, delete=True)
-    monkeypatch.setattr(pruning, "results", lambda root: found)
-    assert prune(root, delete=True) == ([], [])
-    assert not any(folder.exists() for folder in old)

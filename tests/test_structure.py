@@ -189,10 +189,13 @@ _WORDS = ROOT / "biaslab" / "lexicons" / "data"
 
 
 def test_the_package_imports_nothing_of_its_guests():
+    """Nor does what users load of the world import what trains it."""
+    may = {"biaslab": {"biaslab"}, "biaslab_world": {"biaslab", "biaslab_world"}, "training": set(PACKAGES)}
     found = {
-        name: {module for module, _ in imports(tree, when_loaded=False) if package_of(module) != "biaslab"}
+        name: {
+            module for module, _ in imports(tree, when_loaded=False) if package_of(module) not in may[package_of(name)]
+        }
         for name, tree in trees().items()
-        if package_of(name) == "biaslab"
     }
     assert {name: modules for name, modules in found.items() if modules} == {}
 
@@ -208,13 +211,6 @@ def test_the_package_names_nothing_of_its_guests():
     }
     words = {name for name in found if (ROOT / name).is_relative_to(_WORDS) and found[name] == ['"mini"']}
     assert {name: names for name, names in found.items() if name not in words} == {}
-
-
-def test_what_users_load_of_the_world_needs_nothing_that_trains_it():
-    for name in MODULES:
-        if package_of(name) == "biaslab_world":
-            of = {package_of(module) for module, _ in imports(trees()[name], when_loaded=False)}
-            assert "training" not in of, name
 
 
 # -- what notebooks show -----------------------------------------------------------------------------------
@@ -310,14 +306,7 @@ def test_every_declared_table_is_saved_or_measured():
 def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     # What is said of files goes by their times, and a server's date by ours.
     allowed = {"biaslab.ground.progress", "biaslab.runs.execute", "biaslab.report.all_runs", "biaslab.net.retry"}
-    found = {
-        name: [
-            node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node) == "time.time()"
-        ]
-        for name, tree in trees().items()
-    }
-    assert {name for name, lines in found.items() if lines} == allowed
-    assert all(len(found[name]) == 1 for name in allowed), found
+    assert {name for name, path in MODULES.items() if "time.time()" in path.read_text(encoding="utf-8")} == allowed
 
 
 def test_what_is_listed_with_its_cost_is_there(root):

@@ -39,13 +39,13 @@ class RunError(BiaslabError, RuntimeError):
     """A run that cannot start or did not finish."""
 
 
-def near_matches(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return up to ``most`` names of ``known`` that are spelt like ``name``, best first."""
+def near_matches(name: str, known: Iterable[str]) -> list[str]:
+    """Return up to three names of ``known`` that are spelt like ``name``, best first."""
     by_lower = {str(k).lower(): str(k) for k in known}
     wanted = str(name).lower()
-    close = difflib.get_close_matches(wanted, by_lower, n=most, cutoff=0.6)
+    close = difflib.get_close_matches(wanted, by_lower, cutoff=0.6)
     inside = [low for low in by_lower if wanted and (wanted in low or low in wanted) and low not in close]
-    return [by_lower[low] for low in (close + inside)[:most]]
+    return [by_lower[low] for low in (close + inside)[:3]]
 
 
 def name_help(name: str, known: Iterable[str]) -> str:

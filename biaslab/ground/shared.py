@@ -48,9 +48,7 @@ def _named(text: str) -> str:
 def _several(text: str) -> list[str]:
     """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
     model = adapters.split(text)
-    if model.adapters:
-        return [model.base, *(one.name for one in model.adapters)]
-    return re.split(r"\+(?=[/~])", text)
+    return list(model.names) if model.adapters else re.split(r"\+(?=[/~])", text)
 
 
 def called(names: Iterable[str]) -> dict[str, str]:

@@ -79,15 +79,13 @@ def p_words(p: float) -> str:
     return "no test" if not isfinite(p) else "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def none_could(each: str, smallest: float, level: float, *, takes: int | None = None, of: str = "") -> str:
+def none_could(each: str, smallest: float, level: float) -> str:
     """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
 
-    ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given;
-    ``takes`` how many it takes for one to be possible, where known, and ``of`` what these are.
+    ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given.
     """
     text = f"with {each} each no outcome could be significant: corrected, p is {min(smallest, 1):.2g} at least"
-    needed = f"; it takes {takes:,} {of} each" if takes else ""
-    return f"{text}, not below {level:.2g}{needed}"
+    return f"{text}, not below {level:.2g}"
 
 
 def between(low: float, high: float, how: str | Callable[[float], str]) -> str:

@@ -74,14 +74,9 @@ def table(found: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for stage, some in {**groups, "total": found}.items():
         written = [time.strftime("%Y-%m-%d", time.localtime(t)) for t in sorted(r.written for r in some)]
-        row = {
-            "results": len(some),
-            "size": megabytes(sum(r.size for r in some)),
-            "oldest": written[0],
-            "newest": written[-1],
-        }
-        rows.append({"stage": stage, **row, **{s: sum(r.state == s for r in some) for s in STATES}})
-    return pd.DataFrame(rows)
+        counts = (sum(r.state == s for r in some) for s in STATES)
+        rows.append([stage, len(some), megabytes(sum(r.size for r in some)), written[0], written[-1], *counts])
+    return pd.DataFrame(rows, columns=["stage", "results", "size", "oldest", "newest", *STATES])
 
 
 def summed(some: Sequence[Result]) -> str:
@@ -144,7 +139,7 @@ def _state(path: Path) -> str:
         return KEPT
     if [named, digest(key)[:16]] != [path.parent.name, path.name]:
         return KEPT
-    here = _code_here(tuple(name.removeprefix("package:") for name in code))
+    here = _code_here(*(name.removeprefix("package:") for name in code))
     other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
     if not other:
         return CURRENT
@@ -153,7 +148,5 @@ def _state(path: Path) -> str:
     return UNREAD if changed and '"plugin:' not in inputs else KEPT
 
 
-@functools.lru_cache
-def _code_here(names: tuple[str, ...]) -> dict[str, str]:
-    """Return what there is today of the modules and packages that a result names, and of what is behind them."""
-    return closure.of(*names)
+# What there is today of the modules and packages that a result names, and of what is behind them.
+_code_here = functools.lru_cache(closure.of)

@@ -71,9 +71,8 @@ def buy(
 ) -> dict[str, Bought]:
     """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
-    Raises ParameterError: There is no URL, model or key, the key is not accepted, or there is no such model or path.
-    RunError: One more image would pass ``cost_limit``, the endpoint is out of order or wants to be paid, or there is no
-    room to keep an image.
+    Raises as :meth:`biaslab.net.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError: One
+    more image would pass ``cost_limit``, or there is no room to keep an image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
     missing = dict(sorted(missing.items(), key=lambda item: not ledger.is_paid(item[0])))

@@ -381,6 +381,7 @@ class Study:
         """
         import matplotlib as mpl
         import matplotlib.pyplot as plt
+        from matplotlib.text import Text
 
         text = text or name
         several = list(self.pipelines) if model_shown else []
@@ -407,7 +408,10 @@ class Study:
         how: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
         with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
-            page, smallest = _lay_out(figure), _smallest(figure)
+            page = _lay_out(figure)
+            words = (said for said in figure.findobj(Text) if said.get_visible() and said.get_text().strip())
+            # In points.
+            smallest = min((float(said.get_fontsize()) for said in words), default=11.0)
             _save_png(figure, png, page)
             figure.savefig(svg, bbox_inches=page, facecolor="white", metadata={"Date": None})
         record = {"name": name, "title": title, "caption": caption, "alt": caption, "main": bool(main)}
@@ -538,14 +542,6 @@ def _lay_out(figure: Figure) -> Bbox:
         engine.execute(figure)
     figure.set_layout_engine(None)
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
-
-
-def _smallest(figure: Figure) -> float:
-    """Return the size of a figure's smallest words, in points."""
-    from matplotlib.text import Text
-
-    words = (text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip())
-    return min((float(text.get_fontsize()) for text in words), default=11.0)
 
 
 def _save_png(figure: Figure, path: Path, page: Bbox) -> None:

@@ -15,32 +15,25 @@ from biaslab.net.settings import EndpointSettings
         ({"url": "https://example.org/v1?code=secret-word"}, "holds what looks like a key after '?'"),
         ({"url": "https://example.org/sk-secret-word-1/v1"}, "what looks like a key in its path"),
         ({"url": "ftp://example.org/v1"}, "is 'ftp://example.org/v1'; give an http or https URL"),
-        ({"url": "example.org/v1"}, "give an http or https URL"),
         ({"url": "http://"}, "give an http or https URL"),
-        ({"url": "http://[::1/v1"}, "URL is none"),
         ({"url": "http://a b/v1"}, "give an http or https URL"),
         ({"url": "http://host:port/v1"}, "URL is none"),
         ({"key_variable": "secret-word"}, "never the key itself"),
-        ({"concurrency": 0}, "concurrency is 0"),
         ({"price": -1}, "price is -1; allowed is 0 or more."),
         ({"cost_limit": float("inf")}, "cost_limit is inf"),
-        ({"cost_limit": None}, "cost_limit is None"),
         ({"options": {"prompt": "x"}}, "options holds 'prompt'"),
         ({"options": {"x": float("nan")}}, "options does not fit in JSON"),
         ({"size": 512}, "size is 512; it must be a text"),
+        # Without one of them nothing is asked.
+        ({"url": ""}, "give both"),
+        ({"model": ""}, "give both"),
     ],
 )
 def test_values_that_cannot_be_used(more, message):
     with pytest.raises(ParameterError) as error:
-        EndpointSettings(**{"model": "m", "url": "http://localhost/v1", **more})
+        EndpointSettings(**{"model": "m", "url": "http://localhost/v1", "key_variable": "", **more}).check_key()
     assert message in str(error.value)
     assert "secret-word" not in str(error.value)
-
-
-@pytest.mark.parametrize(("url", "model"), [("", "m"), ("http://localhost/v1", "")])
-def test_without_url_or_model_nothing_is_asked(url, model):
-    with pytest.raises(ParameterError, match="give both"):
-        EndpointSettings(url=url, model=model, key_variable="").check_key()
 
 
 def test_urls_have_one_form():

@@ -40,12 +40,9 @@ def test_which_headers_ask_not_to_use_an_image(values):
     headers = httpx.Headers([("X-Robots-Tag", value) for value in values.split("|")])
     assert bool(opted_out(headers, OPT_OUT)) == (values in ASK)
     assert not opted_out(headers, ())
-
-
-def test_rights_that_are_reserved_are_honoured():
-    assert opted_out(httpx.Headers({"TDM-Reservation": "1"}), OPT_OUT) == "TDM-Reservation: 1"
-    assert not opted_out(httpx.Headers({"TDM-Reservation": "0"}), OPT_OUT)
-    assert not opted_out(httpx.Headers({"TDM-Reservation": "1"}), ("noai",))
+    # So are rights that are reserved.
+    reserved = [opted_out(httpx.Headers({"TDM-Reservation": value}), OPT_OUT) for value in "10"]
+    assert reserved == ["TDM-Reservation: 1", ""]
 
 
 def test_the_next_address_is_tried_where_one_takes_no_connection():

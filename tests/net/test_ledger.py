@@ -35,6 +35,25 @@ def damage(line):
     return line.replace(b'"event": "sent"', b'"event": "sant"').replace(b'"event": "kept"', b'"event": "kapt"')
 
 
+def break_ledger(store, which):
+    """Damage a ledger in one of several ways, and return what is left of it."""
+    lines = lines_of(store)
+    damaged = {
+        "first": [damage(lines[0]), *lines[1:]],
+        "sent": [damage(line) if b'"sent"' in line else line for line in lines],
+        "kept": [damage(line) if b'"kept"' in line else line for line in lines],
+        "every line": [damage(line).replace(b'"free"', b'"fee"') for line in lines],
+        "cut short": lines[:10],
+        "one gone": lines[:4] + lines[5:],
+        "two swapped": [*lines[:4], lines[5], lines[4], *lines[6:]],
+    }
+    path = file_of(store)
+    path.write_bytes(left := b"".join(damaged.get(which, ())))
+    if which == "gone":
+        path.unlink()
+    return left
+
+
 @pytest.fixture
 def bought(server, store):
     """Ten images at 0.25 under a limit of 2.50, the last of them a refusal, which cost nothing: 2.25 are spent."""
@@ -45,20 +64,9 @@ def bought(server, store):
     return images
 
 
-@pytest.mark.parametrize("which", ["first", "all sent", "all kept", "cut short", "one gone", "two swapped", "gone"])
+@pytest.mark.parametrize("which", ["first", "sent", "kept", "cut short", "one gone", "two swapped", "gone"])
 def test_a_damaged_ledger_stops_the_run_before_anything_is_bought(server, store, bought, which):
-    lines, path = lines_of(store), file_of(store)
-    damaged = {
-        "first": [damage(lines[0]), *lines[1:]],
-        "all sent": [damage(line) if b'"sent"' in line else line for line in lines],
-        "all kept": [damage(line) if b'"kept"' in line else line for line in lines],
-        "cut short": lines[:8],
-        "one gone": lines[:4] + lines[5:],
-        "two swapped": [*lines[:4], lines[5], lines[4], *lines[6:]],
-    }
-    path.write_bytes(b"".join(damaged.get(which, ())))
-    if which == "gone":
-        path.unlink()
+    break_ledger(store, which)
     # There is room under the limit for more, which is what a run that does not look would buy.
     for n in (10, 12):
         with pytest.raises(RunError, match=DAMAGED):
@@ -68,16 +76,7 @@ def test_a_damaged_ledger_stops_the_run_before_anything_is_bought(server, store,
 
 @pytest.mark.parametrize("which", ["sent", "kept", "every line", "cut short", "gone"])
 def test_a_ledger_is_rebuilt_from_what_is_there(server, store, bought, which, capsys):
-    lines, path = lines_of(store), file_of(store)
-    damaged = {
-        "sent": [damage(line) if b'"sent"' in line else line for line in lines],
-        "kept": [damage(line) if b'"kept"' in line else line for line in lines],
-        "every line": [damage(line).replace(b'"free"', b'"fee"') for line in lines],
-        "cut short": lines[:10],
-    }
-    path.write_bytes(before := b"".join(damaged.get(which, ())))
-    if which == "gone":
-        path.unlink()
+    path, before = file_of(store), break_ledger(store, which)
     known = which in ("kept", "cut short")
     if not known:
         with pytest.raises(ParameterError, match=r"says what an image cost: give the price, as in --price"):
@@ -115,8 +114,8 @@ def test_a_ledger_is_rebuilt_from_what_is_there(server, store, bought, which, ca
     with pytest.raises(RunError, match="one more would pass the limit"):
         made(server, store, asked(60).iloc[20:], cost_limit=6)
     assert len(server.requests) == room
-    again = {"lines": len(lines_of(store)), "lost": 0, "requests": 0, "pictures": 0, "saved": None}
-    assert rebuild(path.parent) == {**again, "spent": spent + room * 0.25}
+    again = {"lines": len(lines_of(store)), "spent": spent + room * 0.25, "saved": None}
+    assert rebuild(path.parent) == again | dict.fromkeys(("lost", "requests", "pictures"), 0)
 
 
 def test_a_reply_that_is_paid_for_is_worked_up_after_a_rebuild(server, store, bought):

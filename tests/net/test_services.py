@@ -83,6 +83,8 @@ def bought(shop, store, n=2, **more):
 
 
 def test_images_are_ordered_once_and_collected_when_they_are_there(shop, store):
+    # A busy one is asked again.
+    shop.busy = 3
     images = bought(shop, store, size="512x512", concurrency=1)
     assert [order["prompt"] for order in shop.orders] == ["photo 0", "photo 1"]
     assert shop.orders[0] == {"model": "kiln-2", "n": 1, "size": "512x512", "prompt": "photo 0"}
@@ -107,12 +109,6 @@ def test_what_has_no_image_is_counted_and_paid_as_the_service_says(shop, store):
     again = bought(shop, store, 4)
     assert again.table["outcome"].tolist() == images.table["outcome"].tolist() and again.spent == 0.5
     assert [order["prompt"] for order in shop.orders] == ["photo 0", "photo 1", "photo 3"]
-
-
-def test_a_busy_service_is_asked_again(shop, store):
-    shop.busy = 3
-    assert bought(shop, store).table["outcome"].tolist() == ["ok", "ok"]
-    assert len(shop.orders) == 2
 
 
 def test_what_takes_too_long_is_collected_by_the_next_run(shop, store):

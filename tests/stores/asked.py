@@ -1,8 +1,8 @@
 """What cannot be had again for nothing, asked for in small: images of an endpoint, its answers, downloads, ratings.
 
-``found`` asks, and returns all that came back. The folder beside this file was written by the code of the commit that
-it is named by (this file's history says how) and is never written again: the test reads it with the code of today,
-and nobody answers it.
+:data:`FOUND` holds what asks and returns what came back. The folder beside this file was written by the code of the
+commit that it is named by (this file's history says how) and is never written again: the test reads it with the code
+of today, and nobody answers it.
 """
 
 from __future__ import annotations
@@ -112,19 +112,6 @@ def revised(folder: Path):
     return revise(pair(folder), critiques(folder), seed=pipeline(folder).seed)
 
 
-def found(folder: Path) -> dict:
-    """Return all that is asked for, as plain values."""
-    return {
-        "images": bought(folder),
-        "paraphrases": paraphrases(folder),
-        "critiques": critiqued(folder),
-        "downloads": downloaded(folder),
-        "judged by raters": judged(folder),
-        "rated": rated(folder),
-        "shown to the critic": shown(),
-    }
-
-
 def bought(folder: Path) -> dict:
     """Return image_id, outcome, revised prompt and digest of pixels of bought images, by what is asked for."""
     return {
@@ -174,6 +161,17 @@ def rated(folder: Path) -> list:
     rows = found.images[["image", "source", "occupation"]].astype(object)
     rows = rows.join(found.ratings.astype(object).fillna(""))
     return [*found.raters, *rows.to_numpy().tolist()]
+
+
+FOUND = {
+    "images": bought,
+    "paraphrases": paraphrases,
+    "critiques": critiqued,
+    "downloads": downloaded,
+    "judged by raters": judged,
+    "rated": rated,
+}
+"""What asks, by what it asks for."""
 
 
 def _rows(table, columns: str) -> list:
