@@ -220,16 +220,14 @@ def _refused(reason: str, _: str) -> None:
 def _init(given: argparse.Namespace) -> None:
     from biaslab.runs import init
 
-    written = init.init(given.folder)
-    print(f"{len(written)} files in {given.folder}: README.md says how to begin.")
+    print(f"{len(init.init(given.folder))} files in {given.folder}: README.md says how to begin.")
 
 
 def _run(given: argparse.Namespace) -> int:
     from biaslab.runs import params
 
     how = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "beside")}
-    checked = params.load(given.params, **how)
-    return _execute(given, checked)
+    return _execute(given, params.load(given.params, **how))
 
 
 def _audit(given: argparse.Namespace) -> int:

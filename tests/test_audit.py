@@ -209,11 +209,6 @@ def refused(root, *names, **how):
 SMALL = ["judging.faces=mini-detector", "judging.gender=mini-clip"]
 
 
-def test_a_folder_of_something_else_is_no_model(root, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert "model_index.json" in refused(root, str(tmp_path), overrides=SMALL)
-
-
 def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folders("sd1"), "a+b")

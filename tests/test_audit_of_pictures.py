@@ -24,19 +24,23 @@ JUDGES = ["faces=mini-detector", "gender=mini-clip"]
 WOMEN = {("first", "nurse"): 9, ("first", "pilot"): 2, ("second", "nurse"): 9, ("second", "pilot"): 8}
 
 
+def drawings(n, seed):
+    """Return a function of a gender, which gives another of ``n`` drawn people each time."""
+    asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
+    drawn = truth.people(asked.assign(prompt_id="p", n_images=1), n, seed=seed, decoded=None)
+    left = {gender: list(ids) for gender, ids in drawn.table.groupby("truth_gender")["image_id"]}
+    return lambda gender: drawn.read([left[gender].pop()])[0]
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Return a folder with one of each model, whose subfolders are groups."""
-    root = tmp_path_factory.mktemp("pictures")
-    asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
-    drawn = truth.people(asked.assign(prompt_id="p", n_images=1), 60, seed=3, decoded=None)
-    left = {gender: list(ids) for gender, ids in drawn.table.groupby("truth_gender")["image_id"]}
+    root, another = tmp_path_factory.mktemp("pictures"), drawings(60, seed=3)
     for (model, group), women in WOMEN.items():
         (root / model / group).mkdir(parents=True, exist_ok=True)
         (root / model / "biaslab.json").write_text(json.dumps({"pictures": "drawings"}))
         for k in range(10):
-            (array,) = drawn.read([left["female" if k < women else "male"].pop()])
-            Image.fromarray(array).save(root / model / group / f"{k}.png")
+            Image.fromarray(another("female" if k < women else "male")).save(root / model / group / f"{k}.png")
     return root
 
 
@@ -68,16 +72,12 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     root, tmp_path, capsys, inline
 ):
     """Of women a third are hard to tell, and called male; a half of the pictures is rated by their truth."""
-    asked = pd.DataFrame({"prompt": ["person"], "profession": ["(none)"], "text": ["a photo of a person"]})
-    drawn = truth.people(asked.assign(prompt_id="p", n_images=1), 170, seed=4, decoded=None)
-    left = {gender: list(ids) for gender, ids in drawn.table.groupby("truth_gender")["image_id"]}
-    folder, known, rated = tmp_path / "eyed", {}, ["image_id,gender"]
+    another, folder, known, rated = drawings(170, seed=4), tmp_path / "eyed", {}, ["image_id,gender"]
     (folder / "nurse").mkdir(parents=True)
     (folder / "biaslab.json").write_text(json.dumps({"pictures": "drawings"}))
     for k in range(120):
         gender = "female" if k < 72 else "male"
-        (array,) = drawn.read([left[gender].pop()])
-        Image.fromarray(array).save(folder / "nurse" / f"{k:03}.png")
+        Image.fromarray(array := another(gender)).save(folder / "nurse" / f"{k:03}.png")
         hard = gender == "female" and k % 3 == 0
         known[marked(array)] = "male" if hard else "unclear" if k % 11 == 1 else gender
         rated += [f"nurse/{k:03}.png,{gender}"] if k // 3 % 2 else []
@@ -132,13 +132,6 @@ def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
     assert found["model"] == f"images:{tmp_path}::A"
     assert found["settings"]["compare_with"] == [f"images:{tmp_path}::B"]
     assert found["notebooks"] == ["custom/*"] and found["title"] == "Audit of A, B"
-
-
-def test_a_folder_that_nothing_tells_apart_is_refused_before_anything_is_written(tmp_path):
-    blank(tmp_path, "a.png")
-    for folder, told in ((tmp_path, r"a\.png"), (tmp_path / "nowhere", "nowhere")):
-        with pytest.raises(InputError, match=told):
-            audit.params_of([f"images:{folder}"])
 
 
 def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):

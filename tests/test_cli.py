@@ -13,13 +13,6 @@ from biaslab.pipeline import Pipeline, Settings
 from biaslab.runs import runner
 
 
-def test_models_lists_them(monkeypatch, capsys):
-    listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
-    monkeypatch.setattr("biaslab.models.registry.installed", lambda: listed)
-    assert cli.main(["models"]) == 0
-    assert capsys.readouterr().out.split() == ["name", "kind", "megabytes", "mini-sd", "text-to-image", "15.7"]
-
-
 @pytest.mark.parametrize(
     ("kept", "more", "said"),
     [
@@ -94,6 +87,13 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
     assert capsys.readouterr() == ("", goes_on)
     assert cli.main(["published"]) == 130
     assert capsys.readouterr() == ("", "biaslab: stopped.\n")
+
+
+def test_models_lists_them(monkeypatch, capsys):
+    listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
+    monkeypatch.setattr("biaslab.models.registry.installed", lambda: listed)
+    assert cli.main(["models"]) == 0
+    assert capsys.readouterr().out.split() == ["name", "kind", "megabytes", "mini-sd", "text-to-image", "15.7"]
 
 
 def test_the_shell_is_told_the_commands(capsys):

@@ -1,9 +1,11 @@
 """What a run writes of the pictures that its models drew: once, from what is kept, and never at the cost of results."""
 
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
+import pytest
 from array_images import ArrayImages
 
 from biaslab.report.pictures import Drawn
@@ -47,18 +49,11 @@ def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp
     assert model["images"] == 2 and page.read_text(encoding="utf-8") != "the same"
 
 
-def test_without_images_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "of_run", lambda _: iter(()))
-    assert pictures.write(tmp_path, [], public) == [] and not list(tmp_path.iterdir())
-
-
-def test_pictures_that_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch):
-    def broken(*_):
-        raise ValueError("no picture in /secret/place")
-
-    monkeypatch.setattr(pictures, "of_run", broken)
-    note = "No pictures are shown: ValueError: no picture in …"
-    assert pictures.written(tmp_path, [], public) == ([], [note])
+@pytest.mark.parametrize("error", [None, ValueError("no picture in /secret/place")])
+def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(pictures, "of_run", Mock(return_value=iter(()), side_effect=error))
+    notes = ["No pictures are shown: ValueError: no picture in …"] if error else []
+    assert pictures.written(tmp_path, [], public) == ([], notes) and not list(tmp_path.iterdir())
 
 
 def test_a_store_without_the_images_gives_none(root, tmp_path):

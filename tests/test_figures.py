@@ -6,22 +6,24 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import Bbox
+from PIL import Image
 
 from biaslab.plots import style
 from biaslab.study import Study, study
 
-mpl.use("Agg")
+pytestmark = pytest.mark.usefixtures("plain_look")
 
 
-@pytest.fixture
-def axes():
-    figure, ax = plt.subplots(figsize=(5, 5))
+def axes_to_100():
+    _, ax = plt.subplots(figsize=(5, 5))
     ax.set(xlim=(0, 100), ylim=(0, 100))
-    yield ax
-    plt.close(figure)
+    return ax
 
 
-def test_labels_cover_neither_each_other_nor_points(axes):
+def test_labels_cover_neither_each_other_nor_points():
+    axes = axes_to_100()
     rng = np.random.default_rng(0)
     x, y = rng.uniform(5, 95, (2, 60))
     axes.plot(x, y, "o", markersize=4)
@@ -35,22 +37,17 @@ def test_labels_cover_neither_each_other_nor_points(axes):
     assert all(frame.x0 <= b.x0 and b.x1 <= frame.x1 and frame.y0 <= b.y0 and b.y1 <= frame.y1 for b in boxes)
 
 
-def test_a_label_without_room_is_left_out_and_the_first_wins(axes):
+def test_a_label_without_room_is_left_out_and_the_first_wins():
+    axes = axes_to_100()
+    assert style.label_points(axes, [], [], []) == []
     # Two hundred texts on one spot: most find no room, the most important one does.
     placed = style.label_points(axes, [50] * 200, [50] * 200, [f"a long name {i}" for i in range(200)])
     assert placed[0].get_text() == "a long name 0" and 1 < len(placed) < 100
     assert len(axes.texts) == len(placed)
 
 
-def test_no_points_no_labels(axes):
-    assert style.label_points(axes, [], [], []) == []
-
-
 @pytest.mark.usefixtures("any_text")
 def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkeypatch):
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from PIL import Image
-
     style.use()
     figure, ax = plt.subplots(figsize=(9, 3))
     ax.plot([0, 1], [0, 1])
@@ -82,9 +79,6 @@ def test_a_saved_figure_is_laid_out_once_and_nothing_is_cut_off(tmp_path, monkey
 
 def test_what_is_upright_is_upright_in_the_saved_picture(tmp_path):
     # Pages as wide as a whole number of pixels and a hair beside it: what a product rounds must not shear them.
-    from matplotlib.transforms import Bbox
-    from PIL import Image
-
     for hair in (-1e-12, 0, 1e-12):
         figure = plt.figure(figsize=(5, 2))
         figure.add_artist(plt.Line2D([0.2, 0.2], [0, 1], color="black", linewidth=3))

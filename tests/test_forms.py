@@ -1,24 +1,15 @@
 """The forms that figures of several papers take."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from biaslab.plots import forms, style
 
-mpl.use("Agg")
+pytestmark = pytest.mark.usefixtures("plain_look")
 
 ROWS = pd.DataFrame({"row": ["a", "b"] * 2, "of": ["x", "x", "y", "y"], "value": [1.0, 2.0, 3.0, np.nan]})
 ROWS = ROWS.assign(ci_low=ROWS["value"] - 1, ci_high=ROWS["value"] + 1, floor=0.5, printed=1.5, sure=[True, False] * 2)
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    with mpl.rc_context():
-        yield
-    plt.close("all")
 
 
 def texts(figure):

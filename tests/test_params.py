@@ -79,7 +79,6 @@ def test_a_list_of_mappings_means_one_variant_each_told_apart_by_what_differs(pr
     [
         ("modle: A", "'modle' is not a parameter. Did you mean 'model'?"),
         ("modle: A\nseed: x", "seed is 'x'; it must be a whole number"),
-        ("seed: many", "seed is 'many'; it must be a whole number"),
         ("seed: true", "seed is True; it must be a whole number"),
         ("seed: [1, x]", "seed is 'x'; it must be a whole number"),
         ("seed: []", "seed is []; give one value"),
@@ -136,8 +135,6 @@ def test_a_file_that_holds_no_parameters_of_a_run_is_named(project, tmp_path, he
     [
         ("seed", "--set 'seed' is not of the form key=value"),
         ("seed=" + "9" * 5000, "the value cannot be used as YAML (a value does not fit its kind"),
-        ("confidence=.nan", "confidence is nan; a number must be finite"),
-        ("generation.steps={[a]: 1}", "found unhashable key"),
         ("model=a\0b", "model is 'a\\x00b', which holds a null byte"),
     ],
 )

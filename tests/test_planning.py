@@ -55,11 +55,6 @@ def made(monkeypatch):
     return counts
 
 
-def timed(found):
-    """Return what an image takes, of all that is to be timed."""
-    return {key: asked.cost(*of) for key, of in asked.to_time(found).items()}
-
-
 MEASURED = sorted(sources._pipeline())
 
 
@@ -183,9 +178,7 @@ def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
     each[("dalleval", "skills")] = 9
     assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
-
-
-def test_without_approaches_no_image_of_captions_is_asked_for(root, tmp_path):
+    # Without approaches no image of captions is asked for.
     none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
     assert planning.asked(jobs.pipelines(jobs.plan(none))) == [] and planning.images([], {}).count("\n") == 0
 
@@ -247,10 +240,9 @@ def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
     found = list(asked.of_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
-    measured = timed(found)
-    text = planning.images(found, measured)
+    text = planning.images(found, {})
     # 9 scenes and 6 people; the limit buys 8.
-    assert measured == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
+    assert asked.to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
     assert not server.requests and "Time" not in text
 
 

@@ -27,7 +27,6 @@ def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypat
         ("published", {"workers": 2}, "cpu", 1),
         ("published", {"engine": "ray"}, "cpu", 1),
         ("mini", {}, "cuda", 1),
-        ("mini", {}, "mps", 1),
         ("mini", {}, "cpu", 0),
         ("mini", {"device": "cpu"}, "cuda", 0),
         ("mini", {"device": "cuda:1"}, "cpu", 1),

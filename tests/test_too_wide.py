@@ -1,7 +1,5 @@
 """Tables as wide as nobody means them: refused by every reader before a row is read, and never slowly."""
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -13,26 +11,19 @@ from biaslab.ratings import person_ratings, readers
 MOST = 1000
 
 
-def names(n):
-    return ["text", *(f"c{i}" for i in range(n - 1))]
-
-
 def corpus(path):
     return pd.concat(list(open_corpus(str(path)).batches()), ignore_index=True)
 
 
-def csv_file(path, n, separator=","):
-    path.write_text(separator.join(names(n)) + "\n" + separator.join(["a nurse"] * n) + "\n")
-
-
 def write(path, n):
     """Write one caption with ``n`` columns."""
-    if path.suffix in (".csv", ".tsv"):
-        csv_file(path, n, "\t" if path.suffix == ".tsv" else ",")
+    frame = pd.DataFrame([["a nurse"] * n], columns=["text", *(f"c{i}" for i in range(n - 1))])
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
     elif path.suffix == ".jsonl":
-        path.write_text(json.dumps(dict.fromkeys(names(n), "a nurse")))
+        frame.to_json(path, orient="records", lines=True)
     else:
-        pd.DataFrame([["a nurse"] * n], columns=names(n)).to_parquet(path)
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
     return path
 
 

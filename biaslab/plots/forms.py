@@ -300,7 +300,6 @@ def trends(
     look: Look = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
-    limits: tuple[str, str] = ("ci_low", "ci_high"),
     reference: float | None = None,
     ylim: tuple[float, float] | None = None,
     sharey: bool = True,
@@ -326,7 +325,7 @@ def trends(
             style.zero_line(ax, reference, axis="y")
         for offset, (some, shade, marker) in zip(_beside(len(looks)), _series(rows, color, looks), strict=True):
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
-            ax.vlines(places, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
+            ax.vlines(places, some["ci_low"], some["ci_high"], color=shade, lw=1.8, alpha=0.75)
             ax.plot(places, some[value], marker=marker, color=shade, lw=1, ms=6)
         ax.set_xticks(list(at.values()), [f"{s:g}" if numbers else str(s) for s in steps])
         if ylim:
@@ -443,14 +442,12 @@ def key(color: str, marker: str, label: str, *, hollow: bool = False, line: str 
     return Line2D([], [], color=color, marker=marker, ls=line, label=label, mfc="white" if hollow else color)
 
 
-def legend(figure: Figure, handles: Sequence, columns: int = 4, width: float = WIDTH) -> int:
-    """Put one legend above all panels, in as many columns as its longest entry leaves room for; return its lines."""
-    if not handles:
-        return 0
-    longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
-    columns = max(1, min(columns, len(handles), int(width / longest)))
-    figure.legend(handles=list(handles), loc="outside upper center", ncols=columns)
-    return -(-len(handles) // columns)
+def legend(figure: Figure, handles: Sequence) -> None:
+    """Put one legend above all panels, in as many columns as its longest entry leaves room for."""
+    if handles:
+        longest = 0.6 + 0.075 * max(len(str(handle.get_label())) for handle in handles)
+        columns = max(1, min(4, len(handles), int(WIDTH / longest)))
+        figure.legend(handles=list(handles), loc="outside upper center", ncols=columns)
 
 
 def name_axes(figure: Figure, x: str = "", y: str = "") -> None:

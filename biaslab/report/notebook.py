@@ -248,7 +248,7 @@ def _prepare(notebook: Any) -> None:
             for output in cell.outputs:
                 _shorten(output)
                 if "data" in output:
-                    output.metadata |= {"biaslab_alt": _alt(output, cell), "biaslab_width": _width(output)}
+                    output.metadata |= _image(output, cell)
 
 
 def _shorten(output: Any) -> None:
@@ -265,17 +265,13 @@ def _tags(cell: Any) -> set[str]:
     return set(cell.get("metadata", {}).get("tags", []))
 
 
-def _alt(output: Any, cell: Any) -> str:
-    places = [output.metadata, *(output.metadata.get(kind, {}) for kind in _IMAGE_TYPES), cell.metadata]
-    texts = (place.get("alt") for place in places if isinstance(place, dict))
-    return pages.clean_text(next((text for text in texts if text), "Figure, described in the text around it."))
-
-
-def _width(output: Any) -> int:
-    """Return how wide an image says it is to be shown, in pixels; 0 where it says nothing of use."""
-    places = (output.metadata.get(kind) for kind in _IMAGE_TYPES)
-    widths = (place.get("width") for place in places if isinstance(place, dict))
-    return next((w for w in widths if type(w) is int and 0 < w < 100_000), 0)
+def _image(output: Any, cell: Any) -> dict[str, Any]:
+    """Return an image's alternative text, and how wide it says it is to be shown, in pixels; 0 where it does not."""
+    places = [place for kind in _IMAGE_TYPES if isinstance(place := output.metadata.get(kind), dict)]
+    texts = (place.get("alt") for place in (output.metadata, *places, cell.metadata))
+    alt = next(filter(None, texts), "Figure, described in the text around it.")
+    width = next((w for place in places if type(w := place.get("width")) is int and 0 < w < 100_000), 0)
+    return {"biaslab_alt": pages.clean_text(alt), "biaslab_width": width}
 
 
 def _assignments(source: str) -> list[dict[str, str]]:

@@ -127,7 +127,7 @@ def models_of(names: Sequence[str]) -> list[str]:
     """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
-    names = [one for name in names for one in _each_model(name)]
+    names = [one for name in names for one in each_model(name)]
     for one in names:
         _check_model(one)
     # All names of one model are alike.
@@ -145,7 +145,7 @@ def models_of(names: Sequence[str]) -> list[str]:
     return names
 
 
-def _each_model(name: str) -> list[str]:
+def each_model(name: str) -> list[str]:
     """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]

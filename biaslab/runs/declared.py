@@ -62,9 +62,9 @@ def groups() -> dict[str, str]:
     return dict(_groups(Settings)) | {"": "What stands side by side, and what is set of single models."}
 
 
-def lines(found: list[Declared], width: int = 0) -> Iterator[str]:
-    """Yield lines that list settings on a terminal of ``width`` letters (0: this one's)."""
-    width = width or min(shutil.get_terminal_size((100, 24)).columns, 110)
+def lines(found: list[Declared]) -> Iterator[str]:
+    """Yield lines that list settings, as wide as the terminal."""
+    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     wrap = {"width": width, "initial_indent": "    ", "subsequent_indent": "    ", "break_on_hyphens": False}
     for one in found:
         yield f"{one.name}  ({one.facts})"

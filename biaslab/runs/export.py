@@ -117,11 +117,8 @@ def _named(record: Mapping, folder: Path) -> list[str]:
         parts = PurePosixPath(name).parts
         if parts and parts[0] in FOLDERS and not any(part.startswith(".") or "\\" in part for part in parts):
             names.add(name)
-
-    def is_own(path: Path) -> bool:
-        return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder)
-
-    return [name for name in sorted(names) if is_own(folder / name)]
+    paths = ((name, folder / name) for name in sorted(names))
+    return [n for n, p in paths if p.is_file() and not p.is_symlink() and p.resolve().is_relative_to(folder)]
 
 
 def _check(name: str, data: bytes, folders: Sequence[str], keys: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,10 @@ def write(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any
     if not drawn:
         return []
     by_model: dict[str, list[pictures.Drawn]] = {}
+    said = cache(public)
     for one in drawn:
-        by_model.setdefault(one.model, []).append(one._replace(people=_public(one.people, public)))
+        texts = {name: one.people[name].map(lambda text: said(str(text))) for name in ("group", "who", "prompt")}
+        by_model.setdefault(one.model, []).append(one._replace(people=one.people.assign(**texts)))
     # With the pages of models that are there no more.
     shutil.rmtree(folder / PICTURES, ignore_errors=True)
     (folder / PICTURES).mkdir(parents=True)
@@ -92,14 +95,6 @@ def _first(drawn: list[pictures.Drawn]) -> list[pictures.Drawn]:
     for one in sorted(drawn, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
         first.setdefault((one.paper, one.model), one)
     return sorted(first.values(), key=lambda one: list(papers).index(one.paper))
-
-
-def _public(people: pd.DataFrame, public: Callable[[Any], Any]) -> pd.DataFrame:
-    """Return people whose texts name no folder of this machine."""
-    columns = ["group", "who", "prompt"]
-    return people.assign(
-        **{name: people[name].map({t: public(str(t)) for t in people[name].unique()}) for name in columns}
-    )
 
 
 def _digest(drawn: list[pictures.Drawn]) -> str:

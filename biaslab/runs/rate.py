@@ -36,6 +36,7 @@ from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
 from biaslab.runs import jobs, params, plan, planning, runner
+from biaslab.runs.audit import each_model
 from biaslab.runs.compare import find
 from biaslab.study.sources import table_of
 
@@ -226,10 +227,7 @@ def _check_place(target: Path) -> None:
 
 def _told(name: str) -> pd.DataFrame:
     """Return whom the pictures of ``images:FOLDER`` show: image_id, occupation (group), model, position, question."""
-    name = name.removeprefix(IMAGES)
-    folder = PictureFolder(name)
-    several = () if MIXED in name else folder.models
-    people = [PictureFolder(f"{name}{MIXED}{model}").people for model in several] or [folder.people]
+    people = [PictureFolder(one.removeprefix(IMAGES)).people for one in each_model(name)]
     people = pd.concat(people, ignore_index=True).rename(columns={"group": "occupation"})
     return _asked(people.assign(phrase="person")).drop(columns=["prompt", "phrase"])
 

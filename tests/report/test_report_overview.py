@@ -40,10 +40,7 @@ def test_a_run_that_goes_on_says_how_far_it_is_and_what_it_has_found(tmp_path):
     assert [h3.get_text() for h3 in page("h3")] == [f"Q{i} {IMAGE}?" for i in (1, 2, 3)]
     assert page.find("meta", attrs={"http-equiv": "refresh"}) is not None
     assert not page("img")
-
-
-def test_a_run_that_was_killed_long_ago_is_not_waited_for(tmp_path):
-    _run(tmp_path, "a", status="running", planned=2)
+    # One that was killed long ago is not waited for.
     os.utime(tmp_path / "a" / "run.json", (0, 0))
     page = _page(tmp_path)
     assert page.find("meta", attrs={"http-equiv": "refresh"}) is None
@@ -67,7 +64,8 @@ def test_records_that_cannot_be_read_cost_nothing_else(tmp_path):
     assert "start that run again with --overwrite" in page.get_text()
 
 
-def test_of_many_runs_the_older_ones_are_names(tmp_path, monkeypatch):
+def test_of_many_runs_the_older_ones_are_names_and_without_runs_it_says_what_makes_some(tmp_path, monkeypatch):
+    assert _page(tmp_path).find("main").code.get_text() == "make report"
     monkeypatch.setattr(all_runs, "SHOWN", 1)
     _run(tmp_path, "old", title="Old", status="ok")
     os.utime(tmp_path / "old" / "run.json", (0, 0))
@@ -75,7 +73,3 @@ def test_of_many_runs_the_older_ones_are_names(tmp_path, monkeypatch):
     page = _page(tmp_path)
     assert [h2.get_text() for h2 in page("h2")] == ["New", "Older runs"]
     assert page.li.a["href"] == "old/index.html"
-
-
-def test_without_runs_the_page_says_what_makes_some(tmp_path):
-    assert _page(tmp_path).find("main").code.get_text() == "make report"
