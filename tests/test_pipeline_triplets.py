@@ -9,11 +9,9 @@ from biaslab import published
 from biaslab.attribution.images import AttendedImages
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.prompts import depicted
 from biaslab.prompts.triplets import STEPS, sentences, words
 from biaslab.study import sources
 from biaslab_world import triplets as world
@@ -30,7 +28,8 @@ CAPTIONS = [
 ]
 
 
-BY_PIXELS = dict.fromkeys(("resnet", "clip", "dino", "split_product"), "")
+NETWORKS = ("resnet", "clip", "dino", "split_product")
+BY_PIXELS = dict.fromkeys(NETWORKS, "")
 
 
 def settings(folder, captions=CAPTIONS, *, of=None, **design):
@@ -99,13 +98,6 @@ def test_printed_data_sets_stand_beside_those_found_here(tmp_path):
     assert whole.loc[("Profession", "printed"), "n_images"] == 12165
 
 
-def test_how_often_the_filter_is_right_is_what_was_measured_once(tmp_path):
-    table = triplets.measure.depicted(pipeline(tmp_path))
-    assert list(table) == tables.schema("triplets_depicted").names
-    measured = depicted.measured()
-    assert (table["n_both"].to_numpy() == measured["count"]).all() and len(table) == 8
-
-
 NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
 
 
@@ -169,6 +161,9 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
         checks.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
+    # They are beyond the embedded model, which knows its own captions.
+    with pytest.raises(ParameterError, match="does not know"):
+        checks.check_triplets(Pipeline("mini", given), images=True)
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -180,7 +175,7 @@ SMALL = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": 
 def asked_of(model, folder, **design):
     """Return a pipeline that has every person of PEOPLE made by a model, ``seeds`` times."""
     # As the world's own models bring it; the tiny ones bring nothing.
-    alike = dict.fromkeys(("resnet", "clip", "dino", "split_product"), "mini") | design.pop("similarity", {})
+    alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
     design = {"objects": "mini-segmenter", "nouns": "world", "similarity": alike} | design
     given = settings(folder, PEOPLE, filter="paper", triplets=0, **design)
     given = given.changed(generation=SMALL | {"pictures": "drawings"})
@@ -321,13 +316,6 @@ def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said)
     assert any(said in problem for problem in checks.check_models(p, {"triplets_similarity"}))
     # Who compares no images needs none.
     assert checks.check_models(p, {"triplets_prompts"}) == []
-
-
-def test_words_are_looked_up_before_any_work(tmp_path):
-    # Professions are beyond the embedded model, which knows its own captions.
-    given = Settings(triplets={"professions": 2}, compute={"store": str(tmp_path / "store")})
-    with pytest.raises(ParameterError, match="does not know"):
-        checks.check_triplets(Pipeline("mini", given), images=True)
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):

@@ -2,9 +2,6 @@
 
 import json
 import logging
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +15,6 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
-
-# Generates what killed() says and kills itself at the start of a batch.
-SCRIPT = """
-import os, signal, sys, torch
-sys.path.insert(0, sys.argv[1])
-torch.set_num_threads(1)
-import test_generation_images
-from biaslab.generation import generator
-
-folder, root, killed_at = sys.argv[2], sys.argv[3], int(sys.argv[4])
-batches = []
-denoise = generator.Generator._latents
-
-def disturbed(self, prompts, *given):
-    batches.append(len(prompts))
-    if len(batches) == killed_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return denoise(self, prompts, *given)
-
-generator.Generator._latents = disturbed
-test_generation_images.two_shards(folder, root)
-"""
 
 
 def generate(*given, seed: int = 4, **run) -> GeneratedImages:
@@ -138,19 +113,24 @@ def files(root: Path) -> dict[str, bytes]:
     return {p.relative_to(root).as_posix(): p.read_bytes() for k in kinds for p in root.rglob(k)}
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, batches):
-    here = str(Path(__file__).parent)
-    arguments = [here, folders("sd1"), str(tmp_path / "killed"), "5"]
-    killed = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, timeout=300, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    # It died in the second shard; the first lies in both stages.
-    assert sum(name.endswith(".parquet") for name in files(tmp_path / "killed")) == 2
-    resumed = two_shards(folders("sd1"), tmp_path / "killed")
-    assert [len(batch) for batch in batches] == [24, 8]
+def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, batches, monkeypatch):
+    denoise = generator.Generator._latents
+
+    def stopped(*given):
+        if len(batches) == 4:
+            raise KeyboardInterrupt
+        return denoise(*given)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(generator.Generator, "_latents", stopped)
+        two_shards(folders("sd1"), tmp_path / "stopped")
+    # It was in the second shard; the first lies in both stages.
+    assert sum(name.endswith(".parquet") for name in files(tmp_path / "stopped")) == 2
+    resumed = two_shards(folders("sd1"), tmp_path / "stopped")
     whole = two_shards(folders("sd1"), tmp_path / "whole")
-    assert [len(batch) for batch in batches[2:]] == [24, 24, 16, 24, 8]
+    assert [len(batch) for batch in batches[4:]] == [24, 8, *(24, 24, 16, 24, 8)]
     pd.testing.assert_frame_equal(resumed.table, whole.table)
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
 def test_a_damaged_shard_is_generated_again(folders, tmp_path, caplog):

@@ -9,7 +9,7 @@ from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages, noise_keys, units_of
 from biaslab.ground.errors import InputError
-from biaslab.keep.store import Store, _rows_digest
+from biaslab.keep.store import Store
 
 MEMBERS = ("person", "woman", "man")
 
@@ -86,15 +86,6 @@ def test_a_triplet_stays_together_when_memory_is_short(folders):
     assert len(model.images(units["text"].tolist(), noise_keys(units), seed=1)) == 12
     # Two triplets of eight fail; half of six are three, and a batch of three is one triplet.
     assert tried == [6, 3, 3, 3, 3]
-
-
-def test_prompts_without_shared_noise_are_as_before():
-    rows = [("nurse", "a photo of the face of a nurse", 3, "x"), ("pilot", "a photo of a pilot", 2, "y")]
-    units = units_of(pd.DataFrame(rows, columns=["prompt_id", "text", "n_images", "occupation"]))
-    assert units.columns.tolist() == ["prompt_id", "text", "index_"]
-    assert noise_keys(units) == [("nurse", 0), ("nurse", 1), ("nurse", 2), ("pilot", 0), ("pilot", 1)]
-    # What a shard of them has been called since before prompts could share noise.
-    assert _rows_digest(units) == "9d564d72d7fbee97"
 
 
 def test_other_noise_is_another_result(folders, tmp_path):

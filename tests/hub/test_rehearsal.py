@@ -313,12 +313,6 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
 
 
-def test_the_picture_that_is_shipped_is_the_same_each_time():
-    image = trials.picture()
-    assert image.shape == (256, 256, 3) and image.dtype == np.uint8
-    assert (image == trials.picture()).all() and len(np.unique(image.reshape(-1, 3), axis=0)) > 1000
-
-
 def of_scenes(root, given):
     """Return a run of the notebook that draws scenes, with settings."""
     text = {"run": "r", "source": "pipeline", "model": "mini", "notebooks": ["dalleval/4_1_*"], "settings": given}
