@@ -136,20 +136,6 @@ def test_settings_that_cannot_be_used_are_named(given, message):
     assert message in str(error.value)
 
 
-def test_settings_come_in_their_types_and_say_what_they_decide():
-    made = Settings.of(
-        {"generation": {"guidance_scale": 3}, "captions": {"occupations": "nurse", "approaches": ["naive", "naive"]}}
-    )
-    assert made.generation.guidance_scale == 3.0 and isinstance(made.generation.guidance_scale, float)
-    assert Settings.of({"calibration": {"guidance_scales": [1, 7.5]}}).calibration.guidance_scales == (1.0, 7.5)
-    assert made.captions.occupations == ("nurse",) and made.captions.approaches == ("naive",)
-    described = {name: (value, meaning) for name, value, meaning in made.describe()}
-    assert described["generation.guidance_scale"][0] == "3.0"
-    assert described["captions.occupations"][0] == '["nurse"]'
-    assert all(meaning.endswith(".") for _, meaning in described.values())
-    assert made == Settings.of(made.model_dump()) == Settings().changed(**made.model_dump())
-
-
 def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "caps").mkdir()

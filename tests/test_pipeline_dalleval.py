@@ -73,21 +73,6 @@ def test_verdicts_follow_what_was_planted(world):
     assert np.allclose(accuracy, 100 * (chosen["correct"] == "yes").groupby(chosen["skill"]).mean()[accuracy.index])
 
 
-def test_judges_of_people_are_held_against_the_truth(world):
-    images = dalleval.measure.social_images(world)
-    assert len(images) == 24 and set(images["truth_gender"]) <= {"female", "male"}
-    told = images[images["prompt"] != "person"]
-    assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
-    off = (images["skin_tone"] - images["truth_skin_tone"].astype(float)).abs().dropna()
-    assert len(off) > 18 and off.mean() < 1
-    tones = dalleval.measure.skin_tone_counts(world)
-    assert tones["n"].sum() == images["skin_tone"].notna().sum()
-    genders = dalleval.measure.average_gender(world).set_index("profession")
-    assert set(genders.index) == set(images["profession"]) and (genders["n"] <= 2).all()
-    presence = dalleval.measure.attribute_presence(world)
-    assert set(presence["attribute"]) == set(prompts.ATTRIBUTES) and (presence["n"] == 2).all()
-
-
 def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     verdicts = dalleval.measure.skill_verdicts(world)
     chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
@@ -123,10 +108,14 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, fo
         assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
     judges = dalleval.social_judges(drawings).set_index(["about", "measure"])
     assert judges.loc[("attributes", "specificity"), "value"] > 80
+    off = (drawings["skin_tone"] - drawings["truth_skin_tone"].astype(float)).abs().dropna()
+    assert len(off) > 18 and off.mean() < 1
     n_worn = sum(len(of.split(";")) for of in made["truth_attributes"] if of)
     assert judges.loc[("attributes", "sensitivity"), "n"] == n_worn
     # They are others than the images of the prompts, which are kept beside them.
     images = dalleval.measure.social_images(world)
+    told = images[images["prompt"] != "person"]
+    assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
     assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
     # What makes photographs is judged by others, and no package brings photographs of known truth.
     judges = {"vqa": "vqa:Salesforce/blip-vqa-base", "detector": "facebook/detr-resnet-50"}
@@ -661,17 +650,6 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
     assert set(renders["image_id"]) == expected - set(unseen.index) and len(renders) == 118 - 4
     assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
-
-
-def test_a_gallery_shows_the_authors_images(of_authors, paintskills_folder):
-    first = dalleval.measure.skill_prompts(of_authors).groupby("skill", sort=False).head(2)
-    judged = dalleval.measure.render_verdicts(of_authors, first)
-    pictures, chosen = dalleval.measure.with_boxes(of_authors, "renders", judged)
-    assert judged["prompt_id"].tolist() == first["prompt_id"].tolist()
-    for picture, name, skill in zip(pictures, chosen["prompt_id"], chosen["skill"], strict=True):
-        with Image.open(paintskills_folder / skill / "images" / f"image_{name}.png") as kept:
-            assert np.array_equal(picture, np.array(kept))
-    assert (chosen["found"] != "").any() and (judged["outcome"] == "correct").any()
 
 
 def test_whatever_changes_in_the_folder_is_another_run(store, copied):

@@ -12,7 +12,7 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.prompts.triplets import STEPS, sentences, words
+from biaslab.prompts.triplets import sentences, words
 from biaslab.study import sources
 from biaslab_world import triplets as world
 
@@ -47,18 +47,6 @@ def left(p):
     return dict(triplets.measure.funnel(p)[["step", "n_captions"]].itertuples(index=False))
 
 
-def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
-    p = pipeline(tmp_path)
-    assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
-    # Tables name the corpus and no folder of this machine.
-    assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
-    words = triplets.measure.excluded_words(p).set_index("word")["captions_excluded"]
-    assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
-    # By the paper's rule alone nothing more is asked of a caption.
-    paper = left(pipeline(tmp_path, filter="paper"))
-    assert paper["sampled"] == 3 and "depicted" not in paper
-
-
 def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     p = pipeline(tmp_path, professions=2, seeds=3)
     prompts = triplets.measure.prompts(p)
@@ -68,10 +56,6 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
         *("two people walking in the rain", "two women walking in the rain", "two men walking in the rain"),
     ]
     assert (of[["topic", "profession"]] == "").all(axis=None)
-    for row in of.itertuples():
-        (start, end) = map(int, row.spans.split(":"))
-        word = {"neutral": "pe(rson|ople)", "feminine": "wom[ae]n", "masculine": "m[ae]n"}[row.prompt_gender]
-        assert re.fullmatch(word, row.text[start:end])
     asked = prompts[prompts["dataset"] == "Profession"]
     assert asked.groupby(["topic", "profession"]).ngroups == 2
     known = sentences().groupby(["topic", "profession"])["text"].agg(set)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -101,48 +100,6 @@ def test_of_more_images_only_the_new_ones_are_made(folders, tmp_path, batches):
     with pytest.raises(AssertionError, match="the model is loaded"):
         other = prompts(nurse=1).assign(text="a photo of a pilot")
         generate(other, *given, **how, load=never)
-
-
-def two_shards(folder: str, root: Path):
-    """Generate 96 images: shards of 64 and 32 in batches of at most 24, that is 3 and 2."""
-    return generate(prompts(nurse=90, pilot=6), *settings(folder, batch_size=24, steps=1), store=Store(root))
-
-
-def files(root: Path) -> dict[str, bytes]:
-    kinds = ("*.parquet", "*.sha256")
-    return {p.relative_to(root).as_posix(): p.read_bytes() for k in kinds for p in root.rglob(k)}
-
-
-def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, batches, monkeypatch):
-    denoise = generator.Generator._latents
-
-    def stopped(*given):
-        if len(batches) == 4:
-            raise KeyboardInterrupt
-        return denoise(*given)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(generator.Generator, "_latents", stopped)
-        two_shards(folders("sd1"), tmp_path / "stopped")
-    # It was in the second shard; the first lies in both stages.
-    assert sum(name.endswith(".parquet") for name in files(tmp_path / "stopped")) == 2
-    resumed = two_shards(folders("sd1"), tmp_path / "stopped")
-    whole = two_shards(folders("sd1"), tmp_path / "whole")
-    assert [len(batch) for batch in batches[4:]] == [24, 8, *(24, 24, 16, 24, 8)]
-    pd.testing.assert_frame_equal(resumed.table, whole.table)
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
-
-
-def test_a_damaged_shard_is_generated_again(folders, tmp_path, caplog):
-    given, store = settings(folders("sd1")), Store(tmp_path)
-    made = generate(prompts(nurse=3), *given, store=store)
-    before = made.read(["nurse/2"])[0]
-    (shard,) = (tmp_path / "generated_files").rglob("*.parquet")
-    shard.write_bytes(shard.read_bytes()[:-9])
-    again = generate(prompts(nurse=3), *given, store=store)
-    with caplog.at_level(logging.WARNING):
-        assert (again.read(["nurse/2"])[0] == before).all()
-    assert "damaged" in caplog.text
 
 
 def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):

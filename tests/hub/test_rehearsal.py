@@ -201,10 +201,6 @@ def test_a_dry_run_says_which_lora_of_which_commit(
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("model "))
     assert name in line and f"{stocked.repositories[tiny.SD14].commit[:8]}, {commit[:8]}" in line
     assert stocked.fetched() == 0
-    stocked.serve("owner/lora", lora.parent, lambda path: False)
-    hub_names._commits.clear()
-    assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
-    assert "The LoRA owner/lora has none; weights are read from .safetensors only" in capsys.readouterr().err
 
 
 # -- endpoints, and judges of other packages -----------------------------------------------------------------
