@@ -296,7 +296,7 @@ def test_no_loader_sees_a_folder_with_code(tmp_path, monkeypatch, code, kind):
     """Nor what the hub's client fetches: it is asked for nothing else, and what lay in its cache is looked through."""
     folder, asked = whole(kind, tmp_path / "model"), []
 
-    def download(name, *, revision, allow_patterns, ignore_patterns):
+    def download(name, *, revision, allow_patterns):
         asked.append((name, *allow_patterns))
         return str(folder)
 

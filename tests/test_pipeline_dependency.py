@@ -1,5 +1,7 @@
 """Dependency groups in the pipeline: with the known regions of words and objects in place of measured ones."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -69,9 +71,13 @@ def test_boxes_serve_where_there_are_no_masks(known, tmp_path):
     assert 0.3 < groups.loc[named, "coverage"].mean() < 1
 
 
-def test_without_attention_there_are_no_groups(tmp_path):
-    with pytest.raises(MissingInputError, match=r"triplets\.attention"):
-        pipeline(tmp_path, model="mini").triplets.dependency.maps()
+def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
+    for attention in (False, True):
+        p = pipeline(tmp_path, model="mini", attention=attention)
+        found = world.generate(p.triplets.prompts(), seed=1)
+        monkeypatch.setattr(type(p.triplets), "images", lambda self, found=found: SimpleNamespace(source=found))
+        with pytest.raises(MissingInputError, match=r"triplets\.attention"):
+            p.triplets.dependency.maps()
     assert triplets.measure.dependency_example(None) is None
     assert not triplets.figures.dependency(None).axes[0].has_data()
 
