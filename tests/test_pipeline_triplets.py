@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from biaslab import published
 from biaslab.attribution.images import AttendedImages
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
@@ -13,7 +12,6 @@ from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.prompts.triplets import sentences, words
-from biaslab.study import sources
 from biaslab_world import triplets as world
 
 CAPTIONS = [
@@ -68,18 +66,6 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
     assert sets["triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
     assert (sets["seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
-
-
-def test_printed_data_sets_stand_beside_those_found_here(tmp_path):
-    # A corpus, and our own sentences, may be called as one of the paper's data sets.
-    p = pipeline(tmp_path, professions=1)
-    both = sources.measured("triplets_prompt_sets", source="mini", pipeline=p)
-    printed = published.load("triplets_table_4")
-    assert both["dataset"].tolist() == ["captions.txt", "Profession", *printed["dataset"]]
-    assert both["evidence"].tolist() == ["computed"] * 2 + ["printed"] * 5
-    whole = triplets.datasets(both).set_index(["dataset", "evidence"])
-    assert whole.loc[("captions.txt", "computed"), ["prompts", "seeds", "n_images"]].tolist() == [6, 2, 12]
-    assert whole.loc[("Profession", "printed"), "n_images"] == 12165
 
 
 NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]

@@ -48,9 +48,8 @@ def before(pipeline: Pipeline, table: str) -> None:
     if os.environ.get(kernels.REHEARSED):
         return
     asked = list(asked_for.of_tables(pipeline, [table]))
-    if not any(one.left > 0 for one in asked):
+    if not (made := [trials.of_asked(one) for one in asked if one.left > 0]):
         return
-    made = [trials.of_asked(one) for one in asked if one.left > 0]
     judged = [
         Trial(use, Request.of_pipeline(pipeline)) for use in uses.of_tables(pipeline, {table}) if use.setting != "model"
     ]
