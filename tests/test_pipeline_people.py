@@ -222,7 +222,7 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"further": ["vqa:blip"]}, "no vqa model named 'blip'"),
+        ({"gender": "vqa:blip"}, "no vqa model named 'blip'"),
         ({"further": ["ratings:no.csv"]}, "There is no file no.csv"),
         ({"further": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
     ],
