@@ -11,7 +11,6 @@ from PIL.PngImagePlugin import PngInfo
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import InputError, MissingInputError
-from biaslab.ground.plaintext import same_text
 from biaslab.models.picture_folder import PictureFolder, prompt_in
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, checks
@@ -214,8 +213,3 @@ def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
     assert images.read(["1.png"])[0].shape == (8, 8, 3)
     with pytest.raises(MissingInputError, match="'a chef'"):
         model.generate(asked("a chef"), seed=1, store=None)
-
-
-def test_prompts_are_the_same_whatever_their_case_blanks_and_last_point():
-    assert same_text("A  Photo of\na nurse. ") == same_text("a photo of a nurse")
-    assert same_text("a nurse") != same_text("a nurse?")

@@ -115,14 +115,12 @@ def fake(tmp_path):
         ({"critic": "counts"}, "critic is a group of settings"),
         ({"people": {"pair_images": "many"}}, "people.pair_images is 'many'"),
         ({"generation": {"steps": 0}}, "generation.steps is 0; allowed is 1 to 1000 steps."),
-        ({"judging": {"threshold": 0.2}}, "judging.threshold is 0.2; allowed is 0.5 to 1."),
         ({"captions": {"names": "gazeteer"}}, "names is 'gazeteer'. Did you mean 'gazetteer'?"),
         ({"captions": {"approaches": ["naiv"]}}, "approaches holds 'naiv'. Did you mean 'naive'"),
         ({"compare_with": []}, "compare_with is (); give one or more."),
         ({"compare_with": ["none", "mini"]}, "compare_with is ['none', 'mini']"),
         ({"captions": {"occupations": 3}}, "captions.occupations holds 3; it must be a text."),
         ({"captions": {"columns": "text"}}, "captions.columns is 'text'; it must be a mapping"),
-        ({"compute": {"engine": "rey"}}, "compute.engine is 'rey'. Did you mean 'ray'?"),
         ([], "settings is []; it must be a mapping"),
         ({"endpoint": {"options": {"x": [float("inf")]}}}, "endpoint.options.x is inf"),
         ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
@@ -136,20 +134,6 @@ def test_settings_that_cannot_be_used_are_named(given, message):
     with pytest.raises(ParameterError) as error:
         Settings.of(given)
     assert message in str(error.value)
-
-
-def test_settings_come_in_their_types_and_say_what_they_decide():
-    made = Settings.of(
-        {"generation": {"guidance_scale": 3}, "captions": {"occupations": "nurse", "approaches": ["naive", "naive"]}}
-    )
-    assert made.generation.guidance_scale == 3.0 and isinstance(made.generation.guidance_scale, float)
-    assert Settings.of({"calibration": {"guidance_scales": [1, 7.5]}}).calibration.guidance_scales == (1.0, 7.5)
-    assert made.captions.occupations == ("nurse",) and made.captions.approaches == ("naive",)
-    described = {name: (value, meaning) for name, value, meaning in made.describe()}
-    assert described["generation.guidance_scale"][0] == "3.0"
-    assert described["captions.occupations"][0] == '["nurse"]'
-    assert all(meaning.endswith(".") for _, meaning in described.values())
-    assert made == Settings.of(made.model_dump()) == Settings().changed(**made.model_dump())
 
 
 def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
@@ -194,10 +178,8 @@ def test_captions_are_found_once_for_each_occupation_that_they_name(fake):
     ]
     assert p.totals().to_numpy().tolist() == [["nurse", 4, 6], ["engineer", 2, 6]]
     assert found["colour"].tolist() == ["blue", "black", "red", "blue", "red", "blue"]
-
-
-def test_selections_rank_within_an_occupation(fake):
-    chosen = fake().selections()
+    # Selections rank within an occupation.
+    chosen = p.selections()
     sizes = chosen.groupby(["approach", "occupation"]).size().to_dict()
     assert sizes == {
         ("naive", "engineer"): 2,
@@ -273,16 +255,6 @@ def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
     assert (p.n_generated, p.n_judged) == (10, 15)
 
 
-def test_a_pipeline_with_other_settings_shares_what_is_the_same(fake):
-    p = fake()
-    other = p.changed("owner/name", generation={"images_per_prompt": 1})
-    assert (other.label, other.settings.generation.images_per_prompt, other.seed) == ("owner/name", 1, p.seed)
-    assert other.settings.captions == p.settings.captions and p.settings.generation.images_per_prompt == 3
-    assert other.prompts("generated")["n_images"].tolist() == [1] * 8
-    with pytest.raises(ParameterError, match="settings has no 'stpes'"):
-        p.changed(stpes=1)
-
-
 def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeypatch):
     asked = []
 
@@ -295,12 +267,14 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
     checks.check(Pipeline("owner/name", good))
     # Models are looked up by who tries them, once it is known what is measured.
     assert asked == []
-    for changed, message in (
-        ({"captions": {"training_images": "gone"}}, "captions.training_images is 'gone', not a folder"),
-        ({"captions": {"corpus": "gone.csv"}}, r"no corpus 'gone\.csv'"),
+    for model, changed, message in (
+        ("owner/name", {"training_images": "gone"}, "captions.training_images is 'gone', not a folder"),
+        ("owner/name", {"corpus": "gone.csv"}, r"no corpus 'gone\.csv'"),
+        # It draws the embedded captions only.
+        ("world", {}, r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"),
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
-            checks.check(Pipeline("owner/name", good.changed(**changed)))
+            checks.check(Pipeline(model, good.changed(captions=changed)))
 
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
@@ -338,13 +312,6 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
         file.write("g,Another nurse,red\n")
     found.append(digests())
     assert len(set(found)) == 5
-
-
-def test_the_truthful_model_knows_the_embedded_captions_only(fake):
-    with pytest.raises(
-        ParameterError, match=r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"
-    ):
-        checks.check(Pipeline("world", fake().settings))
 
 
 def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monkeypatch):
@@ -495,6 +462,10 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     assert checks.resolve_paths("owner/name", given) == ("owner/name", given)
 
 
+def of_nurses(corpus):
+    return {"corpus": str(corpus), "occupations": ["nurse"]}
+
+
 IMAGES = {"training_images": "images"}
 AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 
@@ -515,10 +486,7 @@ AS_PROMPTS = {"approaches": ["naive", "caption_prompts"]}
 )
 def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, settings, message):
     (tmp_path / name).write_text(text)
-    given = {
-        "captions": {"corpus": str(tmp_path / name), "occupations": ["nurse"]},
-        "compute": {"store": str(tmp_path / "store")},
-    }
+    given = {"captions": of_nurses(tmp_path / name), "compute": {"store": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
         checks.check_captions(Pipeline("mini", Settings.of(given).changed(captions=settings)))
     assert not (tmp_path / "store").exists()
@@ -526,10 +494,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
 
 def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
-    given = {
-        "captions": {"corpus": str(tmp_path / "a.txt"), "occupations": ["nurse"]},
-        "compute": {"store": str(tmp_path / "store")},
-    }
+    given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"store": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
     checks.check_captions(Pipeline("mini", Settings.of(given)))
     # Of a large corpus the first captions say nothing of the rest.

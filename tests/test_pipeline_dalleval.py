@@ -73,27 +73,6 @@ def test_verdicts_follow_what_was_planted(world):
     assert np.allclose(accuracy, 100 * (chosen["correct"] == "yes").groupby(chosen["skill"]).mean()[accuracy.index])
 
 
-def test_judges_of_people_are_held_against_the_truth(world):
-    images = dalleval.measure.social_images(world)
-    assert len(images) == 24 and set(images["truth_gender"]) <= {"female", "male"}
-    told = images[images["prompt"] != "person"]
-    assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
-    off = (images["skin_tone"] - images["truth_skin_tone"].astype(float)).abs().dropna()
-    assert len(off) > 18 and off.mean() < 1
-    tones = dalleval.measure.skin_tone_counts(world)
-    assert tones["n"].sum() == images["skin_tone"].notna().sum()
-    genders = dalleval.measure.average_gender(world).set_index("profession")
-    assert set(genders.index) == set(images["profession"]) and (genders["n"] <= 2).all()
-    presence = dalleval.measure.attribute_presence(world)
-    assert set(presence["attribute"]) == set(prompts.ATTRIBUTES) and (presence["n"] == 2).all()
-
-
-def test_a_detector_of_photographs_is_not_tried_on_drawings(store, monkeypatch, folders):
-    p = pipeline(store, model=folders("sd1"), detector="facebook/detr-resnet-50")
-    monkeypatch.setattr(type(p.dalleval), "detections", lambda *_: pytest.fail("looked"))
-    assert dalleval.measure.references(p).empty and dalleval.measure.detector_renders(p).empty
-
-
 def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     verdicts = dalleval.measure.skill_verdicts(world)
     chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
@@ -109,15 +88,11 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
         assert row.found == len(of), row.image_id
     counts = chosen[chosen["skill"] == "count"]
     assert (counts["found"] == counts["shown"]).mean() > 0.8
-    renders = dalleval.measure.detector_renders(world)
-    right = renders["failure"] == "none"
-    assert (renders.loc[right, "shown"] == renders.loc[right, "n"]).all()
-    gone = renders["failure"].isin(["missing", "other class"])
-    assert gone.any() and (renders.loc[gone, "shown"] == 0).all()
-    other = renders[renders["failure"] == "other number"]
-    assert (other["shown"] != other["n"]).all()
-    counts = renders[renders["skill"] == "count"]
-    assert len(counts) == 24 and (counts["found"] == counts["shown"]).mean() > 0.7
+    renders = dalleval.measure.detector_renders(world).groupby("failure")
+    shown = {failure: of["shown"] for failure, of in renders}
+    assert (shown["none"] == renders.get_group("none")["n"]).all()
+    assert (shown["missing"] == 0).all() and (shown["other class"] == 0).all()
+    assert (shown["other number"] != renders.get_group("other number")["n"]).all()
 
 
 def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
@@ -133,15 +108,22 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, fo
         assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
     judges = dalleval.social_judges(drawings).set_index(["about", "measure"])
     assert judges.loc[("attributes", "specificity"), "value"] > 80
+    off = (drawings["skin_tone"] - drawings["truth_skin_tone"].astype(float)).abs().dropna()
+    assert len(off) > 18 and off.mean() < 1
     n_worn = sum(len(of.split(";")) for of in made["truth_attributes"] if of)
     assert judges.loc[("attributes", "sensitivity"), "n"] == n_worn
     # They are others than the images of the prompts, which are kept beside them.
     images = dalleval.measure.social_images(world)
+    told = images[images["prompt"] != "person"]
+    assert (told["truth_gender"] == told["prompt"].map({"woman": "female", "man": "male"})).all()
     assert len(images) == len(drawings) == 24 and not set(images["image_id"]) & set(drawings["image_id"])
     # What makes photographs is judged by others, and no package brings photographs of known truth.
-    other = pipeline(store, model=folders("sd1"), vqa="vqa:Salesforce/blip-vqa-base")
-    monkeypatch.setattr(type(other.dalleval), "answers", lambda *_: pytest.fail("asked"))
-    assert dalleval.measure.social_drawings(other).empty
+    judges = {"vqa": "vqa:Salesforce/blip-vqa-base", "detector": "facebook/detr-resnet-50"}
+    other = pipeline(store, model=folders("sd1"), **judges)
+    for asked in ("answers", "detections"):
+        monkeypatch.setattr(type(other.dalleval), asked, lambda *_: pytest.fail("asked"))
+    of = dalleval.measure
+    assert of.social_drawings(other).empty and of.references(other).empty and of.detector_renders(other).empty
 
 
 def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tmp_path, monkeypatch):
@@ -213,13 +195,9 @@ def test_methods_of_skin_tone_read_the_same_images(world):
     assert own.equals(drawings["skin_tone"].rename("tone_read").reindex(own.index)) and own.notna().any()
 
 
-def toned(store, name):
-    return pipeline(store).changed(judging={"tone": name})
-
-
 def test_a_judge_of_another_package_says_the_tones(world, store, use):
     use(Path(__file__).parent / "judging" / "example_judge")
-    p = toned(store, "plugin:tones")
+    p = pipeline(store).changed(judging={"tone": "plugin:tones"})
     images = dalleval.measure.social_images(p)
     assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
     pixels = dalleval.measure.social_images(world)
@@ -238,11 +216,11 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     # Its code is part of what makes results others.
     assert tone.name == "plugin:tones" and uses.digest(tone) not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
-        dalleval.measure.social_images(toned(store, "plugin:tone"))
+        dalleval.measure.social_images(p.changed(judging={"tone": "plugin:tone"}))
 
 
 def test_tones_that_nothing_reads_are_missing_everywhere(store):
-    p = toned(store, "none")
+    p = pipeline(store).changed(judging={"tone": "none"})
     images = dalleval.measure.social_images(p)
     assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
     assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
@@ -385,11 +363,9 @@ def test_bias_in_retrieval_is_the_mean_of_captions_by_occupation(captioned):
 
 def test_what_is_measured_here_shares_no_rank_with_printed_values(captioned):
     _, quality, alignment = captioned
-    # One row for each metric of generated images that has a value: ten less METEOR and SPICE.
-    assert len(alignment) == 8 and set(alignment["metric"]).isdisjoint(dalleval.printed.alignment_quality()["metric"])
+    assert set(alignment["metric"]).isdisjoint(dalleval.printed.alignment_quality()["metric"])
     distances = alignment["metric"].str.contains("features")
     assert alignment["better"].tolist() == np.where(distances, "lower", "higher").tolist()
-    assert alignment["metric"][~distances].str.endswith(", own captions").all()
     generated = quality[(quality["images"] == "generated") & quality["value"].notna()]
     assert alignment["value"].tolist() == generated["value"].tolist()
 
@@ -458,6 +434,8 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
     pd.DataFrame({"text": ["A nurse at work"]}).to_csv(folder / "texts.csv", index=False)
     pd.DataFrame({"image_id": ["one"], "text": ["xylophonic quagmire"]}).to_csv(folder / "odd.csv", index=False)
     for error, name, design in (
+        (ParameterError, r"dalleval\.captions", {"captions": ""}),
+        (ParameterError, r"dalleval\.captions", {"captions": "", "images": "", "captioned": 5}),
         (InputError, "image_id", {"captions": str(folder / "texts.csv")}),
         (MissingInputError, "no-such", {"captions": str(folder / "no-such.csv")}),
         (ParameterError, "no-such", {"images": str(folder / "no-such")}),
@@ -497,12 +475,6 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
     # A name that was asked for, and one that is there.
     with pytest.raises(InputError, match=r"files\.jpg\.csv.*'photo-0\.jpg'.*'photo-0\.png'"):
         checks.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
-
-
-def test_images_without_captions_are_refused(store, describer, tmp_path):
-    for design in ({"images": str(tmp_path)}, {"captioned": 5}):
-        with pytest.raises(ParameterError, match=r"dalleval\.captions"):
-            checks.check_alignment(pipeline(store, model="mini", captioner=str(describer), **design))
 
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
@@ -615,11 +587,11 @@ def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors):
     assert len(found) == 9
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_boxes_say_the_same_by_every_rule(store, paintskills_folder, rule):
-    found = dalleval.measure.references(pipeline(store, paintskills=str(paintskills_folder), rule=rule))
-    of = found[found["judge"] == "boxes"]
-    assert of["value"].tolist() == [100] * 3 and of["measure"].tolist() == list(SKILLS)
+def test_boxes_say_the_same_by_every_rule(store, paintskills_folder):
+    for rule in RULES:
+        found = dalleval.measure.references(pipeline(store, paintskills=str(paintskills_folder), rule=rule))
+        of = found[found["judge"] == "boxes"]
+        assert of["value"].tolist() == [100] * 3 and of["measure"].tolist() == list(SKILLS)
 
 
 def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_scenes):
@@ -645,10 +617,10 @@ def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_s
         assert errors[(skill, "sensitivity")] > 75 and errors[(skill, "specificity")] > 85
 
 
-def test_images_whose_boxes_contradict_their_scene_say_nothing_of_a_detector(store, copied, drawn_scenes):
-    # One object of a count is hidden, and the box of an object is that of another class; relations have no boxes.
+def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a_detector(store, copied, drawn_scenes):
     names = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
-    wrong = {"count": names["count"][0], "object": names["object"][5]}
+    # One object of a count is hidden, and the box of an object is that of another class; relations have no boxes.
+    wrong = {"count": names["count"][1], "object": names["object"][5]}
     for skill, name in wrong.items():
         path = copied / skill / f"{skill}_val_bounding_boxes.json"
         said = json.loads(path.read_text())
@@ -660,46 +632,24 @@ def test_images_whose_boxes_contradict_their_scene_say_nothing_of_a_detector(sto
             mine[0]["category_id"] = (mine[0]["category_id"] + 1) % len(said["categories"])
         path.write_text(json.dumps(said))
     (copied / "spatial" / "spatial_val_bounding_boxes.json").unlink()
-    p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
-    renders = dalleval.measure.detector_renders(p)
-    expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
-    assert set(renders["image_id"]) == expected and len(renders) == 118
-    assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
-
-
-def test_a_gallery_shows_the_authors_images(of_authors, paintskills_folder):
-    first = dalleval.measure.skill_prompts(of_authors).groupby("skill", sort=False).head(2)
-    judged = dalleval.measure.render_verdicts(of_authors, first)
-    pictures, chosen = dalleval.measure.with_boxes(of_authors, "renders", judged)
-    assert judged["prompt_id"].tolist() == first["prompt_id"].tolist()
-    for picture, name, skill in zip(pictures, chosen["prompt_id"], chosen["skill"], strict=True):
-        with Image.open(paintskills_folder / skill / "images" / f"image_{name}.png") as kept:
-            assert np.array_equal(picture, np.array(kept))
-    assert (chosen["found"] != "").any() and (judged["outcome"] == "correct").any()
-
-
-def test_an_image_that_cannot_be_opened_says_nothing_of_a_detector(store, copied, drawn_scenes):
-    of = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
-    gone, broken = of["object"][:3], of["count"][0]
+    gone, broken = [f"image_{name}" for name in names["object"][:3]], f"image_{names['count'][0]}"
     for name in gone:
-        (copied / "object" / "images" / f"image_{name}.png").unlink()
-    (copied / "count" / "images" / f"image_{broken}.png").write_bytes(b"GIF89a")
+        (copied / "object" / "images" / f"{name}.png").unlink()
+    (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
     p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
     checks.check_dalleval(p)
     _, looked = p.dalleval.detections(p.dalleval.renders())
     looked = looked.set_index("image_id")
     unseen = looked[looked["outcome"] != ""]
-    assert set(unseen.index) == {f"image_{name}" for name in [*gone, broken]}
-    assert (unseen["outcome"] == "unreadable").all()
-    assert (unseen.loc[[f"image_{name}" for name in gone], "reason"] == "missing").all()
+    assert set(unseen.index) == {*gone, broken} and (unseen["outcome"] == "unreadable").all()
+    assert (unseen.loc[gone, "reason"] == "missing").all()
     found = dalleval.measure.references(p)
     n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()
     assert n == {"object": {37}, "count": {39}, "spatial": {40}}
-    # Boxes are known nevertheless.
-    assert (found.loc[found["judge"] == "boxes", "n"] == 40).all()
     renders = dalleval.measure.detector_renders(p)
-    assert renders["skill"].value_counts().to_dict() == {"object": 37, "count": 39, "spatial": 40}
-    assert not set(renders["image_id"]) & set(unseen.index)
+    expected = {f"image_{name}" for of in names.values() for name in of if name not in wrong.values()}
+    assert set(renders["image_id"]) == expected - set(unseen.index) and len(renders) == 118 - 4
+    assert set(renders["truth_images"]) == {dalleval.measure.truth(p)}
 
 
 def test_whatever_changes_in_the_folder_is_another_run(store, copied):

@@ -1,5 +1,7 @@
 """Dependency groups in the pipeline: with the known regions of words and objects in place of measured ones."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -70,11 +72,12 @@ def test_boxes_serve_where_there_are_no_masks(known, tmp_path):
 
 
 def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
-    p = pipeline(tmp_path, model="mini", objects="truth")
-    found = world.generate(p.triplets.prompts(), seed=1)
-    monkeypatch.setattr(type(p.triplets), "images", lambda self: type("Images", (), {"source": found})())
-    with pytest.raises(MissingInputError, match=r"triplets\.attention"):
-        p.triplets.dependency.maps()
+    for attention in (False, True):
+        p = pipeline(tmp_path, model="mini", attention=attention)
+        found = world.generate(p.triplets.prompts(), seed=1)
+        monkeypatch.setattr(type(p.triplets), "images", lambda self, found=found: SimpleNamespace(source=found))
+        with pytest.raises(MissingInputError, match=r"triplets\.attention"):
+            p.triplets.dependency.maps()
     assert triplets.measure.dependency_example(None) is None
     assert not triplets.figures.dependency(None).axes[0].has_data()
 
@@ -97,8 +100,6 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
         p = pipeline(tmp_path, model=model, detector_drawings=3, attention=attention)
         small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
         p = p.changed(generation=small | {"pictures": "drawings"})
-        with pytest.raises(MissingInputError, match=why):
-            p.triplets.dependency.drawn_maps()
         with pytest.raises(MissingInputError, match=why):
             p.triplets.dependency.drawn_agreement()
 

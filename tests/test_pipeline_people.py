@@ -135,15 +135,10 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     told = critiques[critiques["guideline"] != ""]
     # A guideline says what the prompt gets, in the words of the prompt.
     assert told["guideline"].str.match(r"Show the .+ as a (woman|man)\.").all()
-
-
-@pytest.mark.long
-def test_revised_prompts_are_those_of_the_pairs_with_sentences(worlds):
-    stages = worlds("default").pipeline.people
+    # Revised prompts are those of the pairs with sentences.
+    stages = study.pipeline.people
     first, after = stages.prompts("paired"), stages.prompts("faircritic_1")
-    assert len(first.texts) == len(after.texts)
-    starts = [b.startswith(a) for a, b in zip(first.texts["text"], after.texts["text"], strict=True)]
-    assert all(starts)
+    assert all(b.startswith(a) for a, b in zip(first.texts["text"], after.texts["text"], strict=True))
     changed = (first.texts["text"].to_numpy() != after.texts["text"].to_numpy()).mean()
     assert 0.2 < changed < 0.9
     assert not set(first.texts["prompt_id"]) & set(after.texts["prompt_id"])
@@ -175,6 +170,8 @@ def test_everyone_asked_for_has_a_row(worlds):
     assert (n["alike", "occupation"], n["same", "occupation"]) == (32, 32)
     assert n["three", "occupation"] == 12
     assert set(people.loc[people["setting"] == "three", "position"]) == {"left", "middle", "right"}
+    stages = worlds("default").pipeline.people
+    assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
 
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
@@ -226,7 +223,6 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ("given", "message"),
     [
         ({"gender": "vqa:blip"}, "no vqa model named 'blip'"),
-        ({"further": ["vqa:blip"]}, "no vqa model named 'blip'"),
         ({"further": ["ratings:no.csv"]}, "There is no file no.csv"),
         ({"further": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
     ],
@@ -234,12 +230,6 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
     (said,) = checks.check_models(Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"})
     assert message in said
-
-
-@pytest.mark.long
-def test_as_many_images_are_expected_as_there_are(worlds):
-    stages = worlds("default").pipeline.people
-    assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
 
 
 def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):

@@ -5,17 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from biaslab import published
 from biaslab.attribution.images import AttendedImages
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.prompts import depicted
-from biaslab.prompts.triplets import STEPS, sentences, words
-from biaslab.study import sources
+from biaslab.prompts.triplets import sentences, words
 from biaslab_world import triplets as world
 
 CAPTIONS = [
@@ -30,7 +26,8 @@ CAPTIONS = [
 ]
 
 
-BY_PIXELS = dict.fromkeys(("resnet", "clip", "dino", "split_product"), "")
+NETWORKS = ("resnet", "clip", "dino", "split_product")
+BY_PIXELS = dict.fromkeys(NETWORKS, "")
 
 
 def settings(folder, captions=CAPTIONS, *, of=None, **design):
@@ -48,18 +45,6 @@ def left(p):
     return dict(triplets.measure.funnel(p)[["step", "n_captions"]].itertuples(index=False))
 
 
-def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
-    p = pipeline(tmp_path)
-    assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
-    # Tables name the corpus and no folder of this machine.
-    assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
-    words = triplets.measure.excluded_words(p).set_index("word")["captions_excluded"]
-    assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
-    # By the paper's rule alone nothing more is asked of a caption.
-    paper = left(pipeline(tmp_path, filter="paper"))
-    assert paper["sampled"] == 3 and "depicted" not in paper
-
-
 def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     p = pipeline(tmp_path, professions=2, seeds=3)
     prompts = triplets.measure.prompts(p)
@@ -69,10 +54,6 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
         *("two people walking in the rain", "two women walking in the rain", "two men walking in the rain"),
     ]
     assert (of[["topic", "profession"]] == "").all(axis=None)
-    for row in of.itertuples():
-        (start, end) = map(int, row.spans.split(":"))
-        word = {"neutral": "pe(rson|ople)", "feminine": "wom[ae]n", "masculine": "m[ae]n"}[row.prompt_gender]
-        assert re.fullmatch(word, row.text[start:end])
     asked = prompts[prompts["dataset"] == "Profession"]
     assert asked.groupby(["topic", "profession"]).ngroups == 2
     known = sentences().groupby(["topic", "profession"])["text"].agg(set)
@@ -85,25 +66,6 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
     assert sets["triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
     assert (sets["seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
-
-
-def test_printed_data_sets_stand_beside_those_found_here(tmp_path):
-    # A corpus, and our own sentences, may be called as one of the paper's data sets.
-    p = pipeline(tmp_path, professions=1)
-    both = sources.measured("triplets_prompt_sets", source="mini", pipeline=p)
-    printed = published.load("triplets_table_4")
-    assert both["dataset"].tolist() == ["captions.txt", "Profession", *printed["dataset"]]
-    assert both["evidence"].tolist() == ["computed"] * 2 + ["printed"] * 5
-    whole = triplets.datasets(both).set_index(["dataset", "evidence"])
-    assert whole.loc[("captions.txt", "computed"), ["prompts", "seeds", "n_images"]].tolist() == [6, 2, 12]
-    assert whole.loc[("Profession", "printed"), "n_images"] == 12165
-
-
-def test_how_often_the_filter_is_right_is_what_was_measured_once(tmp_path):
-    table = triplets.measure.depicted(pipeline(tmp_path))
-    assert list(table) == tables.schema("triplets_depicted").names
-    measured = depicted.measured()
-    assert (table["n_both"].to_numpy() == measured["count"]).all() and len(table) == 8
 
 
 NOBODY = ["a dog on a lawn", "a man on a lawn", "a person and a woman"]
@@ -169,6 +131,9 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
         checks.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
+    # They are beyond the embedded model, which knows its own captions.
+    with pytest.raises(ParameterError, match="does not know"):
+        checks.check_triplets(Pipeline("mini", given), images=True)
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -180,7 +145,7 @@ SMALL = {"steps": 2, "guidance_scale": 3.0, "height": 32, "width": 32, "dtype": 
 def asked_of(model, folder, **design):
     """Return a pipeline that has every person of PEOPLE made by a model, ``seeds`` times."""
     # As the world's own models bring it; the tiny ones bring nothing.
-    alike = dict.fromkeys(("resnet", "clip", "dino", "split_product"), "mini") | design.pop("similarity", {})
+    alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
     design = {"objects": "mini-segmenter", "nouns": "world", "similarity": alike} | design
     given = settings(folder, PEOPLE, filter="paper", triplets=0, **design)
     given = given.changed(generation=SMALL | {"pictures": "drawings"})
@@ -321,13 +286,6 @@ def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said)
     assert any(said in problem for problem in checks.check_models(p, {"triplets_similarity"}))
     # Who compares no images needs none.
     assert checks.check_models(p, {"triplets_prompts"}) == []
-
-
-def test_words_are_looked_up_before_any_work(tmp_path):
-    # Professions are beyond the embedded model, which knows its own captions.
-    given = Settings(triplets={"professions": 2}, compute={"store": str(tmp_path / "store")})
-    with pytest.raises(ParameterError, match="does not know"):
-        checks.check_triplets(Pipeline("mini", given), images=True)
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):

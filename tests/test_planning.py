@@ -262,11 +262,11 @@ def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):
     model = Pipeline("world", Settings(compute={"store": str(tmp_path)}), progress=False)
     made_by = model.image_model()
     one = Asked("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
-    text = planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4)})
+    text = planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4, 12.0)})
     # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
     assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already there" in text
     assert "busy" not in text
     monkeypatch.setattr("psutil.getloadavg", lambda: (8.4, 1, 1))
-    assert "busy: 4.2 processes" in planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4)})
-    much = planning.images([one], {(made_by.alike, None): Cost(12.0, 1e18, 4)})
+    assert "busy: 4.2 processes" in planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4, 12.0)})
+    much = planning.images([one], {(made_by.alike, None): Cost(12.0, 1e18, 4, 12.0)})
     assert "are free" in much and Path(tmp_path).exists()

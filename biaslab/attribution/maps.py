@@ -31,18 +31,18 @@ class WordMaps:
     """Why other words have none."""
 
 
-def word_maps(attention, columns: Columns, most: int = LATENTS) -> list[WordMaps]:
+def word_maps(attention, columns: Columns) -> list[WordMaps]:
     """Return the maps of some images as they are kept: on the latents' grid, in 256 levels.
 
     ``attention`` is the mean, ``float32 (images, words, height, width)`` in torch
-    (:meth:`biaslab.attribution.attention.Attention.maps`). A grid larger than ``most`` is averaged down to as many of
-    its longer side.
+    (:meth:`biaslab.attribution.attention.Attention.maps`). A grid larger than :data:`LATENTS` is averaged down to as
+    many of its longer side.
     """
     import torch
 
     height, width = attention.shape[-2:]
-    if (longest := max(height, width)) > most:
-        size = [max(1, round(side * most / longest)) for side in (height, width)]
+    if (longest := max(height, width)) > LATENTS:
+        size = [max(1, round(side * LATENTS / longest)) for side in (height, width)]
         attention = torch.nn.functional.interpolate(attention, size, mode="area")
     levels = _scaled(attention).mul_(255).round_().to(torch.uint8).cpu().numpy()
     return [

@@ -24,22 +24,19 @@ def put_on(pipe, adapters: Sequence[tuple[Path, Adapter]], name: str) -> None:
         return
     if not hasattr(pipe, "load_lora_weights"):
         raise ParameterError(f"{name} is a {type(pipe).__name__}, on which diffusers puts no LoRA.")
-    for number, (file, adapter) in enumerate(adapters):
+    names = [f"lora_{number}" for number in range(len(adapters))]
+    for called, (file, adapter) in zip(names, adapters, strict=True):
         where = {"weight_name": file.name, "local_files_only": True, "use_safetensors": True}
         with loading(adapter.name, f"a LoRA on {base(name)}"), _any_peft():
             layers = _layers(pipe, str(file.parent), where)
             _check_layers(layers, _modules(pipe), adapter.name)
-            pipe.load_lora_weights(str(file.parent), adapter_name=_called(number), **where)
-        changed = _changed(pipe, _called(number))
+            pipe.load_lora_weights(str(file.parent), adapter_name=called, **where)
+        changed = _changed(pipe, called)
         _check_layers(layers, changed, adapter.name)
         if not any(changed.values()):
             raise ParameterError(f"{adapter.name} changes no weight of this model. Leave it out, or fetch it again.")
     with _any_peft():
-        pipe.set_adapters([_called(n) for n in range(len(adapters))], [one.weight for _, one in adapters])
-
-
-def _called(number: int) -> str:
-    return f"lora_{number}"
+        pipe.set_adapters(names, [one.weight for _, one in adapters])
 
 
 def _layers(pipe, folder: str, where: dict) -> set[str]:

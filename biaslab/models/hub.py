@@ -143,17 +143,16 @@ def folder_name(path: str | Path) -> str:
     return folder.name
 
 
-def fetched(name: str, weights: Sequence[str] = ("*.safetensors",), skip: Sequence[str] = ()) -> Path:
+def fetched(name: str, weights: Sequence[str] = ("*.safetensors",)) -> Path:
     """Return the folder of a model of the hub, fetched without code or pickles, and looked through.
 
-    ``weights`` and ``skip`` are patterns of the files of weights, and of files that are left out. Raises as
-    :func:`biaslab.models.safety.check_folder`, and what the hub's client raises.
+    ``weights`` are patterns of their files. Raises as :func:`biaslab.models.safety.check_folder`, and what the hub's
+    client raises.
     """
     from huggingface_hub import snapshot_download
 
     patterns = [*safety.CONFIGURATIONS, *weights]
     repository, revision = on_hub(name)
-    which = {"revision": commit(name) or revision, "ignore_patterns": list(skip) or None}
-    folder = Path(snapshot_download(repository, allow_patterns=patterns, **which))
+    folder = Path(snapshot_download(repository, allow_patterns=patterns, revision=commit(name) or revision))
     safety.check_folder(folder)
     return folder

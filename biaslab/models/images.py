@@ -78,7 +78,7 @@ def _read_file(file: Path | None) -> np.ndarray | Unreadable:
         return Unreadable("cannot be opened")
 
 
-def check_image(image: object, what: str = "an image") -> np.ndarray:
+def check_image(image: object, what: str) -> np.ndarray:
     """Return ``image`` if it is ``uint8 (height, width, 3)`` with at least one pixel; raises InputError if not."""
     is_array = isinstance(image, np.ndarray)
     if not is_array or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:

@@ -88,11 +88,10 @@ class PictureFolder(FolderImages):
     def _told(self) -> pd.DataFrame:
         if self._table is not None:
             return _of_table(self._table, self._files)
-        groups = {image_id: image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files}
         prompts = [prompt_in(path) for path in self._files.values()]
-        rows = pd.DataFrame({"image_id": list(self._files), "prompt": prompts})
-        rows["group"] = rows["image_id"].map(groups)
-        rows = rows.assign(position=1, model="")
+        groups = [image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files]
+        told = {"prompt": prompts, "group": groups, "position": 1, "model": ""}
+        rows = pd.DataFrame({"image_id": list(self._files), **told})
         bare = (rows["prompt"] == "") & (rows["group"] == "")
         if bare.any():
             raise InputError(

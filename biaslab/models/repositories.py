@@ -234,8 +234,8 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {name: path.stat().st_size for path, name in found if path.is_file()}
 
 
-def check_type(repository: Repository, known: Collection[str], what: str, example: str) -> dict[str, Any]:
-    """Return the configuration of a model of transformers; ParameterError where it has none, or is of another type.
+def check_type(repository: Repository, known: Collection[str], what: str, example: str) -> None:
+    """Raise ParameterError where a model of transformers has no configuration, or is of another type.
 
     ``known`` are the values of its ``model_type`` that can be used; where they name a class of transformers, what was
     saved as another one was trained for something else. ``what`` it is to be, and an ``example``, are for messages.
@@ -250,4 +250,3 @@ def check_type(repository: Repository, known: Collection[str], what: str, exampl
         told = made[0]
     if told not in known:
         raise ParameterError(f"{repository.name} is a model of the kind {told!r}, which is no {what}. {choose}")
-    return config

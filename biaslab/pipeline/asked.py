@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -83,12 +84,7 @@ class Cost:
     seconds: float  # At the quickest.
     bytes: float  # In the store.
     images: int  # How many were made to find out.
-    slowest: float = 0.0  # Seconds at the slowest; what else the machine does makes them longer.
-
-    @property
-    def longest(self) -> float:
-        """Seconds at the slowest."""
-        return max(self.seconds, self.slowest)
+    longest: float  # Seconds at the slowest; what else the machine does makes them longer.
 
 
 def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
@@ -148,19 +144,13 @@ def _of_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[Ask
         depends, texts = pipeline.people.depends(kind), None
         # A critic at an endpoint is not asked to find out.
         if depends and complete and pipeline.settings.critic.kind == "counts":
-            texts = _kept_texts(pipeline, kind)
+            # By what the store has; nothing is computed.
+            with contextlib.suppress(UnfinishedError):
+                texts = computing_nothing(pipeline).people.prompts(kind).texts
         known = not depends or texts is not None
         texts = pipeline.people.foreseen(kind) if texts is None else texts
         yield (one := _asked(pipeline, paper, kind, texts, of="people", known=known))
         complete = complete and one.there == one.images
-
-
-def _kept_texts(pipeline: Pipeline, kind: str) -> pd.DataFrame | None:
-    """Return the texts of a kind by what the store has, None where something is missing; nothing is computed."""
-    try:
-        return computing_nothing(pipeline).people.prompts(kind).texts
-    except UnfinishedError:
-        return None
 
 
 def computing_nothing(pipeline: Pipeline) -> Pipeline:
@@ -231,7 +221,7 @@ def cost(one: Asked, left: int = 10**9, ready: Ready | None = None) -> Cost:
     # The first ones take what is prepared as well, and few at a time are slower than many.
     last = [seconds for made, seconds, _ in found if made == found[-1][0]]
     total = sum(made for made, *_ in found)
-    return Cost(min(last), found[-1][2], total, slowest=max(last))
+    return Cost(min(last), found[-1][2], total, longest=max(last))
 
 
 def _made(one: Asked, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:

@@ -91,8 +91,7 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
 def check(pipeline: Pipeline) -> None:
     """Look up what a pipeline's settings name, without loading it: models, files, corpus, images behind captions.
 
-    Raises:
-        ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
+    Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
     n_images = pipeline.people.n_images()
     for one in (pipeline, *pipeline.others):
@@ -136,9 +135,8 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
     With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
-    Raises:
-        InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_found`.
-        ParameterError, UnknownNameError: An occupation cannot be searched, or the model does not know a word.
+    Raises InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_found`. ParameterError,
+    UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
     Matcher(pipeline.occupations, forms=pipeline.words.forms)
     settings, whole = pipeline.settings, False
@@ -188,11 +186,9 @@ def check_dalleval(pipeline: Pipeline) -> None:
 
 
 def check_alignment(pipeline: Pipeline) -> None:
-    """Look at captions of images, and at the images behind them.
+    """Look at captions of images, and at the images behind them. Raises InputError: They cannot be used.
 
-    Raises:
-        InputError: They cannot be used.
-        ParameterError: ``dalleval.images`` is no folder, or the model does not know a caption's word.
+    ParameterError: ``dalleval.images`` is no folder, or the model does not know a caption's word.
     """
     s = pipeline.settings.dalleval
     if s.images and not os.path.isdir(s.images):
@@ -219,9 +215,8 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
     With ``images``, which are made and compared, the model must know the words of captions that are written when they
     are read; with ``groups`` nouns of prompts are looked for.
 
-    Raises:
-        InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its captions.
-        ParameterError: Nouns cannot be found, the model does not know a word, or its attention cannot be seen.
+    Raises InputError: The corpus cannot be read, the whole of it gives no triplet, or no nouns are found in its
+    captions. ParameterError: Nouns cannot be found, the model does not know a word, or its attention cannot be seen.
     """
     settings = pipeline.settings
     known = not pipeline.has_captions and settings.triplets.professions

@@ -45,11 +45,9 @@ class Custom(Part):
     def prompts(self) -> pd.DataFrame:
         """Return what images are asked for, as :func:`biaslab.prompts.custom.prompts`.
 
-        Of a folder, the file of prompts, where it is given, says which prompts count, and for which group.
-
-        Raises:
-            MissingInputError: There are neither prompts nor pictures.
-            InputError: The file cannot be used, or no picture was asked for what it has.
+        Of a folder, the file of prompts, where it is given, says which prompts count, and for which group. Raises
+        MissingInputError: There are neither prompts nor pictures. InputError: The file cannot be used, or no picture
+        was asked for what it has.
         """
         s = self._pipeline.settings.custom
         file = asking.prompts(s.prompts, s.images) if s.prompts else None
@@ -71,11 +69,7 @@ class Custom(Part):
         return rows
 
     def groups(self) -> list[str]:
-        """Return the groups that prompts belong to, in order.
-
-        Raises:
-            InputError: A group is called as their mean is.
-        """
+        """Return the groups that prompts belong to, in order. Raises InputError: One is called as their mean is."""
         own = self.folder is not None and not self._pipeline.settings.custom.prompts
         groups = list(dict.fromkeys((self.folder.people if own else self.prompts())["group"]))
         if asking.ALL in groups:
@@ -86,10 +80,8 @@ class Custom(Part):
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
-        Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called).
-
-        Raises:
-            InputError: The prompts or the file cannot be used, or it has none of the groups.
+        Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called). Raises
+        InputError: The prompts or the file cannot be used, or it has none of the groups.
         """
         groups = pd.DataFrame({"group": self.groups()})
         if not (file := self._pipeline.settings.custom.benchmark):
@@ -102,11 +94,7 @@ class Custom(Part):
         return known.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look at ``ratings:FILE``, before anybody is judged.
-
-        Raises:
-            InputError: It rates nobody here.
-        """
+        """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
         if self.folder is not None:
             whom = self.folder.people[["image_id", "position"]]
         else:
@@ -151,11 +139,9 @@ class Custom(Part):
 
     @kept
     def questions(self) -> list[Question]:
-        """Return the questions of one's own, if any.
+        """Return the questions of one's own, if any; InputError where the file cannot be used.
 
-        Raises:
-            InputError: The file cannot be used.
-            ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
+        Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
         s = self._pipeline.settings.judging
         by = s.annotator or s.gender

@@ -68,11 +68,7 @@ class DallEval(Part):
 
     @kept
     def prompts(self, kind: str) -> pd.DataFrame:
-        """Return what images of a kind are generated from, one row a prompt: a sample as the settings ask.
-
-        Raises:
-            UnknownNameError: There is no such kind.
-        """
+        """Return the prompts of a kind, a sample as settings ask, one a row. Raises UnknownNameError: No such kind."""
         if kind not in KINDS:
             raise unknown_name("kind of DALL-Eval's prompts", kind, KINDS)
         s, rng = self._pipeline.settings.dalleval, np.random.default_rng([self._pipeline.seed, 71])
@@ -183,9 +179,8 @@ class DallEval(Part):
     def caption_prompts(self) -> pd.DataFrame:
         """Return the prompts from the file of captions: prompt_id, real_id, text, references, n_images, group.
 
-        Raises:
-            InputError: The file has no column ``image_id`` or no caption.
-            ParameterError: Images are named in the settings, captions are not.
+        Raises InputError: The file has no column ``image_id`` or no caption. ParameterError: Images are named in the
+        settings, captions are not.
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:

@@ -87,8 +87,7 @@ class Dependency(Part):
     def maps(self) -> AttendedImages | NoisedImages:
         """Return what maps words in the images: the model's attention; of known truth where words belong.
 
-        Raises:
-            MissingInputError: Attention was not kept.
+        Raises MissingInputError: Attention was not kept.
         """
         truthful = self._pipeline.image_model("triplets").truthful
         # Before any is made.
@@ -144,8 +143,7 @@ class Dependency(Part):
     def drawn_maps(self) -> NoisedImages | TrueMaps:
         """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
-        Raises:
-            MissingInputError: Attention is not asked for, or the model's cannot be taken in drawings.
+        Raises MissingInputError: Attention is not asked for, or the model's cannot be taken in drawings.
         """
         pipeline, drawings = self._pipeline, self._triplets.drawings()
         if pipeline.image_model("triplets").truthful:

@@ -112,8 +112,7 @@ class People(Part):
     def possible(self, kind: str) -> Prompts:
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
 
-        Raises:
-            UnknownNameError: There is no such kind.
+        Raises UnknownNameError: There is no such kind.
         """
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)

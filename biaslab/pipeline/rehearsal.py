@@ -48,9 +48,8 @@ def before(pipeline: Pipeline, table: str) -> None:
     if os.environ.get(kernels.REHEARSED):
         return
     asked = list(asked_for.of_tables(pipeline, [table]))
-    if not any(one.left > 0 for one in asked):
+    if not (made := [trials.of_asked(one) for one in asked if one.left > 0]):
         return
-    made = [trials.of_asked(one) for one in asked if one.left > 0]
     judged = [
         Trial(use, Request.of_pipeline(pipeline)) for use in uses.of_tables(pipeline, {table}) if use.setting != "model"
     ]
@@ -82,10 +81,8 @@ def rehearsed(
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
     finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
     of each model at an endpoint is bought. ``say`` is told what is done. ``processes`` has the process for it, else
-    one is started.
-
-    Raises:
-        ParameterError: Something does not answer, or an input cannot be used: all of it in one message.
+    one is started. Raises ParameterError: Something does not answer, or an input cannot be used: all of it in one
+    message.
     """
     left = [one for one in asked if one.left > 0]
     done = bool(os.environ.get(kernels.REHEARSED))

@@ -140,11 +140,7 @@ class Stages:
         return truths.of(self.image_model(of).pictures)
 
     def truth(self, what: str, of: str = "captions") -> Truth:
-        """Return the same; ``what``, for messages, is measured on them.
-
-        Raises:
-            MissingInputError: No installed package brings such pictures.
-        """
+        """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""
         if (found := self.known_truth(of)) is None:
             pictures = self.image_model(of).pictures
             raise MissingInputError(
@@ -167,11 +163,7 @@ class Stages:
         return not (by_position or judge.startswith((RATINGS, VQA)))
 
     def check_shown(self, setting: str) -> None:
-        """Look whether faces are found that a vision model is to be shown.
-
-        Raises:
-            ParameterError: Nobody looks for them.
-        """
+        """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
         s = self.settings
         if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
             why = f"for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks for faces"
@@ -190,11 +182,7 @@ class Stages:
         return not self.unnamed(*self.gate)
 
     def check_gate_is_named(self) -> None:
-        """Look whether anybody is to judge people, before images are made or fetched.
-
-        Raises:
-            MissingInputError: A setting of :attr:`gate` names nothing.
-        """
+        """Look, before there are images, who judges. Raises MissingInputError: A setting of :attr:`gate` is empty."""
         if bare := self.unnamed(*self.gate):
             raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
 
@@ -395,10 +383,7 @@ class Stages:
 
         Columns prompt_id, approach, occupation, prompt, text, n_images; of captions also caption_id and indicator, with
         a row for each occupation that one names; of paraphrases paraphrase_outcome and asked_without as of
-        :func:`biaslab.captions.paraphrase.paraphrases`.
-
-        Raises:
-            UnknownNameError: There is no such kind.
+        :func:`biaslab.captions.paraphrase.paraphrases`. Raises UnknownNameError: There is no such kind.
         """
         _check_kind(kind, KINDS[1:])
         s = self.settings.generation
@@ -431,11 +416,7 @@ class Stages:
         return self.prompts(kind).drop_duplicates("prompt_id").reset_index(drop=True)
 
     def endpoint(self, use: str) -> EndpointSettings:
-        """Return the endpoint for ``paraphraser`` or ``critic``.
-
-        Raises:
-            ParameterError: The settings name none.
-        """
+        """Return the endpoint for ``paraphraser`` or ``critic``. Raises ParameterError: The settings name none."""
         shared, critic = self.settings.endpoint, self.settings.critic
         asked, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
@@ -460,11 +441,8 @@ class Stages:
         """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
 
         It has image_id, occupation, prompt, text and, of generated images, prompt_id, index, seed and outcome; of
-        captions caption_id and indicator, with a row for each occupation that one names.
-
-        Raises:
-            MissingInputError: The corpus has no images.
-            UnknownNameError: There is no such kind.
+        captions caption_id and indicator, with a row for each occupation that one names. Raises MissingInputError: The
+        corpus has no images. UnknownNameError: There is no such kind.
         """
         _check_kind(kind)
         if kind == "training":
@@ -579,8 +557,7 @@ class Stages:
     def downloads(self) -> pd.DataFrame:
         """Return what became of the URLs behind training images, as :func:`biaslab.captions.downloads.download`.
 
-        Raises:
-            MissingInputError: The settings, or the corpus, name no URLs.
+        Raises MissingInputError: The settings, or the corpus, name no URLs.
         """
         if (given := self.settings.captions.training_images) != DOWNLOAD:
             raise MissingInputError(
@@ -600,11 +577,7 @@ class Stages:
         return self.store.root / "downloads" / self.settings.captions.downloads.digest
 
     def check_urls(self) -> None:
-        """Look whether the corpus has URLs; none is fetched.
-
-        Raises:
-            MissingInputError: It has none.
-        """
+        """Look whether the corpus has URLs; none is fetched. Raises MissingInputError: It has none."""
         with contextlib.closing(self.corpus.batches(1)) as batches:
             first = next(batches, None)
         if first is not None and "url" not in first.columns:
@@ -617,11 +590,8 @@ class Stages:
         """Return embeddings of images by the CLIP that judges gender, or by ``inception:FILE``.
 
         ``images`` is one of :data:`KINDS` or a source. Columns image_id and vector (``float32``, CLIP's of length 1;
-        None where the image cannot be read).
-
-        Raises:
-            MissingInputError: Gender is not judged by an open_clip model, or there are no images.
-            UnknownNameError: There is no such kind.
+        None where the image cannot be read). Raises MissingInputError: Gender is not judged by an open_clip model, or
+        there are no images. UnknownNameError: There is no such kind.
         """
         source, device = self.images(images).source if isinstance(images, str) else images, self.device
         if not name:
@@ -636,8 +606,7 @@ class Stages:
     def text_embeddings(self, texts: Iterable[str]) -> np.ndarray:
         """Return CLIP's embeddings of texts, ``float32 (texts, dimensions)`` of length 1, by the same model.
 
-        Raises:
-            MissingInputError: Gender is not judged by an open_clip model.
+        Raises MissingInputError: Gender is not judged by an open_clip model.
         """
         return embedder(self._clip, self.device).text_embeddings(list(texts))
 
@@ -709,11 +678,7 @@ _ALL = 10**12
 
 
 def check_found(pipeline: Stages, captions: pd.DataFrame, n_corpus: int) -> None:
-    """Look at the captions that a search found.
-
-    Raises:
-        InputError: The corpus holds none, none names an occupation, or two have one id.
-    """
+    """Look at captions found. Raises InputError: The corpus has none, none names an occupation, or two have one id."""
     where, names = f"The corpus {pipeline.corpus.name!r}", pipeline.occupations
     if not n_corpus:
         raise InputError(f"{where} holds no captions; set captions.corpus to one that does.")

@@ -149,8 +149,7 @@ class Triplets(Part):
     def check_objects(self) -> None:
         """Look at what is to find objects, before any work.
 
-        Raises:
-            ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
+        Raises ParameterError: It is the truth of images that have none, or its vocabulary cannot be read.
         """
         s = self._pipeline.settings.triplets
         if s.objects == TRUTH and not self.is_truthful:
@@ -229,11 +228,7 @@ _IMAGE_COLUMNS = (
 
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
-    """Look at the captions found.
-
-    Raises:
-        InputError: There is no triplet, nor are others asked for.
-    """
+    """Look at the captions found. Raises InputError: There is no triplet, nor are others asked for."""
     if len(found.captions) or pipeline.settings.triplets.professions:
         return
     n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.triplets.corpus.name!r}"

@@ -153,8 +153,7 @@ def check_pictures(use: Use) -> None:
 def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
     """Return the repositories behind a model, if it needs weights; none are read or fetched.
 
-    Raises:
-        BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
+    Raises BiaslabError: It is not to be had as far as can be known from here, or is of another kind.
     """
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.

@@ -210,7 +210,7 @@ def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:
         return "This run makes no images."
     rows = []
     for one in found:
-        of = measured.get(one.alike, Cost(0.0, 0.0, 0))
+        of = measured.get(one.alike, Cost(0.0, 0.0, 0, 0.0))
         told = (one.paper, one.model, one.images, one.there, one.at_most, one.left)
         rows.append((*told, one.left * of.seconds, one.left * of.longest, one.left * of.bytes))
     names = ["paper", "model", "images", "there", "at_most", "left", "seconds", "longest", "bytes"]

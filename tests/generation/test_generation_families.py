@@ -1,6 +1,5 @@
 """Every family of pipelines: the images are diffusers' own, whatever stands beside them in a batch."""
 
-import dataclasses
 import inspect
 
 import numpy as np
@@ -97,21 +96,6 @@ def test_guidance_that_changes_no_pixel_of_an_unknown_pipeline_is_refused(folder
     # Its own settings are taken as they are, and no guidance is what it has.
     for own in (None, 1.0):
         load(*settings(folders("schnell"), guidance_scale=own))
-
-
-def test_the_table_names_pipelines_that_there_are_and_what_is_known_of_them():
-    import diffusers
-
-    known = {field.name for field in dataclasses.fields(families.Family)} | {"side"}
-    for name, entry in families.table().items():
-        takes = inspect.signature(getattr(diffusers, name).__call__).parameters
-        assert set(entry) <= known | {"variants"} and entry.get("latents", "grid") in ("grid", "rows", "patches")
-        for part in entry["parts"]:
-            assert {part, f"negative_{part}"} <= set(takes) or not entry.get("negative", True)
-        for variant in entry.get("variants", {}).values():
-            assert set(variant) <= known | {"when", "named"} and {"when", "named"} & set(variant)
-            parts = {where.partition(".")[0] for where in variant.get("when", ())}
-            assert parts <= {"unet", "transformer", "vae", "scheduler", "index"}
 
 
 @pytest.mark.parametrize("scheduler", ["EulerAncestralDiscreteScheduler", "ddpm", "DPMSolverMultistep"])

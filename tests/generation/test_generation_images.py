@@ -2,10 +2,6 @@
 
 import json
 import logging
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,28 +14,6 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
-
-# Generates what killed() says and kills itself at the start of a batch.
-SCRIPT = """
-import os, signal, sys, torch
-sys.path.insert(0, sys.argv[1])
-torch.set_num_threads(1)
-import test_generation_images
-from biaslab.generation import generator
-
-folder, root, killed_at = sys.argv[2], sys.argv[3], int(sys.argv[4])
-batches = []
-denoise = generator.Generator._latents
-
-def disturbed(self, prompts, *given):
-    batches.append(len(prompts))
-    if len(batches) == killed_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return denoise(self, prompts, *given)
-
-generator.Generator._latents = disturbed
-test_generation_images.two_shards(folder, root)
-"""
 
 
 def generate(*given, seed: int = 4, **run) -> GeneratedImages:
@@ -126,43 +100,6 @@ def test_of_more_images_only_the_new_ones_are_made(folders, tmp_path, batches):
     with pytest.raises(AssertionError, match="the model is loaded"):
         other = prompts(nurse=1).assign(text="a photo of a pilot")
         generate(other, *given, **how, load=never)
-
-
-def two_shards(folder: str, root: Path):
-    """Generate 96 images: shards of 64 and 32 in batches of at most 24, that is 3 and 2."""
-    return generate(prompts(nurse=90, pilot=6), *settings(folder, batch_size=24, steps=1), store=Store(root))
-
-
-def files(root: Path) -> dict[str, bytes]:
-    kinds = ("*.parquet", "*.sha256")
-    return {p.relative_to(root).as_posix(): p.read_bytes() for k in kinds for p in root.rglob(k)}
-
-
-def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(folders, tmp_path, batches):
-    here = str(Path(__file__).parent)
-    arguments = [here, folders("sd1"), str(tmp_path / "killed"), "5"]
-    killed = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, timeout=300, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    # It died in the second shard; the first lies in both stages.
-    assert sum(name.endswith(".parquet") for name in files(tmp_path / "killed")) == 2
-    resumed = two_shards(folders("sd1"), tmp_path / "killed")
-    assert [len(batch) for batch in batches] == [24, 8]
-    whole = two_shards(folders("sd1"), tmp_path / "whole")
-    assert [len(batch) for batch in batches[2:]] == [24, 24, 16, 24, 8]
-    pd.testing.assert_frame_equal(resumed.table, whole.table)
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
-
-
-def test_a_damaged_shard_is_generated_again(folders, tmp_path, caplog):
-    given, store = settings(folders("sd1")), Store(tmp_path)
-    made = generate(prompts(nurse=3), *given, store=store)
-    before = made.read(["nurse/2"])[0]
-    (shard,) = (tmp_path / "generated_files").rglob("*.parquet")
-    shard.write_bytes(shard.read_bytes()[:-9])
-    again = generate(prompts(nurse=3), *given, store=store)
-    with caplog.at_level(logging.WARNING):
-        assert (again.read(["nurse/2"])[0] == before).all()
-    assert "damaged" in caplog.text
 
 
 def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):

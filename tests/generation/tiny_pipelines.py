@@ -60,12 +60,12 @@ def tokenizer(words=(), length=0):
     return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=length or LENGTH, **named)
 
 
-def _clip(hidden: int, projection: bool):
+def _clip(hidden: int, projection: bool, **read: int):
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
     sizes = {"hidden_size": hidden, "projection_dim": hidden, "intermediate_size": 32, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 2, "vocab_size": len(WORDS) + 4, "max_position_embeddings": LENGTH}
-    config = CLIPTextConfig(**sizes, pad_token_id=0, bos_token_id=2, eos_token_id=3)
+    config = CLIPTextConfig(**sizes | {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3} | read)
     return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config)
 
 

@@ -1,8 +1,6 @@
 """A hub on this machine, in the place of the Hugging Face hub, for this process and those that it starts."""
 
 import contextlib
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -86,21 +84,6 @@ def stocked_for_all(repositories, tmp_path_factory):
     """Return such a hub for all tests of a file, which fetch a model once."""
     with standing_in(tmp_path_factory.mktemp("huggingface")) as running:
         yield _with_all(running, repositories)
-
-
-@pytest.fixture(scope="module")
-def processes(stocked_for_all):
-    """Return processes of all runs, which read libraries once, and know tiny models by the names of open_clip's."""
-    import tiny_repositories as tiny
-    from warm import Warm
-
-    modules = (tiny, tiny.tiny_blip, tiny.tiny_pipelines)
-    with pytest.MonkeyPatch.context() as patch:
-        # Where they find what builds these.
-        patch.setenv("PYTHONPATH", os.pathsep.join([*(os.path.dirname(m.__file__) for m in modules), *sys.path]))
-        warm = Warm()
-        yield lambda environment, *reads: warm(environment, tiny.read, *reads)
-        warm.close()
 
 
 @pytest.fixture

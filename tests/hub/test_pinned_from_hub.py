@@ -3,16 +3,13 @@
 import hashlib
 
 import pytest
-import tiny_repositories as tiny
 from fake_hub import Repository
 from huggingface_hub import constants
 
 from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import faces, lookup, pinned
 from biaslab.judging.pinned import PINNED, YUNET
-from biaslab.keep import kernels
 from biaslab.models import hub as hub_names
-from biaslab.runs import audit, jobs, params, planning, runner
 
 DATA = b"a network of the hub"
 COMMIT, OTHER = "1" * 40, "2" * 40
@@ -72,19 +69,3 @@ def test_a_hub_that_does_not_give_it_is_told_with_the_package_that_does(reposito
         lookup.look_up(YUNET, "detector")
     assert NAME in str(missing.value)
     assert f"Or install the package that has it: {PINNED[YUNET].install}." in str(missing.value)
-
-
-def test_a_rehearsal_tells_of_it_as_of_any_judge(root, tmp_path, hub, repository, repositories, monkeypatch):
-    for name in (tiny.SD14, tiny.CLIP_L):
-        hub.serve(name, repositories(name))
-    monkeypatch.delenv(kernels.REHEARSED)
-    # An audit's own judges: nothing is named.
-    given = audit.params_of([tiny.SD14], size="quick") | {"notebooks": ["paired/4_4_overall"]}
-    opened = params.load(runner.PARAMS, given=given, notebooks_dir=root / "notebooks")
-    lines = planning.said(planning.rehearse(jobs.plan(opened), fetch=False, buy=False)).splitlines()
-    (row,) = (line.split() for line in lines if line.startswith("judging.faces"))
-    assert row[1:3] == [YUNET, COMMIT[:8]] and row[-1] == "photographs" and hub.fetched() == 0
-    repository.closed = "private"
-    monkeypatch.setattr(hub_names, "_commits", {})
-    with pytest.raises(ParameterError, match=rf"judging\.faces.*'yunet' takes {FILE} of the hub"):
-        jobs.plan(opened)

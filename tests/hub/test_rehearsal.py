@@ -201,10 +201,6 @@ def test_a_dry_run_says_which_lora_of_which_commit(
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("model "))
     assert name in line and f"{stocked.repositories[tiny.SD14].commit[:8]}, {commit[:8]}" in line
     assert stocked.fetched() == 0
-    stocked.serve("owner/lora", lora.parent, lambda path: False)
-    hub_names._commits.clear()
-    assert cli.main([*words, "--notebooks-dir", str(root / "notebooks")]) == 2
-    assert "The LoRA owner/lora has none; weights are read from .safetensors only" in capsys.readouterr().err
 
 
 # -- endpoints, and judges of other packages -----------------------------------------------------------------
@@ -311,12 +307,6 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     said = trials._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
-
-
-def test_the_picture_that_is_shipped_is_the_same_each_time():
-    image = trials.picture()
-    assert image.shape == (256, 256, 3) and image.dtype == np.uint8
-    assert (image == trials.picture()).all() and len(np.unique(image.reshape(-1, 3), axis=0)) > 1000
 
 
 def of_scenes(root, given):

@@ -14,12 +14,7 @@ import tiny_grounding
 import tiny_pipelines
 from tiny_pipelines import clip_tokenizer
 
-from biaslab.keep import kernels
-from biaslab.pipeline import trials
-from biaslab.prompts import paired
-
-SD14, SD15 = "CompVis/stable-diffusion-v1-4", "stable-diffusion-v1-5/stable-diffusion-v1-5"
-SDXL = "stabilityai/stable-diffusion-xl-base-1.0"
+SD14, SDXL = "CompVis/stable-diffusion-v1-4", "stabilityai/stable-diffusion-xl-base-1.0"
 DETR, SEGFORMER = "facebook/detr-resnet-101-dc5", "nvidia/segformer-b0-finetuned-ade-512-512"
 VQA, BLIP2 = "Salesforce/blip-vqa-base", "Salesforce/blip2-flan-t5-xxl"
 CAPTIONER = "Salesforce/blip-image-captioning-base"
@@ -37,6 +32,8 @@ _CLIP = {
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
 }
 ARCHITECTURES = {"ViT-L-14": CLIP_L, "ViT-B-32": CLIP_B}
+# What reads CLIP's words.
+_OF_CLIP = {"vocab_size": 49408, "max_position_embeddings": 77, "bos_token_id": 49406, "eos_token_id": 49407}
 # The classes of a detector of COCO in the order of their numbers, some of which stand for none.
 _COCO = (
     "N/A, person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, "
@@ -73,25 +70,6 @@ def shrink() -> None:
         factory._MODEL_CONFIGS[name] = json.loads(json.dumps(_CLIP))
 
 
-# The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
-_FEW = paired.with_power()[::6]
-_sampled = paired.sampled_roles
-_PAPERS = [f"biaslab.papers.{name}" for name in ("dalleval", "paired", "paradox", "triplets")]
-
-
-def read(libraries, *given) -> None:
-    """Read libraries as the processes of a run do, and :func:`shrink`: notebooks begin in copies of this process."""
-    libraries(*given)
-    kernels.read_modules((trials.__name__, *kernels.MODEL_MODULES, *_PAPERS))
-    shrink()
-    paired.sampled_roles = few_roles
-
-
-def few_roles(*of):
-    """Return the roles sampled for a few occupations."""
-    return {key: roles for key, roles in _sampled(*of).items() if key[1] in _FEW}
-
-
 def _beside(folder: Path, *paths: str) -> None:
     """Put files into a folder that nobody is to read."""
     for path in paths:
@@ -100,16 +78,6 @@ def _beside(folder: Path, *paths: str) -> None:
 
 
 # -- text to image -----------------------------------------------------------------------------------------
-
-
-def _text_encoder(*, projection: bool = False):
-    import transformers
-
-    sizes = {"hidden_size": 16, "projection_dim": 16, "intermediate_size": 32, "num_hidden_layers": 2}
-    sizes |= {"num_attention_heads": 2, "vocab_size": 49408, "max_position_embeddings": 77}
-    config = transformers.CLIPTextConfig(**sizes, bos_token_id=49406, eos_token_id=49407)
-    kind = transformers.CLIPTextModelWithProjection if projection else transformers.CLIPTextModel
-    return kind(config)
 
 
 def _save_pipeline(folder: Path, pipe, *beside: str, pickles: bool) -> None:
@@ -128,27 +96,18 @@ def _save_pipeline(folder: Path, pipe, *beside: str, pickles: bool) -> None:
     _beside(folder, *beside)
 
 
-def _sd1(folder: Path, *beside: str) -> None:
-    pipe = tiny_pipelines.checked()
-    pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=_text_encoder())
-    _save_pipeline(folder, pipe, *beside, pickles=True)
-
-
 def _sd14(folder: Path) -> None:
-    _sd1(folder, "unet/diffusion_pytorch_model.non_ema.safetensors", "unet/diffusion_pytorch_model.non_ema.bin")
-
-
-def _sd15(folder: Path) -> None:
-    kinds = [f"v1-5-pruned{kind}" for kind in ("", "-emaonly")]
-    single = [f"{kind}.{ending}" for kind in kinds for ending in ("ckpt", "safetensors")]
+    pipe = tiny_pipelines.checked()
+    pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=tiny_pipelines._clip(16, False, **_OF_CLIP))
     unet = [f"unet/diffusion_pytorch_model.non_ema.{ending}" for ending in ("safetensors", "bin")]
-    _sd1(folder, *single, *unet, "v1-inference.yaml")
+    _save_pipeline(folder, pipe, *unet, pickles=True)
 
 
 def _sdxl(folder: Path) -> None:
     pipe = tiny_pipelines.sdxl()
-    pipe.register_modules(tokenizer=clip_tokenizer(), text_encoder=_text_encoder())
-    pipe.register_modules(tokenizer_2=clip_tokenizer(), text_encoder_2=_text_encoder(projection=True))
+    for end in ("", "_2"):
+        encoder = tiny_pipelines._clip(16, bool(end), **_OF_CLIP)
+        pipe.register_modules(**{f"tokenizer{end}": clip_tokenizer(), f"text_encoder{end}": encoder})
     others = ("flax_model.msgpack", "model.onnx", "openvino_model.bin", "openvino_model.xml")
     parts = ("text_encoder", "text_encoder_2", "unet", "vae_decoder", "vae_encoder")
     beside = [f"{part}/{other}" for part in parts for other in others]
@@ -256,7 +215,6 @@ def _timm(architecture: str, arguments: dict, folder: Path) -> None:
 _TRANSFORMER = {"embed_dim": 16, "depth": 1, "num_heads": 2}
 _SAVED = {
     SD14: _sd14,
-    SD15: _sd15,
     SDXL: _sdxl,
     DETR: _detr,
     FACES: _faces,
