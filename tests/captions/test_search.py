@@ -17,38 +17,7 @@ from biaslab.captions.search import Matcher, _merge, _Work, search
 from biaslab.ground.errors import ParameterError
 from biaslab.keep.store import Store
 
-CASES = {
-    "A nurse, a NURSE and nurses": {"nurse"},
-    "nursery rhyme": set(),
-    "Nurse's day": {"nurse"},
-    "nurse_1 and 1nurse": set(),
-    "Prime  Minister and prime-minister": {"prime minister", "minister"},
-    "the minister": {"minister"},
-    "prime, minister": {"minister"},
-    "SALESPEOPLE": {"salesperson"},
-    "écook überchef": set(),
-    "chef café": {"chef"},
-    "chef\x01cook": {"chef", "cook"},
-    "\x01cook\x01": {"cook"},
-    "cookchef": set(),
-    "cook-chef nurse": {"chef", "cook", "nurse"},
-    "": set(),
-    "CEO.": {"ceo"},
-    "日本 chef 日本": {"chef"},
-    "日本chef": set(),
-}
 TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "ceo"]
-
-
-def test_whole_words_in_any_case():
-    matcher = Matcher(TERMS)
-    rows, terms = matcher.match(list(CASES))
-    found = {text: set() for text in CASES}
-    for row, term in zip(rows, terms, strict=True):
-        found[list(CASES)[row]].add(TERMS[term])
-    assert found == CASES
-    # Each pair once.
-    assert len(set(zip(rows, terms, strict=True))) == len(rows)
 
 
 def test_as_a_loop_over_regular_expressions():
