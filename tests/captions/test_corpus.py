@@ -119,15 +119,6 @@ def test_dates_beyond_those_of_python_are_carried_as_texts(tmp_path):
         assert got["ns"].tolist() == ["00:00:00.000000001", "00:00:00.000000002"]
 
 
-def test_captions_in_lists_are_not_read(tmp_path, caplog):
-    pd.DataFrame({"caption": [["a nurse"], ["a chef"]]}).to_parquet(tmp_path / "a.parquet")
-    (tmp_path / "a.jsonl").write_text('{"caption": ["a nurse"], "n": 1}\n')
-    for name, others in (("a.parquet", "none that can be read"), ("a.jsonl", "n")):
-        with pytest.raises(InputError, match=rf"{name} has no column 'text' .*: {others}\."):
-            read(open_corpus(str(tmp_path / name)))
-        assert f"{name}: columns with lists, objects or bytes are not carried along: caption." in caplog.text
-
-
 # -- published sets ------------------------------------------------------------------------------------------
 
 LAION = {"SAMPLE_ID": [7.0, 7.0], "URL": ["u", None], "TEXT": ["a nurse", None], "HEIGHT": [3, 4]}

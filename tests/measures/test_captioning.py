@@ -108,11 +108,6 @@ def test_texts_are_split_into_words(text, words):
     assert split(split(text).replace(" '", "'")) == words
 
 
-def test_the_words_decide_and_not_the_marks():
-    marked = [text.capitalize().replace(" in ", ", in ") + "." for text in SAID]
-    assert scores(marked, TRUE).equals(scores(SAID, TRUE))
-
-
 # -- intervals -----------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """Instances' masks, overlaps and matches, against loops over pixels and cases worked out by hand."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,15 +67,6 @@ def test_what_is_no_run_lengths_says_so(rle, said):
     assert said in check_runs(rle, 4, 6)
 
 
-def test_runs_are_those_of_the_pixels():
-    # Runs go down the columns, and begin with what is not of the mask: 2 off, 3 on, 1 off of a mask of 3 x 2.
-    mask = np.array([[0, 1], [0, 1], [1, 0]], bool)
-    flat = mask.ravel(order="F")
-    assert flat.tolist() == [False, False, True, True, True, False]
-    # Each below 16: one character of 48 + the run, the last one as the difference to the one before the last but one.
-    assert encode(mask) == "".join(chr(48 + n) for n in (2, 3, 1))
-
-
 def test_a_box_has_the_pixels_whose_middle_is_in_it():
     # Of 4 x 8 pixels the columns' middles are at 1/16, 3/16, …: 0.25 to 0.5 holds the third and the fourth.
     one = rows(("cup", 0.5, (0.25, 0.0, 0.5, 0.5)))
@@ -81,17 +74,6 @@ def test_a_box_has_the_pixels_whose_middle_is_in_it():
     expected = np.zeros((4, 8), bool)
     expected[:2, 2:4] = True
     np.testing.assert_array_equal(mask, expected)
-
-
-def test_masks_of_several_sizes_or_none_are_refused():
-    two = pd.concat([rows(("a", 1, np.ones((4, 4), bool))), rows(("b", 1, np.ones((5, 4), bool)))])
-    with pytest.raises(InputError, match=r"\(4, 4\), \(5, 4\)"):
-        masks(two)
-    with pytest.raises(InputError, match=r"\(4, 4\), \(8, 8\)"):
-        masks(two[:1], 8, 8)
-    with pytest.raises(InputError, match="unknown"):
-        masks(rows(("a", 1, (0, 0, 1, 1))))
-    assert masks(two[:0], 6, 5).shape == (0, 6, 5)
 
 
 def brute(first, second):
@@ -151,12 +133,6 @@ def test_images_are_matched_apart():
     assert sorted(match(one, other)["found"]) == ["finder", "truth"]
     assert match(pd.concat([one, other]), other)["found"].tolist() == ["both", "finder"]
     assert match(one[:0], one[:0]).empty
-
-
-@pytest.mark.parametrize("least", [0, -0.1, 1.1])
-def test_an_overlap_that_none_can_have_is_refused(least):
-    with pytest.raises(InputError, match=str(least)):
-        match(rows(), rows(), least=least)
 
 
 def test_matches_are_those_of_cocos_own_evaluation():
@@ -220,11 +196,26 @@ def test_auc_is_scikit_learns():
     assert map_auc(values[:0], truth[:0]).shape == (0,)
 
 
-def test_maps_and_masks_that_do_not_fit_are_refused():
-    ones = np.ones((1, 2, 3), bool)
-    with pytest.raises(InputError, match=r"\(1, 2, 3\) and bool \(1, 3, 2\)"):
-        mask_overlap(ones, np.ones((1, 3, 2), bool))
-    with pytest.raises(InputError, match="uint8"):
-        mask_overlap(ones.astype(np.uint8), ones)
-    with pytest.raises(InputError, match="float64"):
-        map_auc(np.ones((1, 2, 3)), np.ones((1, 2, 3)))
+SQUARES = pd.concat([rows(("a", 1, np.ones((4, 4), bool))), rows(("b", 1, np.ones((5, 4), bool)))])
+ONES = np.ones((1, 2, 3), bool)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "said"),
+    [
+        (masks, [SQUARES], r"\(4, 4\), \(5, 4\)"),
+        (masks, [SQUARES[:1], 8, 8], r"\(4, 4\), \(8, 8\)"),
+        (masks, [rows(("a", 1, (0, 0, 1, 1)))], "unknown"),
+        (mask_overlap, [ONES, np.ones((1, 3, 2), bool)], r"\(1, 2, 3\) and bool \(1, 3, 2\)"),
+        (mask_overlap, [ONES.astype(np.uint8), ONES], "uint8"),
+        (map_auc, [np.ones((1, 2, 3)), np.ones((1, 2, 3))], "float64"),
+        *((partial(match, least=least), [rows(), rows()], str(least)) for least in (0, -0.1, 1.1)),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, given, said):
+    with pytest.raises(InputError, match=said):
+        call(*given)
+
+
+def test_of_nothing_masks_are_none():
+    assert masks(SQUARES[:0], 6, 5).shape == (0, 6, 5)

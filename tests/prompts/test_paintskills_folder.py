@@ -248,17 +248,6 @@ def test_the_papers_scenes_are_asked_for_others_and_fail_as_said():
     }
 
 
-def test_of_two_of_a_class_only_the_axis_can_be_told():
-    whole = prompts.skills()
-    pairs = whole[(whole["skill"] == "spatial") & (whole["object"] == "dog") & (whole["other"] == "dog")]
-    asked = paintskills.swapped(pairs, pairs, np.random.default_rng(0))
-    changed = asked[::2]
-    assert (changed["truth_failure"] == "other relation").all() and not asked[1::2]["truth_failure"].any()
-    across = {"left": True, "right": True, "above": False, "below": False}
-    was = pairs.reset_index(drop=True).loc[changed.index, "relation"]
-    assert (changed["relation"].map(across) != was.map(across)).all()
-
-
 def rows(*given):
     return pd.DataFrame([(f"s{k}", *row) for k, row in enumerate(given)], columns=COLUMNS)
 

@@ -1,7 +1,6 @@
 """Bootstraps over occupations and images: enumeration, image-by-image draws, formulas and known truth."""
 
 import tracemalloc
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -24,26 +23,6 @@ def drawn(counts, n, replicates, seed):
     shares = one.pull(counts / n, n)
     rows = rng.integers(len(n), size=(replicates, len(n)))
     return one.draw(shares[rows], n[rows], rows, rng)
-
-
-def test_occupations_are_drawn_as_whole_rows():
-    # Three occupations: 27 equally likely draws, whose means of the first cell are enumerated.
-    counts, n = np.array([[1, 9], [4, 6], [9, 1]]), np.full((3, 2), 10)
-    seen = []
-
-    def first(shares):
-        seen.append(shares)
-        return shares[..., 0].mean(axis=-1)
-
-    stats.hierarchical_bootstrap(counts, n, first, replicates=54_000, seed=2)
-    # A batch asks for four values: as drawn, pulled, and twice with images drawn anew.
-    found = np.concatenate(seen[1:-2:4])
-    np.testing.assert_allclose(found.sum(axis=-1), 1)  # rows keep their two cells together
-    means = [np.mean(draw) for draw in product([0.1, 0.4, 0.9], repeat=3)]
-    for value in np.unique(np.round(means, 9)):
-        chance = np.mean(np.isclose(means, value))
-        frequency = np.mean(np.isclose(found[..., 0].mean(axis=1), value))
-        assert frequency == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / 27_000))
 
 
 def test_pulled_shares_keep_the_covariance_between_cells():

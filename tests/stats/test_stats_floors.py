@@ -82,16 +82,6 @@ def test_estimates_rise_away_from_the_centre_and_are_plain_far_from_it():
     assert stats.corrected_absolute_deviation(0, 10**6) == pytest.approx(0.5)
 
 
-def test_mixed_numbers_of_images_and_shapes():
-    count, n = np.array([[3, 40], [40, 0]]), np.array([[9, 100], [100, 0]])
-    got = stats.corrected_absolute_deviation(count, n)
-    assert got.shape == (2, 2)
-    assert got[0, 0] == stats.corrected_absolute_deviation(3, 9)
-    assert got[0, 1] == got[1, 0] == stats.corrected_absolute_deviation(40, 100)
-    series = stats.corrected_absolute_deviation(pd.Series([3, 40], index=[7, 2]), pd.Series([9, 100]))
-    np.testing.assert_array_equal(series, got[0])
-
-
 def test_corrected_mad_averages_its_bins():
     counts = np.array([[9, 0, 0], [3, 3, 3], [1, 2, 6]])
     want = [np.mean([stats.corrected_absolute_deviation(k, 9, 1 / 3) for k in row]) for row in counts]

@@ -156,14 +156,6 @@ def test_pearson_r_pairs():
         stats.pearson_r([1, 2, 3], [1, 2])
 
 
-def test_percent_is_the_share_with_its_limits_and_nan_of_nothing():
-    low, high = stats.wilson_interval([1, 3], [4, 8])
-    value, percent_low, percent_high = stats.percent([1, 3, 0], [4, 8, 0])
-    np.testing.assert_array_equal(value, [25.0, 37.5, np.nan])
-    np.testing.assert_array_equal(percent_low, [*(100 * low), np.nan])
-    np.testing.assert_array_equal(percent_high, [*(100 * high), np.nan])
-
-
 def test_corrections_beside_what_they_leave():
     # 0.2 off 12.4 with a half-width of 2.7; 6 off 19.4 with 4.5; 5 off 3, of which less is left than taken; a sign
     # turned; as good as nothing; no interval.

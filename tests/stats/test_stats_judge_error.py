@@ -8,14 +8,6 @@ from biaslab import stats
 from biaslab.ground.errors import InputError
 
 
-def test_the_share_by_hand():
-    # Truth 0.3, sensitivity 0.9, specificity 0.8: 0.3 * 0.9 + 0.7 * 0.2 = 0.41 are judged positive.
-    got = stats.corrected_shares(410, 1000, 0.9, 0.8, 200, 200)
-    assert got.share == pytest.approx(0.3)
-    assert got.n == 1000
-    assert got.ci_low < 0.3 < got.ci_high
-
-
 def test_lang_and_reiczigels_interval_by_hand():
     # With z = 1.96 (z² = 3.8415), 410 of 1000, both references of 200:
     #   judged' = (410 + 1.9207) / 1003.8415 = 0.410344, sensitivity' = 181/202, specificity' = 161/202,
