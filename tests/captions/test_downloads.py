@@ -167,9 +167,6 @@ class Answers(BaseHTTPRequestHandler):
             self.wfile.write(b"a")
             time.sleep(0.1)
 
-    def on_silent(self, rest, n):
-        time.sleep(3)
-
     def on_short(self, rest, n):  # Fewer bytes than stated, then the end.
         self.give(RED[:300], length=False, Content_Length=str(len(RED)))
 

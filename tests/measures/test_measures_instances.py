@@ -132,43 +132,26 @@ def test_images_are_matched_apart():
 
 
 def test_matches_are_those_of_cocos_own_evaluation():
-    cocoeval = pytest.importorskip("pycocotools.cocoeval", reason="pycocotools has its evaluation")
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
     rng = np.random.default_rng(3)
-    true, found = [], []
+    sides, annotations = ([], []), ([], [])
     for image in range(30):
-        for side in (true, found):
+        for side, told in zip(sides, annotations, strict=True):
             for _ in range(rng.integers(0, 9)):
-                x, y = rng.random(2) * 0.4
-                w, h = 0.2 + rng.random(2) * 0.3
-                side.append((f"i{image}", "x", round(rng.random(), 6), x, y, x + w, y + h))
-    frames = [
-        pd.DataFrame(s, columns=["image_id", "object", "score", "left", "top", "right", "bottom"]).assign(
-            rle="", height=np.nan, width=np.nan, instance=0
-        )
-        for s in (true, found)
-    ]
-    ours = match(frames[1], frames[0])
-    evaluation = cocoeval.COCOeval.__new__(cocoeval.COCOeval)
-    evaluation.params = cocoeval.Params("bbox")
-    evaluation.params.iouThrs = np.array([0.5])
-    evaluation.params.useCats = 1
-    hits = 0
-    for image in range(30):
-        sides = []
-        for frame in frames:
-            some = frame[frame["image_id"] == f"i{image}"]
-            sides.append(
-                [
-                    {"bbox": [r.left, r.top, r.right - r.left, r.bottom - r.top], "score": r.score, "id": k + 1,
-                     "ignore": 0, "iscrowd": 0, "area": 1.0}
-                    for k, r in enumerate(some.itertuples())
-                ]
-            )  # fmt: skip
-        evaluation._gts, evaluation._dts = {(image, 0): sides[0]}, {(image, 0): sides[1]}
-        evaluation.ious = {(image, 0): evaluation.computeIoU(image, 0)}
-        told = evaluation.evaluateImg(image, 0, [0, 1e10], 100)
-        hits += 0 if told is None else int((told["dtMatches"] > 0).sum())
-    assert hits > 10 and (ours["found"] == "both").sum() == hits
+                (x, y), (w, h), score = rng.random(2) * 0.4, 0.2 + rng.random(2) * 0.3, round(rng.random(), 6)
+                side.append(rows(("x", score, (x, y, x + w, y + h)), image_id=f"i{image}"))
+                one = {"image_id": image, "category_id": 1, "bbox": [x, y, w, h], "score": score, "area": 1.0}
+                told.append(one | {"id": len(told) + 1, "iscrowd": 0})
+    truth = COCO()
+    truth.dataset = {"images": [{"id": k} for k in range(30)], "categories": [{"id": 1}], "annotations": annotations[0]}
+    truth.createIndex()
+    evaluation = COCOeval(truth, truth.loadRes(annotations[1]), "bbox")
+    evaluation.params.iouThrs, evaluation.params.areaRng = np.array([0.5]), [[0, 1e10]]
+    evaluation.evaluate()
+    hits = sum(int((image["dtMatches"] > 0).sum()) for image in evaluation.evalImgs if image)
+    assert hits > 10 and (match(*map(pd.concat, sides[::-1]))["found"] == "both").sum() == hits
 
 
 def test_overlap_of_masks_by_hand():
