@@ -80,18 +80,6 @@ def test_ratings_may_be_a_frame_with_pandas_missing_values():
 # --- coefficients of items of each pattern ---
 
 
-def test_pattern_weights_equal_repeated_items():
-    rng = np.random.default_rng(12)
-    counts = np.array([np.bincount(item, minlength=3) for item in np.vectorize(LABELS.index)(_ratings(rng, 12))])
-    weights = rng.multinomial(12, np.full(12, 1 / 12), size=20)
-    for coefficient, library in (
-        (_alpha, lambda c: krippendorff.alpha(value_counts=c, level_of_measurement="nominal")),
-        (fleiss, statsmodels_fleiss),
-    ):
-        expected = [library(np.repeat(counts, row, axis=0)) for row in weights]
-        np.testing.assert_allclose(coefficient(weights, counts), expected)
-
-
 def test_a_resample_of_one_label_is_undefined():
     counts = np.array([[3, 0], [0, 3]])
     weights = np.array([[5, 0], [0, 5], [3, 2]])

@@ -17,24 +17,6 @@ def mean(shares):
     return shares.mean(axis=(-2, -1))
 
 
-def drawn(counts, n, replicates, seed):
-    """Return shares of new occupations and of new images of each, (replicates, groups, cells)."""
-    rng, one = np.random.default_rng(seed), stats.OneByOne(n.shape[1])
-    shares = one.pull(counts / n, n)
-    rows = rng.integers(len(n), size=(replicates, len(n)))
-    return one.draw(shares[rows], n[rows], rows, rng)
-
-
-def test_pulled_shares_keep_the_covariance_between_cells():
-    rng = np.random.default_rng(5)
-    truth = np.clip(rng.multivariate_normal([0.4, 0.5], [[0.03, 0.024], [0.024, 0.03]], size=3000), 0.02, 0.98)
-    n = np.broadcast_to([8, 40], truth.shape)
-    found = drawn(rng.binomial(n, truth), n, 40, 1)
-    # What other 3000 occupations would show: the true covariance, plus binomial noise on the diagonal only.
-    want = np.cov(truth.T) + np.diag((truth * (1 - truth) / n).mean(axis=0))
-    np.testing.assert_allclose(np.mean([np.cov(x.T) for x in found], axis=0), want, rtol=0.1)
-
-
 def test_standard_error_of_a_mean_share_is_the_textbooks():
     rng = np.random.default_rng(8)
     n = np.full((30, 1), 12)
