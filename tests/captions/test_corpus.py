@@ -181,11 +181,9 @@ def test_ids_that_are_missing_or_too_long_are_made(tmp_path):
 
 def test_digest_follows_content_and_columns(tmp_path):
     path = write(tmp_path / "a.csv")
-    digest = open_corpus(str(path)).digest
-    assert open_corpus(str(path)).digest == digest
-    assert open_corpus(str(path), columns={"text": "n"}).digest != digest
+    digests = [open_corpus(str(path), columns=columns).digest for columns in ({}, {"text": "n"}, {})]
     write(path, [("a nursE", 1), *ROWS[1:]])
-    assert open_corpus(str(path)).digest != digest
+    assert digests[0] == digests[2] and len({*digests, open_corpus(str(path)).digest}) == 3
 
 
 def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):

@@ -15,7 +15,6 @@ from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, _merge, _Work, search
 from biaslab.ground.errors import ParameterError
-from biaslab.keep.store import Store
 
 TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "ceo"]
 
@@ -138,18 +137,6 @@ def test_terms_without_captions_and_an_empty_corpus():
     nothing = search(InMemory(["x"]), ["pilot"], progress=False)
     assert nothing.captions.empty
     assert {"caption_id", "term", "text", "rank"} <= set(nothing.captions.columns)
-
-
-def test_a_store_gives_the_same_and_searches_once(tmp_path, texts):
-    captions = texts["text"].tolist()
-    corpus = InMemory(captions, size=500, parts=3)
-    plain = search(corpus, ["nurse", "chef"], per_term=20, progress=False)
-    kept = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
-    pd.testing.assert_frame_equal(kept.captions, plain.captions)
-    pd.testing.assert_frame_equal(kept.totals, plain.totals)
-    corpus.batches = lambda *a, **k: pytest.fail("searched again")
-    again = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
-    pd.testing.assert_frame_equal(again.captions, plain.captions)
 
 
 def test_a_parquet_file_is_cut_into_parts(tmp_path, texts, monkeypatch):

@@ -21,6 +21,8 @@ SHOWN = [
     "person, left, holds a flag",
     "person quickly climbs a wall",
     "many people wearing masks",
+    # Three tokens are read.
+    "person so glad in the snow",
 ]
 NOT_SHOWN = [
     "photo by person",
@@ -31,6 +33,7 @@ NOT_SHOWN = [
     "the island of person with palms",
     "person was designed by architect",
     "person of the year . a dog in the snow",
+    "person of great charm in the snow",
     "person themed prints",
     "people will gather in the park",
     "person in the arms of a businessman",
@@ -49,11 +52,6 @@ def test_shown(text):
 @pytest.mark.parametrize("text", NOT_SHOWN)
 def test_not_shown(text):
     assert not depicted.shows_people(text)
-
-
-def test_reach_is_three_tokens():
-    assert depicted.shows_people("person of great charm in the snow") is False
-    assert depicted.shows_people("person so glad in the snow")
 
 
 def test_odd_text_is_read_like_any():
