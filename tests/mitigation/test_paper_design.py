@@ -46,23 +46,10 @@ def seen(prompts, shares, told, rng):
     return people.assign(told=told, gender=gender, outcome="judged", image_id=people["prompt_id"] + "/0")
 
 
-def score(people):
-    fits = people["gender"] == people["stereotype"]
-    return [100 * np.where(fits[people["aspect"] == aspect], 1, -1).mean() for aspect in ASPECTS]
-
-
 def expected(people, shares):
-    """The score that infinitely many images of these prompts would have."""
+    """The score of people of these shares of women: of what is seen, or of infinitely many images."""
     fits = pd.Series(200 * np.where(people["stereotype"] == "female", shares, 1 - shares) - 100)
     return [fits[(people["aspect"] == aspect).to_numpy()].mean() for aspect in ASPECTS]
-
-
-def critiques(people, texts, round_=1, earlier=()):
-    return [
-        counts.critique(brief)
-        for aspect in ASPECTS
-        for brief in briefs(people[people["aspect"] == aspect], aspect, round_, texts, None, earlier=earlier)
-    ]
 
 
 def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, plain):
@@ -70,15 +57,17 @@ def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, 
     after, shown = [], []
     for seed in range(6):
         people = seen(prompts, plain, nobody, np.random.default_rng([seed, 1]))
-        said = critiques(people, prompts.texts)
+        score = expected(people, (people["gender"] == "female").to_numpy(float))
+        batches = ((people[people["aspect"] == aspect], aspect) for aspect in ASPECTS)
+        said = [counts.critique(brief) for some in batches for brief in briefs(*some, 1, prompts.texts, None)]
         # Of 432 people with a score of 19 about one sample in 20 shows too little to be told from chance.
         assert said[0].kind == "towards stereotypes"
         if not said[1].biased:
-            assert score(people)[1] < 12
+            assert score[1] < 12
             continue
         told = revise(prompts, said, seed=seed).people["told"].to_numpy(object)
         after.append(expected(people, shares(plain, told)))
-        shown.append(score(people))
+        shown.append(score)
     assert len(after) >= 5
     before = expected(people, plain)
     assert before == pytest.approx([47.4, 19.0], abs=0.1)

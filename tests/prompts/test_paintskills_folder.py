@@ -182,21 +182,6 @@ def test_boxes_are_cut_at_the_image_and_those_of_nothing_are_counted(tmp_path, a
     assert (": 1, such as" in caplog.text and str(float(bbox[0])) in caplog.text) == (sides is None)
 
 
-def test_a_digest_is_of_what_scenes_and_boxes_say(tmp_path, asked):
-    seen = [paintskills.digest(tmp_path)]
-    put(tmp_path, "object", [scene("z", DOG)], split="train")
-    assert paintskills.digest(tmp_path) == seen[0]
-    put_boxes(tmp_path, "object", coco())
-    seen.append(paintskills.digest(tmp_path))
-    put_boxes(tmp_path, "object", coco(annotation(1, 5, [0, 0, 1, 1])))
-    seen.append(paintskills.digest(tmp_path))
-    put(tmp_path, "count", [scene("d", DOG, DOG, skill="count")])
-    seen.append(paintskills.digest(tmp_path))
-    (tmp_path / "count/scenes/count_val.json").rename(tmp_path / "count/scenes/count_old.json")
-    seen.append(paintskills.digest(tmp_path))
-    assert len(set(seen)) == len(seen)
-
-
 # -- asked for what another scene shows ----------------------------------------------------------------
 
 
