@@ -86,10 +86,10 @@ def over_parts(
     progress: bool,
     store: Store | None,
 ) -> Iterator[pd.DataFrame]:
-    """Yield what ``work`` makes of each part of a corpus (column ``part``), in order; one is held at a time.
+    """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
-    ``work`` says how many captions it has read with :func:`biaslab.keep.engine.advance`. ``name`` and ``inputs`` beside
-    the corpus key what the store keeps.
+    ``work`` takes a row whose column ``part`` is its number, and says how many captions it has read with
+    :func:`biaslab.keep.engine.advance`. ``name`` and ``inputs`` beside the corpus key what the store keeps.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     label = f"Searching {corpus.name}"
@@ -220,7 +220,7 @@ def _bounded(form: str) -> str:
 
 
 class _Work:
-    """Searches parts of a corpus, one after the other in a process."""
+    """Searches parts of a corpus, one at a time, one after the other in a process."""
 
     def __init__(self, corpus: Corpus, matcher: Matcher, keep: int, seed: int):
         self._corpus, self._matcher, self._keep, self._seed = corpus, matcher, keep, seed
@@ -230,9 +230,6 @@ class _Work:
         self._limits = np.full(len(matcher.terms), np.iinfo(np.uint64).max, dtype=np.uint64)
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
-        return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
-
-    def _searched(self, part: int) -> pd.DataFrame:
         # Captions are left out that cannot be among a term's first ones, by what this process has searched so far.
         # Where none is kept, one row of term -1 has ``n_corpus`` alone.
         totals = np.zeros(len(self._matcher.terms), dtype=np.int64)
@@ -247,7 +244,7 @@ class _Work:
             rows, terms = self._matcher.match(texts)
             return rows
 
-        for found in self._corpus.batches(_ROWS, part=part, wanted=mentions):
+        for found in self._corpus.batches(_ROWS, part=int(parts["part"].iloc[0]), wanted=mentions):
             priorities = _mix(hashes(found["caption_id"].tolist(), self._seed) ^ self._salts[terms])
             good = priorities <= self._limits[terms]
             # One caption of each term is kept in any case: it carries the term's total.

@@ -84,10 +84,7 @@ def expected_amplification(
     A percentage outside 0–100, or shapes that do not broadcast.
     """
     g, t = _percents(percent_generated, percent_training)
-    if _definition(definition) == "directional":
-        values = np.where(t == 50, np.nan, np.sign(t - 50) * (g - t))
-    else:
-        values = np.abs(g - 50) - np.abs(t - 50)
+    values = (directional_amplification if _definition(definition) == "directional" else amplification)(g, t)
     kept = (g - 50) * (t - 50) > 0 if definition == "published" else ~np.isnan(values)
     mean, n = mean_where(values, kept, axis)
     return Expected(mean, n, g.shape[axis] - n)

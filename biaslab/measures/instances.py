@@ -120,19 +120,17 @@ def overlaps(first: tuple, second: tuple) -> tuple[np.ndarray, np.ndarray]:
     return out, by_mask
 
 
-def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd.DataFrame:
+def match(found: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
     """Return which found instances are true, as COCO's evaluation matches them.
 
     Within each image and object, found ones in the order of their scores take the true one that they overlap most, of
     those not taken, where the intersection over union (of masks, or boxes where there are no masks of one size) is
-    ``least`` or more. Both are rows with :data:`COLUMNS`, the truth of images that the finder looked at.
+    0.5 or more. Both are rows with :data:`COLUMNS`, the truth of images that the finder looked at.
 
     Returns a row a found instance, and one a true instance that was not found: image_id, object, score (NaN where not
     found), iou (NaN where not matched), by (``mask`` or ``box``; empty where not matched) and found: ``both``,
-    ``finder`` (only found) or ``truth`` (only shown). Raises InputError: ``least`` is not above 0 and at most 1.
+    ``finder`` (only found) or ``truth`` (only shown).
     """
-    if not 0 < least <= 1:
-        raise InputError(f"least is {least}; give an overlap above 0, at most 1.")
     rows: list[tuple] = []
     keys = ["image_id", "object"]
     found = found.sort_values("score", ascending=False, kind="stable")
@@ -145,7 +143,7 @@ def match(found: pd.DataFrame, truth: pd.DataFrame, *, least: float = 0.5) -> pd
         free = np.ones(len(at[1]), bool)
         for i, score in enumerate(scores[at[0]]):
             best = int(np.where(free, iou[i], -1).argmax()) if free.any() else -1
-            if best >= 0 and iou[i, best] >= least:
+            if best >= 0 and iou[i, best] >= 0.5:
                 free[best] = False
                 rows.append((*key, score, iou[i, best], "mask" if by_mask[i, best] else "box", "both"))
             else:

@@ -188,14 +188,11 @@ class _Work:
         self._step = np.array([steps.index("plurals" if p else kind) for _, kind, p in forms.values()])
 
     def __call__(self, parts: pd.DataFrame) -> pd.DataFrame:
-        """Search the parts numbered in the column ``part``.
+        """Search the part that the column ``part`` says.
 
         Rows by ``what``: ``caption`` (caption_id, text, key, reached), each text once, the text missing where it cannot
         be among the sample; ``step`` and ``word`` (caption_id: its name; n: captions).
         """
-        return pd.concat([self._searched(int(part)) for part in parts["part"]], ignore_index=True)
-
-    def _searched(self, part: int) -> pd.DataFrame:
         import pyarrow as pa
 
         n, n_people = 0, 0
@@ -217,7 +214,7 @@ class _Work:
             return rows[~out]
 
         held: list[pd.DataFrame] = []
-        for found in self._corpus.batches(_ROWS, part=part, wanted=wanted):
+        for found in self._corpus.batches(_ROWS, part=int(parts["part"].iloc[0]), wanted=wanted):
             some = found[["caption_id", "text"]].drop_duplicates("text")
             texts = some["text"].tolist()
             told = some.assign(key=hashes(texts, self._seed), reached=self._reached(texts))

@@ -8,6 +8,7 @@ import lzma
 import pickle
 import tracemalloc
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -118,15 +119,6 @@ def test_dates_beyond_those_of_python_are_carried_as_texts(tmp_path):
         assert got["ns"].tolist() == ["00:00:00.000000001", "00:00:00.000000002"]
 
 
-def test_captions_in_lists_are_not_read(tmp_path, caplog):
-    pd.DataFrame({"caption": [["a nurse"], ["a chef"]]}).to_parquet(tmp_path / "a.parquet")
-    (tmp_path / "a.jsonl").write_text('{"caption": ["a nurse"], "n": 1}\n')
-    for name, others in (("a.parquet", "none that can be read"), ("a.jsonl", "n")):
-        with pytest.raises(InputError, match=rf"{name} has no column 'text' .*: {others}\."):
-            read(open_corpus(str(tmp_path / name)))
-        assert f"{name}: columns with lists, objects or bytes are not carried along: caption." in caplog.text
-
-
 # -- published sets ------------------------------------------------------------------------------------------
 
 LAION = {"SAMPLE_ID": [7.0, 7.0], "URL": ["u", None], "TEXT": ["a nurse", None], "HEIGHT": [3, 4]}
@@ -189,11 +181,9 @@ def test_ids_that_are_missing_or_too_long_are_made(tmp_path):
 
 def test_digest_follows_content_and_columns(tmp_path):
     path = write(tmp_path / "a.csv")
-    digest = open_corpus(str(path)).digest
-    assert open_corpus(str(path)).digest == digest
-    assert open_corpus(str(path), columns={"text": "n"}).digest != digest
+    digests = [open_corpus(str(path), columns=columns).digest for columns in ({}, {"text": "n"}, {})]
     write(path, [("a nursE", 1), *ROWS[1:]])
-    assert open_corpus(str(path)).digest != digest
+    assert digests[0] == digests[2] and len({*digests, open_corpus(str(path)).digest}) == 3
 
 
 def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
@@ -356,6 +346,60 @@ def test_a_folder_is_all_its_files_of_known_kinds(tmp_path, caplog):
     with pytest.raises(MissingInputError, match="There is no corpus"):
         (tmp_path / "empty").mkdir()
         open_corpus(str(tmp_path / "empty"))
+
+
+# -- rows that are wanted, by their texts ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def captions(tmp_path):
+    """Write captions with all that is awkward, in two row groups, and return the file."""
+    n = 30
+    texts = ["a nurse", "prime\x01minister and Nurses", "été nurse", "", "two\x02bakers, a baker"] * 6
+    texts = [t.encode() for t in texts]
+    texts[7] = b"nurse \xff"
+    texts[9] = None
+    text = pa.array(texts, pa.binary()).cast(pa.string(), safe=False)
+    ids = [f"id{i}" if i % 4 else None for i in range(n)]
+    ids[3], ids[5] = "x" * 201, ""
+    table = pa.table(
+        {
+            "number": pa.array([None if i == 20 else i for i in range(n)], pa.int64()),
+            "TEXT": text,
+            "key": ids,
+            "rank": [i / 2 for i in range(n)],
+            "flag": pa.array([None if i == 4 else i % 2 == 0 for i in range(n)]),
+            "kind": pa.array(["x", "y", None] * 10).dictionary_encode(),
+            "URL": [None if i == 11 else f"https://example.org/{i}" for i in range(n)],
+            "listed": [[i] for i in range(n)],
+        }
+    )
+    pq.write_table(table, tmp_path / "captions.parquet", row_group_size=17)
+    return tmp_path / "captions.parquet"
+
+
+@pytest.mark.parametrize("mapped", [{}, {"caption_id": "key"}])
+@pytest.mark.parametrize("rows", [5, 100])
+def test_rows_that_are_wanted_are_those_of_the_whole(captions, monkeypatch, mapped, rows):
+    monkeypatch.setattr(module, "_PART_ROWS", 10)
+    opened = open_corpus(str(captions), columns=mapped)
+    assert opened.parts == 2
+    for part in range(2):
+        whole = pd.concat(opened.batches(size=rows, part=part), ignore_index=True)
+        texts, expected = [], []
+
+        def wanted(some, texts=texts, expected=expected):
+            # In any order, and some twice.
+            n, start = len(some), len(texts)
+            texts += some.to_pylist()
+            these = np.array([n - 1, 0, 0, n // 2])
+            expected += (these + start).tolist()
+            return these
+
+        found = pd.concat(opened.batches(size=rows, part=part, wanted=wanted), ignore_index=True)
+        assert texts == whole["text"].tolist()
+        expected = whole.iloc[expected].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
 # -- datasets ------------------------------------------------------------------------------------------------

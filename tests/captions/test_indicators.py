@@ -13,44 +13,30 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import Span, indicators, parse_spans
 from biaslab.ground.errors import InputError, ParameterError
 
-# Table 5 of the paper (number 5 in both versions): its captions, what decided by the paper, and all places that say
-# a gender, as (text, gender, kind). A "first name" of the paper is the whole name here.
-TABLE_5 = [
-    (
-        "Portrait of young woman programmer working at a computer in the data center filled with display screens",
-        "female",
-        [("woman", "word")],
-    ),
-    (
-        "Tired young indian programmer almost sleeping at his desk after working on difficult project all day long",
-        "male",
-        [("his", "pronoun")],
-    ),
-    ("Female accountant very busy in office", "female", [("Female", "word")]),
-    ("Accountant managing manual bill monitoring tasks in his home office", "male", [("his", "pronoun")]),
-    ("Iowa Republican Senator Chuck Grassley", "male", [("Chuck Grassley", "name")]),
-    (
-        "U.S. Senator Kirsten Gillibrand (D-NY) pauses during a news conference on Capitol Hill in Washington",
-        "female",
-        [("Kirsten Gillibrand", "name")],
-    ),
-    ("Portrait of young male mechanic in bicycle store, Beijing", "male", [("male", "word")]),
-    ("African american woman mechanic repairing a motorcycle in a workshop", "female", [("woman", "word")]),
-    ("Attractive woman photographer taking images with dslr camera outdoors in park.", "female", [("woman", "word")]),
-    (
-        "Photographer John G. Zimmerman with his pipe and Hucher camera, 1972.",
-        "male",
-        [("John G. Zimmerman", "name"), ("his", "pronoun")],
-    ),
-]
+# Table 5 of the paper (number 5 in both versions): its captions, what decided by the paper, and in brackets all that
+# says a gender. A "first name" of the paper is the whole name here.
+TABLE_5 = """
+female|Portrait of young [woman] programmer working at a computer in the data center filled with display screens
+male|Tired young indian programmer almost sleeping at [his] desk after working on difficult project all day long
+female|[Female] accountant very busy in office
+male|Accountant managing manual bill monitoring tasks in [his] home office
+male|Iowa Republican Senator [Chuck Grassley]
+female|U.S. Senator [Kirsten Gillibrand] (D-NY) pauses during a news conference on Capitol Hill in Washington
+male|Portrait of young [male] mechanic in bicycle store, Beijing
+female|African american [woman] mechanic repairing a motorcycle in a workshop
+female|Attractive [woman] photographer taking images with dslr camera outdoors in park.
+male|Photographer [John G. Zimmerman] with [his] pipe and Hucher camera, 1972."""
+KINDS = {"woman": "word", "Female": "word", "male": "word", "his": "pronoun"}
 
 
-@pytest.mark.parametrize(("text", "gender", "said"), TABLE_5)
-def test_table_5_s_examples(text, gender, said):
+@pytest.mark.parametrize("line", TABLE_5.strip().split("\n"))
+def test_table_5_s_examples(line):
+    gender, marked = line.split("|")
+    text = re.sub(r"[\[\]]", "", marked)
     row = indicators([text]).iloc[0]
     assert row["indicator"] == gender
-    spans = parse_spans(row["spans"])
-    assert [(text[s.start : s.end], s.gender, s.kind) for s in spans] == [(p, gender, k) for p, k in said]
+    found = [(text[s.start : s.end], s.gender, s.kind) for s in parse_spans(row["spans"])]
+    assert found == [(part, gender, KINDS.get(part, "name")) for part in re.findall(r"\[(.*?)\]", marked)]
 
 
 NO_NAME = """Baker|A Baker in Baker Street|Singer sewing machine|Singer Sewing Machine|Paris|Paris in spring
@@ -64,7 +50,7 @@ Des Moines Iowa|Bel Air Road|Norton Shores|Holly Springs|Puerto Madero|Chelsea U
 Anna Graphic Designer|Emma Teachers Association|Ed Tech|Art Director|Emma Smith Heights""".replace("\n", "|")
 
 
-@pytest.mark.parametrize("text", NO_NAME.replace("\n", "|").split("|"))
+@pytest.mark.parametrize("text", NO_NAME.split("|"))
 def test_no_name_is_found_where_there_is_none(text):
     assert indicators([text]).iloc[0].tolist() == ["none", ""]
 
@@ -73,19 +59,12 @@ def test_no_name_is_found_where_there_is_none(text):
     ("text", "gender", "part"),
     [
         ("Leana Wen, Planned Parenthood president", "female", "Leana Wen"),
-        ("Brad Draper, percussion teacher", "male", "Brad Draper"),
-        ("President Donald J. Trump - Official Photo", "male", "Donald J. Trump"),
         ("Portrait of President George H. W. Bush", "male", "George H. W. Bush"),
         ("Dr. Maria Lopez, dentist", "female", "Maria Lopez"),
         ("Dr. Maria smiles", "female", "Maria"),
-        ("Chef Maria prepares a dish", "female", "Maria"),
         ("the baker John Baker", "male", "John Baker"),
         ("Grace Kelly in 1955", "female", "Grace Kelly"),
-        ("Mark Zuckerberg, CEO", "male", "Mark Zuckerberg"),
-        ("Abraham Lincoln", "male", "Abraham Lincoln"),
-        ("Emma Stone Wears A Red Dress At Premiere", "female", "Emma Stone"),
         ("Oscar de la Hoya trains", "male", "Oscar de la Hoya"),
-        ("Ludwig van Beethoven", "male", "Ludwig van Beethoven"),
         ("José García, pilot", "male", "José García"),
         ("Mary-Jane Watson", "female", "Mary-Jane Watson"),
         ("Sarah Connor's kitchen", "female", "Sarah Connor"),
@@ -121,10 +100,6 @@ def test_names_are_found(text, gender, part):
 )
 def test_words_pronouns_and_forms_of_address(text, spans):
     assert indicators([text], names="off")["spans"].tolist() == [spans]
-
-
-def test_a_word_or_name_does_not_go_on_in_the_next_caption():
-    assert indicators(["wo", "man", "Anna", "Novak"])["spans"].tolist() == ["", "0:3:male-word", "", ""]
 
 
 def test_a_very_long_caption_takes_time_by_its_length():

@@ -1,13 +1,23 @@
 """Embeddings and nearest captions."""
 
 import hashlib
+import pickle
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from biaslab.captions import neighbours
-from biaslab.captions.neighbours import DEFAULT, DEFAULT_SHA256, Encoder, embed, embedding_stage, nearest
+from biaslab.captions.neighbours import (
+    DEFAULT,
+    DEFAULT_SHA256,
+    Encoder,
+    embed,
+    embedding_stage,
+    nearest,
+    nearest_captions,
+)
 from biaslab.ground import processor
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.keep.store import Store
@@ -42,10 +52,13 @@ def test_equal_texts_are_embedded_once_and_kept(tmp_path):
     assert embed([], encoder, stage).shape[0] == 0
     with pytest.raises(InputError, match="text to embed is missing"):
         embed(["a", None], encoder, stage)
+    encoder.digest = "other"
+    assert embedding_stage(Store(tmp_path), encoder).digest != stage.digest
 
 
 @pytest.mark.parametrize("k", [1, 5, 30, 99])
-def test_nearest_equals_sorting_all(k):
+def test_nearest_equals_sorting_all(monkeypatch, k):
+    monkeypatch.setattr(neighbours, "_QUERIES", 3)
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(30, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -53,6 +66,7 @@ def test_nearest_equals_sorting_all(k):
     vectors[[3, 20, 29]] = vectors[11]
     queries = np.vstack([vectors[11], vectors[:3]])
     indices, cosines = nearest(queries, vectors, k)
+    assert (indices.dtype, cosines.dtype) == (np.int64, np.float32)
     for query, found, near in zip(queries, indices, cosines, strict=True):
         exact = np.round((vectors.astype(float) @ query.astype(float)), 6)
         expected = sorted(range(30), key=lambda i: (-exact[i], i))[:k]
@@ -61,38 +75,10 @@ def test_nearest_equals_sorting_all(k):
     assert indices[0, : min(k, 4)].tolist() == [3, 11, 20, 29][:k]
 
 
-def test_nearest_of_many_queries(monkeypatch):
-    rng = np.random.default_rng(1)
-    vectors = rng.integers(-3, 4, size=(3000, 5)).astype(np.float32)
-    vectors = vectors[np.abs(vectors).sum(axis=1) > 0]
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    queries = vectors[:9]
-    whole = nearest(queries, vectors, 40)
-    assert [found.dtype for found in whole] == [np.int64, np.float32]
-    monkeypatch.setattr(neighbours, "_QUERIES", 4)
-    exact = np.round((queries @ vectors.T).astype(np.float32), 6)
-    # Whole coordinates give many ties, which rank by their order.
-    for i, found in enumerate(nearest(queries, vectors, 40)[0]):
-        assert found.tolist() == np.argsort(-exact[i], kind="stable")[:40].tolist()
-
-
 def test_nearest_of_nothing():
     indices, cosines = nearest(np.ones((2, 3)), np.zeros((0, 3)), 5)
     assert indices.shape == cosines.shape == (2, 0)
     assert [found.shape for found in nearest(np.ones((0, 3)), np.ones((4, 3)), 2)] == [(0, 2), (0, 2)]
-
-
-def test_the_default_model():
-    # Independent facts of the model: 384 values of unit length, and near texts nearer than far ones.
-    encoder = Encoder(device="cpu", dtype="float32")
-    assert encoder.digest == DEFAULT_SHA256
-    texts = ["A photo of a nurse at work", "Picture of a nurse working", "Sewing machine for sale", ""]
-    vectors = encoder.encode(texts)
-    assert vectors.shape == (4, 384)
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert vectors[0] @ vectors[1] > 0.8 > 0.3 > vectors[0] @ vectors[2]
-    assert encoder.encode([]).shape == (0, 384)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +109,7 @@ def test_float32_equals_the_library(library, world):
     texts, exact = ([*texts, *ODD_TEXTS], [*exact, *library.encode(ODD_TEXTS, normalize_embeddings=True)])
     order = np.random.default_rng(0).permutation(len(texts))
     encoder = Encoder(device="cpu", dtype="float32")
+    assert encoder.digest == DEFAULT_SHA256 and encoder.encode([]).shape == (0, 384)
     assert neighbours._has_plain_modules(neighbours._model(encoder.name, "cpu", "float32"))
     vectors = np.empty((len(texts), 384))
     vectors[order] = encoder.encode([texts[i] for i in order])
@@ -179,26 +166,15 @@ def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_p
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-@pytest.fixture
-def machine(monkeypatch, cpuinfo):
-    """Return what makes a Linux machine without a GPU, with some flags of its processor."""
-
-    def made(flags="fpu avx512f"):
-        cpuinfo(flags)
-        monkeypatch.setattr("platform.system", lambda: "Linux")
-        monkeypatch.setattr(processor, "has_cuda", lambda: False)
-
-    return made
-
-
-def test_precision(machine):
-    import pickle
-
-    machine(flags="amx_bf16")
+def test_precision(monkeypatch, cpuinfo):
+    # A Linux machine without a GPU.
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr(processor, "has_cuda", lambda: False)
+    cpuinfo("fpu amx_bf16")
     encoder = Encoder(device="cpu")
     there = pickle.loads(pickle.dumps(encoder))
     assert encoder.precision == "bfloat16"
-    machine()
+    cpuinfo("fpu avx512f")
     assert Encoder(device="cpu").precision == "float32"
     # What was chosen in one process holds in others.
     assert there == encoder and there.precision == "bfloat16"
@@ -262,10 +238,58 @@ def test_a_missing_package_or_model_is_named(tmp_path, monkeypatch):
         Encoder().encode(["x"])
 
 
-def test_stage_follows_the_model(tmp_path):
-    store, one, other = Store(tmp_path), Letters(), Letters()
-    other.digest = "other"
-    assert embedding_stage(store, one).digest == embedding_stage(store, Letters()).digest
-    assert embedding_stage(store, one).digest != embedding_stage(store, other).digest
-    stages = [embedding_stage(store, Encoder(device="cpu", dtype=dtype)).digest for dtype in ("float32", "bfloat16")]
-    assert stages[0] != stages[1]
+# -- selections, by hand ---------------------------------------------------------------------------------------
+
+# Ranks 1 to 6 of an occupation, at these angles in degrees; c2, c3, c5 and c6 say no gender.
+ANGLES = [90, 10, 40, 0, 60, 20]
+INDICATORS = ["female", "none", "none", "both", "none", "none"]
+
+
+def captions(occupation="nurse", n=6):
+    ids = [f"{occupation}-c{i}" for i in range(1, n + 1)]
+    return pd.DataFrame({"caption_id": ids, "occupation": occupation, "indicator": INDICATORS[:n]})
+
+
+def vectors(*angles):
+    """Return unit vectors: the cosine of two is that of the difference of their angles."""
+    radians = np.radians(angles)
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+
+PROMPTS = pd.DataFrame({"prompt": ["1", "2"], "occupation": "nurse"})
+
+
+def chosen(table, approach, prompt):
+    rows = table[(table["approach"] == approach) & (table["prompt"] == prompt)]
+    assert rows["rank"].tolist() == list(range(1, len(rows) + 1))
+    return [i.removeprefix("nurse-") for i in rows["caption_id"]]
+
+
+def test_each_approach_by_hand():
+    table = nearest_captions(captions(), PROMPTS, vectors(*ANGLES, 0, 90), k=3)
+    assert chosen(table, "nearest", "1") == ["c4", "c2", "c6"]
+    assert chosen(table, "nearest", "2") == ["c1", "c5", "c3"]
+    assert chosen(table, "nearest_no_indicators", "1") == ["c2", "c6", "c3"]
+    assert chosen(table, "nearest_no_indicators", "2") == ["c5", "c3", "c6"]
+    assert len(table) == 2 * 2 * 3
+    cosines = table.set_index(["approach", "prompt", "rank"])["cosine"]
+    assert cosines["nearest", "1", 2] == pytest.approx(np.cos(np.radians(10)), abs=2e-6)
+    assert cosines["nearest", "2", 2] == pytest.approx(np.cos(np.radians(30)), abs=2e-6)
+
+
+def test_occupations_apart_and_fewer_than_k():
+    both = pd.concat([captions(), captions("chef", 1), captions("pilot")])
+    prompts = pd.concat([PROMPTS.assign(occupation=name) for name in ("nurse", "chef", "poet")])
+    angles = [*ANGLES, ANGLES[0], *ANGLES, *[0, 90] * 3]
+    table = nearest_captions(both, prompts, vectors(*angles), k=500)
+    sizes = table.groupby(["occupation", "approach", "prompt"]).size()
+    nearest = {("nearest", "1"): 6, ("nearest", "2"): 6}
+    free = {("nearest_no_indicators", "1"): 4, ("nearest_no_indicators", "2"): 4}
+    assert sizes["nurse"].to_dict() == nearest | free
+    # The chef's only caption says a gender; the pilot has no prompt, the poet no caption.
+    assert sizes["chef"].to_dict() == dict.fromkeys(nearest, 1)
+    assert set(table["occupation"]) == {"nurse", "chef"}
+    nurse = table[table["occupation"] == "nurse"]["caption_id"]
+    assert nurse.str.startswith("nurse-").all()
+
+    assert nearest_captions(captions(n=0), PROMPTS, vectors(0, 90), k=3).empty

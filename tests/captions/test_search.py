@@ -15,40 +15,8 @@ from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, _merge, _Work, search
 from biaslab.ground.errors import ParameterError
-from biaslab.keep.store import Store
 
-CASES = {
-    "A nurse, a NURSE and nurses": {"nurse"},
-    "nursery rhyme": set(),
-    "Nurse's day": {"nurse"},
-    "nurse_1 and 1nurse": set(),
-    "Prime  Minister and prime-minister": {"prime minister", "minister"},
-    "the minister": {"minister"},
-    "prime, minister": {"minister"},
-    "SALESPEOPLE": {"salesperson"},
-    "écook überchef": set(),
-    "chef café": {"chef"},
-    "chef\x01cook": {"chef", "cook"},
-    "\x01cook\x01": {"cook"},
-    "cookchef": set(),
-    "cook-chef nurse": {"chef", "cook", "nurse"},
-    "": set(),
-    "CEO.": {"ceo"},
-    "日本 chef 日本": {"chef"},
-    "日本chef": set(),
-}
 TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "ceo"]
-
-
-def test_whole_words_in_any_case():
-    matcher = Matcher(TERMS)
-    rows, terms = matcher.match(list(CASES))
-    found = {text: set() for text in CASES}
-    for row, term in zip(rows, terms, strict=True):
-        found[list(CASES)[row]].add(TERMS[term])
-    assert found == CASES
-    # Each pair once.
-    assert len(set(zip(rows, terms, strict=True))) == len(rows)
 
 
 def test_as_a_loop_over_regular_expressions():
@@ -169,18 +137,6 @@ def test_terms_without_captions_and_an_empty_corpus():
     nothing = search(InMemory(["x"]), ["pilot"], progress=False)
     assert nothing.captions.empty
     assert {"caption_id", "term", "text", "rank"} <= set(nothing.captions.columns)
-
-
-def test_a_store_gives_the_same_and_searches_once(tmp_path, texts):
-    captions = texts["text"].tolist()
-    corpus = InMemory(captions, size=500, parts=3)
-    plain = search(corpus, ["nurse", "chef"], per_term=20, progress=False)
-    kept = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
-    pd.testing.assert_frame_equal(kept.captions, plain.captions)
-    pd.testing.assert_frame_equal(kept.totals, plain.totals)
-    corpus.batches = lambda *a, **k: pytest.fail("searched again")
-    again = search(corpus, ["nurse", "chef"], per_term=20, progress=False, store=Store(tmp_path))
-    pd.testing.assert_frame_equal(again.captions, plain.captions)
 
 
 def test_a_parquet_file_is_cut_into_parts(tmp_path, texts, monkeypatch):

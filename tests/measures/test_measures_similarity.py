@@ -160,29 +160,6 @@ def test_intersection_ratio_reproduces_table_13():
     assert np.isnan(intersection_ratio([], ["a"]))
 
 
-def test_errors():
-    with pytest.raises(InputError, match=r"\(2, 3\) and \(3, 3\)"):
-        cosines(np.ones((2, 3)), np.ones((3, 3)))
-    with pytest.raises(InputError, match="infinite"):
-        cosines([[np.inf, 1]], [[1, 1]])
-    with pytest.raises(InputError, match=r"\(2, 0\)"):
-        cosines(np.ones((2, 0)), np.ones((2, 0)))
-    with pytest.raises(InputError, match=r"\(1, 2, 3\) and \(1, 3, 3\)"):
-        split_product(np.ones((1, 2, 3)), np.ones((1, 3, 3)))
-    with pytest.raises(InputError, match=r"A prompt set is empty \(size 0\)"):
-        bias_score(1, 1, 0, 5)
-    with pytest.raises(InputError, match="count_feminine holds -1; allowed is 0 or more or NaN"):
-        bias_score(1, -1, 5, 5)
-
-
-@needs_opencv
-def test_images_that_cannot_be_compared():
-    with pytest.raises(InputError, match="float64"):
-        ssim_maps(np.ones((1, 9, 9)), np.ones((1, 9, 9)))
-    with pytest.raises(InputError, match="6 x 9"):
-        ssim_maps(np.ones((1, 6, 9), np.uint8), np.ones((1, 6, 9), np.uint8))
-
-
 # -- dependency groups -----------------------------------------------------------------------------------
 
 
@@ -250,12 +227,27 @@ def test_groups_of_what_is_not_known():
     assert found.tolist() == [None, guided, guided, None, guided]
 
 
-def test_masks_and_coverage_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match=r"Masks of objects \(1, 2, 3\) and of words \(1, 3, 2\) do not fit"):
-        coverage(np.ones((1, 2, 3), bool), np.ones((1, 3, 2), bool))
-    with pytest.raises(InputError, match="Masks of words are uint8; give bool"):
-        coverage(np.ones((1, 2, 3), bool), np.ones((1, 2, 3), np.uint8))
-    with pytest.raises(InputError, match=r"coverage has the shape \(2,\); give one for each of 1 objects"):
-        dependency_groups_of_largest(["a"], [True], [0.1, 0.2], 0)
-    with pytest.raises(InputError, match="coverage holds 70"):
-        dependency_groups_of_largest(["a"], [True], [70], [0])
+@pytest.mark.parametrize(
+    ("call", "given", "said"),
+    [
+        (cosines, [np.ones((2, 3)), np.ones((3, 3))], r"\(2, 3\) and \(3, 3\)"),
+        (cosines, [[[np.inf, 1]], [[1, 1]]], "infinite"),
+        (cosines, [np.ones((2, 0)), np.ones((2, 0))], r"\(2, 0\)"),
+        (split_product, [np.ones((1, 2, 3)), np.ones((1, 3, 3))], r"\(1, 2, 3\) and \(1, 3, 3\)"),
+        (bias_score, [1, 1, 0, 5], r"A prompt set is empty \(size 0\)"),
+        (bias_score, [1, -1, 5, 5], "count_feminine holds -1; allowed is 0 or more or NaN"),
+        pytest.param(ssim_maps, [np.ones((1, 9, 9))] * 2, "float64", marks=needs_opencv),
+        pytest.param(ssim_maps, [np.ones((1, 6, 9), np.uint8)] * 2, "6 x 9", marks=needs_opencv),
+        (
+            coverage,
+            [np.ones((1, 2, 3), bool), np.ones((1, 3, 2), bool)],
+            r"\(1, 2, 3\) and of words \(1, 3, 2\)",
+        ),
+        (coverage, [np.ones((1, 2, 3), bool), np.ones((1, 2, 3), np.uint8)], "Masks of words are uint8; give bool"),
+        (dependency_groups_of_largest, [["a"], [True], [0.1, 0.2], 0], r"shape \(2,\); give one for each of 1 objects"),
+        (dependency_groups_of_largest, [["a"], [True], [70], [0]], "coverage holds 70"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, given, said):
+    with pytest.raises(InputError, match=said):
+        call(*given)

@@ -6,7 +6,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from fake_endpoint import KEY, FakeEndpoint, bytes_below, completion, failure
+from fake_endpoint import KEY, bytes_below, completion, failure
 from PIL import Image
 
 from biaslab.keep.store import Store
@@ -18,12 +18,9 @@ from biaslab.net.settings import EndpointSettings
 
 
 @pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("FAKE_KEY", KEY)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with FakeEndpoint().running() as running:
-        running.reply = lambda question, n: completion(json.dumps(said()))
-        yield running
+def server(server):
+    server.reply = lambda question, n: completion(json.dumps(said()))
+    return server
 
 
 def said(**other):
@@ -195,12 +192,12 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
     assert first.outcome == "judged"
     assert (second.outcome, second.cause) == ("no_judgement", cause)
     assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
-    table = critiques_table([first, second])
-    assert table["outcome"].tolist() == ["judged", "no_judgement"]
-    assert table["cause"].tolist() == ["", cause]
-    assert table["biased"].tolist() == ["yes", ""]
-    assert table["identity"].tolist() == ["sheriff", "guard"]
-    assert table["guideline"].tolist() == ["Show women as sheriffs in half of the pictures.", ""]
+    table = critiques_table([first, second])[["identity", "outcome", "cause", "biased", "guideline"]]
+    guideline = "Show women as sheriffs in half of the pictures."
+    assert table.to_numpy().tolist() == [
+        ["sheriff", "judged", "", "yes", guideline],
+        ["guard", "no_judgement", cause, "", ""],
+    ]
 
 
 def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):

@@ -46,23 +46,10 @@ def seen(prompts, shares, told, rng):
     return people.assign(told=told, gender=gender, outcome="judged", image_id=people["prompt_id"] + "/0")
 
 
-def score(people):
-    fits = people["gender"] == people["stereotype"]
-    return [100 * np.where(fits[people["aspect"] == aspect], 1, -1).mean() for aspect in ASPECTS]
-
-
 def expected(people, shares):
-    """The score that infinitely many images of these prompts would have."""
+    """The score of people of these shares of women: of what is seen, or of infinitely many images."""
     fits = pd.Series(200 * np.where(people["stereotype"] == "female", shares, 1 - shares) - 100)
     return [fits[(people["aspect"] == aspect).to_numpy()].mean() for aspect in ASPECTS]
-
-
-def critiques(people, texts, round_=1, earlier=()):
-    return [
-        counts.critique(brief)
-        for aspect in ASPECTS
-        for brief in briefs(people[people["aspect"] == aspect], aspect, round_, texts, None, earlier=earlier)
-    ]
 
 
 def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, plain):
@@ -70,31 +57,22 @@ def test_one_round_brings_both_aspects_as_near_to_zero_as_counts_allow(prompts, 
     after, shown = [], []
     for seed in range(6):
         people = seen(prompts, plain, nobody, np.random.default_rng([seed, 1]))
-        said = critiques(people, prompts.texts)
+        score = expected(people, (people["gender"] == "female").to_numpy(float))
+        batches = ((people[people["aspect"] == aspect], aspect) for aspect in ASPECTS)
+        said = [counts.critique(brief) for some in batches for brief in briefs(*some, 1, prompts.texts, None)]
         # Of 432 people with a score of 19 about one sample in 20 shows too little to be told from chance.
         assert said[0].kind == "towards stereotypes"
         if not said[1].biased:
-            assert score(people)[1] < 12
+            assert score[1] < 12
             continue
         told = revise(prompts, said, seed=seed).people["told"].to_numpy(object)
         after.append(expected(people, shares(plain, told)))
-        shown.append(score(people))
+        shown.append(score)
     assert len(after) >= 5
     before = expected(people, plain)
     assert before == pytest.approx([47.4, 19.0], abs=0.1)
-    means, spreads = np.mean(after, axis=0), np.std(after, axis=0, ddof=1)
-    # What the critic gets wrong is a group's mean m, known from 800 or 216 people to within s = sqrt(v / n). The share
-    # m / (2 m') that comes of it is off by s / (2 m), so a score by 100 s / m and the mean of two groups by that over
-    # the root of 2. The few who do not follow, q = 1 - 1 / (2 m) of all, leave 2 q (1 - 0.97) of the stereotype.
-    variance = pd.Series(plain * (1 - plain)).groupby(people["aspect"]).mean()
-    for k, (aspect, n) in enumerate({"occupation": 800, "power": 216}.items()):
-        m = 0.5 + before[k] / 200
-        limit = 100 * np.sqrt(variance[aspect] / n) / m / np.sqrt(2)
-        left = 200 * (1 - 1 / (2 * m)) * (1 - FOLLOWS)
-        assert abs(means[k] - left) < 4 * limit / np.sqrt(len(after))
-        # A standard deviation of 5 values lies within these limits in 99.9 % of cases (chi-square, 4 degrees).
-        assert 0.12 * limit < spreads[k] < 2.24 * limit
-        # So what the critic was shown decides what remains: told by a mean of m', (1 - q') m + q' (1 - 0.97).
-        q = 1 - 1 / (1 + np.array(shown)[:, k] / 100)
-        assert np.array(after)[:, k] == pytest.approx(200 * ((1 - q) * m + q * (1 - FOLLOWS)) - 100, abs=1.5)
+    # A share m is taken for the m' that the critic was shown, and q' = 1 - 1 / (2 m') of all are told, of whom 3 % do
+    # not follow: (1 - q') m + q' (1 - 0.97) remains.
+    m, q = 0.5 + np.array(before) / 200, 1 - 1 / (1 + np.array(shown) / 100)
+    assert np.array(after) == pytest.approx(200 * ((1 - q) * m + q * (1 - FOLLOWS)) - 100, abs=1.5)
     assert (np.median(np.abs(after), axis=0) < 6).all()

@@ -1,14 +1,16 @@
 """Whether a caption shows the people it names: the rule, the labels, and what was measured on them."""
 
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
 import gcc
-import labelled_lines
 import pandas as pd
 import pytest
-from in_memory import InMemory
 
-from biaslab import lexicons
+from biaslab import lexicons, stats
 from biaslab.prompts import depicted
-from biaslab.prompts.triplets import excluding, neutral
+from biaslab.prompts.triplets import excluding
 
 SHOWN = [
     "person performs on stage",
@@ -19,6 +21,8 @@ SHOWN = [
     "person, left, holds a flag",
     "person quickly climbs a wall",
     "many people wearing masks",
+    # Three tokens are read.
+    "person so glad in the snow",
 ]
 NOT_SHOWN = [
     "photo by person",
@@ -29,6 +33,7 @@ NOT_SHOWN = [
     "the island of person with palms",
     "person was designed by architect",
     "person of the year . a dog in the snow",
+    "person of great charm in the snow",
     "person themed prints",
     "people will gather in the park",
     "person in the arms of a businessman",
@@ -49,11 +54,6 @@ def test_not_shown(text):
     assert not depicted.shows_people(text)
 
 
-def test_reach_is_three_tokens():
-    assert depicted.shows_people("person of great charm in the snow") is False
-    assert depicted.shows_people("person so glad in the snow")
-
-
 def test_odd_text_is_read_like_any():
     assert not depicted.shows_people("person " * 20_000 + "\ud800 ſ İ")
     assert not depicted.shows_people("\x00" * 1000)
@@ -64,15 +64,42 @@ def test_gendered_nouns_are_beyond_table_2():
     assert nouns and not nouns & set(excluding())
 
 
-def test_labels_are_of_neutral_captions(root):
-    captions = gcc.captions(root)
-    texts = set(neutral(InMemory(captions), "GCC", filter="paper", progress=False).captions["text"])
-    labelled = [captions[line - 1] for split in labelled_lines.SPLITS for line in labelled_lines.labels(split)["line"]]
-    assert len(set(labelled)) == 600 and set(labelled) <= texts
+# -- lines of GCC's validation split that were labelled by hand: depicted_labels.md says how ---------------------
+
+SPLITS = ("dev", "test")
+_LABELS = Path(__file__).parent / "depicted_labels.csv"
+
+
+def labels(split: str) -> pd.DataFrame:
+    """Return the labelled lines of ``dev`` (400) or ``test`` (200)."""
+    table = pd.read_csv(_LABELS, dtype={"sha256": str})
+    return table[table["split"] == split].reset_index(drop=True)
+
+
+def agreement(captions: Sequence[str]) -> pd.DataFrame:
+    """Return how well the rule agrees with the labels, as :func:`biaslab.prompts.depicted.measured` has it.
+
+    ``captions`` are all lines of the file, in order.
+    """
+    rows = []
+    for split in SPLITS:
+        table = labels(split)
+        texts = [captions[line - 1] for line in table["line"]]
+        # They are the lines that were labelled.
+        assert [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts] == table["sha256"].tolist()
+        kept = pd.Series([depicted.shows_people(text) for text in texts])
+        yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
+        for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():
+            right = int((true & kept).sum())
+            rows += [(split, target, "precision", right, int(kept.sum()))]
+            rows += [(split, target, "recall", right, int(true.sum()))]
+    found = pd.DataFrame(rows, columns=["split", "target", "statistic", "count", "n"])
+    value, low, high = stats.percent(found["count"], found["n"])
+    return found.assign(value=value, ci_low=low, ci_high=high)
 
 
 def test_what_was_measured_is_measured_again(root):
-    again = labelled_lines.agreement(gcc.captions(root))
+    again = agreement(gcc.captions(root))
     pd.testing.assert_frame_equal(depicted.measured(), again, check_dtype=False, atol=1e-3)
 
 
@@ -84,6 +111,6 @@ def test_the_rule_is_as_good_as_was_said():
     assert precision["ci_low"] > 70 and precision["ci_high"] > 90
     assert recall["ci_low"] > 50
     # Without the rule, fewer than half of the neutral captions can be used.
-    for split in labelled_lines.SPLITS:
-        share = rows.loc[(split, "usable", "recall"), "n"] / len(labelled_lines.labels(split))
+    for split in SPLITS:
+        share = rows.loc[(split, "usable", "recall"), "n"] / len(labels(split))
         assert share < 0.5 < rows.loc[(split, "usable", "precision"), "ci_low"] / 100

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import gcc
-import numpy as np
 import pandas as pd
 import pytest
 from in_memory import InMemory
 
 from biaslab import lexicons, published
-from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.ground.errors import ParameterError
 from biaslab.prompts import triplets
 
 FEMININE = {"person": "woman", "people": "women", "Person": "Woman", "PEOPLE": "WOMEN", "PERSON": "WOMAN"}
+MASCULINE = {"person": "man", "people": "men", "Person": "Man", "PEOPLE": "MEN", "PERSON": "MAN"}
 # Pronouns and adjectives.
 NO_PLURAL = {"she", "her", "hers", "herself", "he", "his", "him", "himself", "u", "me", "i", "myself"}
 NO_PLURAL |= {"pregnant", "teenage"}
-
-
-def corpus(tmp_path, captions, parts=1):
-    """Return captions in as many Parquet files as there are parts."""
-    for i, some in enumerate(np.array_split(np.array(captions, dtype=object), parts)):
-        pd.DataFrame({"text": some}).to_parquet(tmp_path / f"part-{i}.parquet")
-    return open_corpus(str(tmp_path / "part-*.parquet"))
 
 
 def neutral(*given, **options):
@@ -54,8 +45,8 @@ CAPTIONS = [
 ]
 
 
-def test_the_funnel_by_hand(tmp_path):
-    found = neutral(corpus(tmp_path, CAPTIONS), filter="paper")
+def test_the_funnel_by_hand():
+    found = neutral(InMemory(CAPTIONS), filter="paper")
     assert left(found) == {
         "captions": 12,
         "person or people": 11,
@@ -119,15 +110,9 @@ def test_parts_and_batches_change_nothing(parts, size):
 
 def test_a_sample_is_drawn_by_seed_alone():
     captions = [f"a person in room {i}" for i in range(100)]
-    drawn = Counter()
-    for seed in range(20):
-        texts = neutral(InMemory(captions), sample=20, seed=seed, filter="paper").captions["text"].tolist()
-        assert len(set(texts)) == 20
-        drawn.update(texts)
-    # 20 x 20 draws of 100: 4 each on average, binomial with p = 0.2; beyond 14 of 20 nobody comes by chance.
-    assert len(drawn) > 92 and max(drawn.values()) <= 14
-    shuffled, plain = (neutral(InMemory(c), sample=20, seed=5).captions for c in (captions[::-1], captions))
-    assert set(shuffled["text"]) == set(plain["text"])
+    given = (captions, 5), (captions[::-1], 5), (captions, 6)
+    plain, shuffled, other = (set(neutral(InMemory(c), sample=20, seed=seed).captions["text"]) for c, seed in given)
+    assert plain == shuffled != other and len(plain) == 20
 
 
 def test_nothing_neutral():
@@ -213,17 +198,12 @@ def test_members_differ_in_the_swapped_words_only(root):
     captions = neutral(InMemory(gcc.captions(root)), filter="paper").captions
     made = triplets.triplets(captions, "GCC")
     assert len(made) == 3 * 1_166 and made["prompt_id"].is_unique
-    words = {"neutral": {"person", "people"}, "feminine": {"woman", "women"}, "masculine": {"man", "men"}}
-    one = {"person": ("woman", "man"), "people": ("women", "men")}
     for _, members in made.groupby("triplet_id", sort=False):
-        rows = list(members.itertuples())
-        assert len({cut(row) for row in rows}) == 1
-        for row in rows:
-            assert set(said(row)) <= words[row.prompt_gender]
-        assert list(zip(said(rows[1]), said(rows[2]), strict=True)) == [one[word] for word in said(rows[0])]
+        assert len({cut(row) for row in members.itertuples()}) == 1
     # By another way: a swap of the whole file, word by word.
-    feminine = made.loc[made["prompt_gender"] == "feminine", "text"].tolist()
-    assert feminine == [re.sub(r"\b(?:person|people)\b", lambda m: FEMININE[m[0]], text) for text in captions["text"]]
+    for gender, words in (("feminine", FEMININE), ("masculine", MASCULINE)):
+        texts = made.loc[made["prompt_gender"] == gender, "text"].tolist()
+        assert texts == [re.sub(r"\b(?:person|people)\b", lambda m: words[m[0]], text) for text in captions["text"]]  # noqa: B023
 
 
 def test_ids_are_of_the_neutral_text():
@@ -269,16 +249,13 @@ def test_prefixes():
     assert ecologist == [f"An {rest}", f"A female {rest}", f"A male {rest}"]
     printed = triplets.professions(article="as_printed")
     assert printed[printed["profession"] == "Ecologist"]["text"].tolist()[1] == f"An female {rest}"
-    for frame, articles in ((made, {"A"}), (printed, {"A", "An"})):
-        neutrals = frame[frame["prompt_gender"] == "neutral"]["text"].tolist()
-        assert (frame[frame["prompt_gender"] == "neutral"]["spans"] == "").all()
-        for member, prefix in (("feminine", "female"), ("masculine", "male")):
-            rows = frame[frame["prompt_gender"] == member]
-            assert {text.split(" ")[0] for text in rows["text"]} == articles
-            for row, plain in zip(rows.itertuples(), neutrals, strict=True):
-                assert said(row) == [prefix]
-                # Without the prefix, and but for the article, the neutral sentence is left.
-                assert cut(row).replace("\0 ", "").split(" ", 1)[1] == plain.split(" ", 1)[1]
+    for frame, fitting in ((made, "A"), (printed, "")):
+        for _, rows in frame.groupby("triplet_id"):
+            plain, *others = rows.itertuples()
+            article, _, rest = plain.text.partition(" ")
+            assert plain.spans == ""
+            for row, prefix in zip(others, ("female", "male"), strict=True):
+                assert row.text == f"{fitting or article} {prefix} {rest}" and said(row) == [prefix]
 
 
 def test_some_professions():

@@ -1,7 +1,9 @@
 """Ratings and judge together: by hand, held against ppi-python where that has the case, and short simulations."""
 
+import importlib
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,24 +104,13 @@ def test_too_few_ratings_and_wrong_shapes():
 @pytest.mark.parametrize(
     ("accuracy", "ratings", "drawn"), [(0.99, 20, False), (0.99, 20, True), (0.9, 40, False), (0.7, 100, True)]
 )
-def test_limits_hold_where_errors_differ_by_group(accuracy, ratings, drawn):
-    rng, held, errors = np.random.default_rng(7), [], []
-    groups, each = 10, 60
-    for _ in range(300):
-        share = rng.beta(1.2, 1.2, groups)
-        y = rng.random((groups, each)) < share[:, None]
-        wrong = (1 - accuracy) * rng.uniform(0, 2, (2, groups, 1))
-        f = y ^ (rng.random((groups, each)) < np.where(y, *wrong))
-        group = rng.permutation(np.arange(ratings) % groups)
-        image = np.concatenate([rng.permutation(each)[: (group == g).sum()] for g in range(groups)])
-        group = np.sort(group)
-        found = stats.prediction_powered(
-            f.sum(1), np.full(groups, each), np.full(groups, 1 / groups), group, f[group, image], y[group, image],
-            np.ones(ratings), clusters=np.arange(groups) if drawn else None, base=0.5,
-        )  # fmt: skip
-        truth = 0.5 if drawn else share.mean()
-        held.append(found.both.ci_low <= truth <= found.both.ci_high)
-        errors.append([found.both.value - truth, found.ratings.value - truth])
+def test_limits_hold_where_errors_differ_by_group(monkeypatch, accuracy, ratings, drawn):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    coverage = importlib.import_module("coverage_ratings")
+    rng = np.random.default_rng(7)
+    studies = [coverage.study(rng, accuracy, ratings, drawn=drawn) for _ in range(300)]
+    held = [found.both.ci_low <= truth <= found.both.ci_high for found, truth in studies]
+    errors = [[found.both.value - truth, found.ratings.value - truth] for found, truth in studies]
     # 93 % less three standard errors of 300 studies.
     assert np.mean(held) > 0.93 - 3 * np.sqrt(0.07 * 0.93 / 300)
     both, alone = np.sqrt(np.square(errors).mean(axis=0))

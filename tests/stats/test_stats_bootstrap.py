@@ -1,7 +1,6 @@
 """Bootstraps over occupations and images: enumeration, image-by-image draws, formulas and known truth."""
 
 import tracemalloc
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -16,44 +15,6 @@ N = np.full((4, 2), 10)
 
 def mean(shares):
     return shares.mean(axis=(-2, -1))
-
-
-def drawn(counts, n, replicates, seed):
-    """Return shares of new occupations and of new images of each, (replicates, groups, cells)."""
-    rng, one = np.random.default_rng(seed), stats.OneByOne(n.shape[1])
-    shares = one.pull(counts / n, n)
-    rows = rng.integers(len(n), size=(replicates, len(n)))
-    return one.draw(shares[rows], n[rows], rows, rng)
-
-
-def test_occupations_are_drawn_as_whole_rows():
-    # Three occupations: 27 equally likely draws, whose means of the first cell are enumerated.
-    counts, n = np.array([[1, 9], [4, 6], [9, 1]]), np.full((3, 2), 10)
-    seen = []
-
-    def first(shares):
-        seen.append(shares)
-        return shares[..., 0].mean(axis=-1)
-
-    stats.hierarchical_bootstrap(counts, n, first, replicates=54_000, seed=2)
-    # A batch asks for four values: as drawn, pulled, and twice with images drawn anew.
-    found = np.concatenate(seen[1:-2:4])
-    np.testing.assert_allclose(found.sum(axis=-1), 1)  # rows keep their two cells together
-    means = [np.mean(draw) for draw in product([0.1, 0.4, 0.9], repeat=3)]
-    for value in np.unique(np.round(means, 9)):
-        chance = np.mean(np.isclose(means, value))
-        frequency = np.mean(np.isclose(found[..., 0].mean(axis=1), value))
-        assert frequency == pytest.approx(chance, abs=4 * np.sqrt(chance * (1 - chance) / 27_000))
-
-
-def test_pulled_shares_keep_the_covariance_between_cells():
-    rng = np.random.default_rng(5)
-    truth = np.clip(rng.multivariate_normal([0.4, 0.5], [[0.03, 0.024], [0.024, 0.03]], size=3000), 0.02, 0.98)
-    n = np.broadcast_to([8, 40], truth.shape)
-    found = drawn(rng.binomial(n, truth), n, 40, 1)
-    # What other 3000 occupations would show: the true covariance, plus binomial noise on the diagonal only.
-    want = np.cov(truth.T) + np.diag((truth * (1 - truth) / n).mean(axis=0))
-    np.testing.assert_allclose(np.mean([np.cov(x.T) for x in found], axis=0), want, rtol=0.1)
 
 
 def test_standard_error_of_a_mean_share_is_the_textbooks():

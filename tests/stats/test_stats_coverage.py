@@ -26,18 +26,15 @@ def least(studies, level=0.95):
 amplification = load("coverage")
 
 
-@pytest.mark.parametrize("name", ["captions n=8 x 4, 95.6 % copied"])
-def test_intervals_of_captions_as_prompts_hold_the_truth(name):
-    found = amplification.simulate(name, 100, 200)
+def test_intervals_of_captions_as_prompts_hold_the_truth():
+    found = amplification.simulate("captions n=8 x 4, 95.6 % copied", 100, 200)
     assert (found["by caption"][0] > least(100)).all(), found
     # Images of one caption taken for independent ones miss the change along the lean nearly always.
     assert found["one by one"][0, 2] < 0.3
 
 
-@pytest.mark.parametrize("prompts", [4])
-def test_the_test_of_amplification_holds_its_level(prompts):
-    name = f"G = T, 62 occupations, 16-25/3-8, {prompts} prompts"
-    found = amplification.simulate(name, 100, 200)
+def test_the_test_of_amplification_holds_its_level():
+    found = amplification.simulate("G = T, 62 occupations, 16-25/3-8, 4 prompts", 100, 200)
     assert (found["corrected"][2] < 1 - least(100)).all(), found
     # By the published rule the plain t-test rejects in most studies in which nothing is there.
     assert found["plain t-test"][2, 0] > 0.35
@@ -107,9 +104,8 @@ triplets = load("coverage_triplets")
 
 
 @pytest.mark.parametrize(("n", "metrics", "over"), [(40, 11, "triplets"), (8, 8, "datasets")])
-@pytest.mark.parametrize("alike", [0.5])
-def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over, alike):
-    found = triplets.cards(np.random.default_rng(1), 200, n, metrics, alike, over)
+def test_a_card_seldom_names_a_gender_where_there_is_no_gap(n, metrics, over):
+    found = triplets.cards(np.random.default_rng(1), 200, n, metrics, 0.5, over)
     assert found["card"] <= 200 * (1 - least(200)), found
     # Counting the intervals of each metric by itself names one in a fifth of the studies or more.
     assert found["intervals counted"] > 0.18 * 200

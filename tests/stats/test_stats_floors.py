@@ -9,16 +9,12 @@ from biaslab import stats
 from biaslab.ground.errors import InputError
 
 
-def _brute_force(share, n, center):
-    return sum(binom.pmf(k, n, share) * abs(k / n - center) for k in range(n + 1))
-
-
 @pytest.mark.parametrize("center", [0.5, 0.1, 0.25, 0.37])
 def test_expected_absolute_deviation_is_the_binomial_sum(center):
     share = np.array([0, 0.03, 0.1, 0.5, 0.77, 1])
     n = np.array([1, 2, 3, 10, 57])
     got = stats.expected_absolute_deviation(share[:, None], n, center)
-    want = [[_brute_force(p, k, center) for k in n] for p in share]
+    want = [[sum(binom.pmf(k, m, p) * abs(k / m - center) for k in range(m + 1)) for m in n] for p in share]
     np.testing.assert_allclose(got, want, atol=1e-12)
 
 
@@ -80,16 +76,6 @@ def test_estimates_rise_away_from_the_centre_and_are_plain_far_from_it():
         assert estimate[n // 2] < 0
     assert stats.corrected_absolute_deviation(95, 100) == pytest.approx(0.45)
     assert stats.corrected_absolute_deviation(0, 10**6) == pytest.approx(0.5)
-
-
-def test_mixed_numbers_of_images_and_shapes():
-    count, n = np.array([[3, 40], [40, 0]]), np.array([[9, 100], [100, 0]])
-    got = stats.corrected_absolute_deviation(count, n)
-    assert got.shape == (2, 2)
-    assert got[0, 0] == stats.corrected_absolute_deviation(3, 9)
-    assert got[0, 1] == got[1, 0] == stats.corrected_absolute_deviation(40, 100)
-    series = stats.corrected_absolute_deviation(pd.Series([3, 40], index=[7, 2]), pd.Series([9, 100]))
-    np.testing.assert_array_equal(series, got[0])
 
 
 def test_corrected_mad_averages_its_bins():

@@ -1,6 +1,6 @@
 """Tests of a mean, of tables and of many p-values, against scipy, enumeration and hand-worked numbers."""
 
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -25,15 +25,6 @@ def test_one_sample_t_without_spread_is_nan(values):
     got = stats.one_sample_t(values)
     assert np.isnan(got[:2]).all()
     assert got.n == len(values)
-
-
-def test_sign_flip_is_exact_for_few_values():
-    values = np.array([0.3, -1.2, 2.5, 0.3, 4.0, 1.1])
-    sums = [abs(np.dot(signs, values)) for signs in product((-1, 1), repeat=6)]
-    want = np.mean(np.array(sums) >= abs(values.sum()) - 1e-9)
-    got = stats.sign_flip(values, seed=0)
-    assert got == pytest.approx((values.mean(), want, 6))
-    assert stats.sign_flip(values, seed=99).p == got.p
 
 
 def test_sign_flip_of_equal_values():
@@ -149,3 +140,122 @@ def test_adjust_refuses_unknown_methods_and_impossible_p():
         stats.adjust([0.1], "holmes")
     with pytest.raises(InputError, match="p_values holds"):
         stats.adjust([0.1, 1.2])
+
+
+# -- the least p of each test, against every outcome that there is --------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 11])
+def test_no_count_has_a_smaller_binomial_p(n):
+    k = np.arange(n + 1)
+    p = 2 * np.minimum(scipy_stats.binom.cdf(k, n, 0.5), scipy_stats.binom.sf(k - 1, n, 0.5))
+    assert stats.least_binomial_p(n) == pytest.approx(min(1, p.min()))
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 40), (6, 6), (3, 6)])
+def test_no_table_has_a_smaller_p_by_fisher(first, second):
+    tables = product(range(first + 1), range(second + 1))
+    least = min(scipy_stats.fisher_exact([[a, first - a], [b, second - b]])[1] for a, b in tables)
+    assert stats.least_fisher_p(first, second) == pytest.approx(least)
+
+
+def test_no_outcome_of_several_tests_has_a_smaller_corrected_p():
+    # Three tests with 1, 3 and 6 observations: every outcome of all; k and n - k have the same p.
+    n = [1, 3, 6]
+    outcomes = product(*([float(scipy_stats.binomtest(k, size).pvalue) for k in range(size // 2 + 1)] for size in n))
+    corrected = np.array([stats.adjust(p, "holm") for p in outcomes])
+    least = stats.adjust(stats.least_binomial_p(n), "holm")
+    assert least == pytest.approx(corrected.min(axis=0))
+    for level in (0.05, 0.1, 0.2):
+        assert stats.attainable(stats.least_binomial_p(n), level) == (corrected < level).any()
+
+
+def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
+    # 2 * 0.5**n is below 1 / 100 for n = 8 and below 1e-6 for n = 21 (2**20 = 1,048,576).
+    assert [stats.fewest_units(level) for level in (0.05, 0.01, 1e-6)] == [6, 8, 21]
+
+
+def test_nothing_is_attainable_without_tests():
+    assert not stats.attainable([])
+    assert not stats.attainable([np.nan, 0.2])
+    assert np.isnan(stats.least_binomial_p(0)) and np.isnan(stats.least_fisher_p(0, 3))
+    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+        stats.attainable([0.1], 5)
+
+
+# -- paired differences: test and interval agree, and follow from their definitions ---------------------------
+
+RNG = np.random.default_rng(12)
+SAMPLES = [
+    RNG.normal(0.4, 1, 9),
+    RNG.exponential(size=20) - 0.6,
+    RNG.integers(-1, 2, 60).astype(float),
+    -RNG.exponential(size=7),
+]
+
+
+def hall(values, mean):
+    """Hall's statistic (1992, section 2) and its p by Student's t, straight from the formula."""
+    n, gamma = len(values), np.mean((values - values.mean()) ** 3) / np.std(values) ** 3
+    w = (values.mean() - mean) / values.std(ddof=1)
+    bent = np.sqrt(n) * (w + gamma * w**2 / 3 + gamma**2 * w**3 / 27 + gamma / (6 * n))
+    return 2 * scipy_stats.t.sf(abs(bent), n - 1)
+
+
+@pytest.mark.parametrize("values", SAMPLES)
+def test_the_interval_is_the_wider_of_two_and_p_that_of_where_it_ends(values):
+    found = stats.paired_difference(values)
+    student = scipy_stats.ttest_1samp(values, 0)
+    low, high = student.confidence_interval(0.95)
+    assert found.ci_low <= low + 1e-12 and found.ci_high >= high - 1e-12
+    # Each end is where one of both tests has its level, and the other has no less.
+    for end in (found.ci_low, found.ci_high):
+        both = scipy_stats.ttest_1samp(values, end).pvalue, hall(values, end)
+        assert max(both) == pytest.approx(0.05, abs=1e-9)
+    least = 2 * 0.5 ** np.count_nonzero(values)
+    assert found.p == pytest.approx(max(student.pvalue, hall(values, 0), least), rel=1e-6)
+    assert found.difference == pytest.approx(values.mean()) and found.n == len(values)
+
+
+@pytest.mark.parametrize(("values", "confidence"), list(product(SAMPLES, (0.5, 0.8, 0.9, 0.95))))
+def test_p_is_below_the_level_exactly_where_the_interval_leaves_0_out(values, confidence):
+    found = stats.paired_difference(values, confidence=confidence)
+    assert (found.p < 1 - confidence) == (found.ci_low > 0 or found.ci_high < 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([1.0, 2, 3, 4, 5], "rests on 5 units; a test takes 6 or more"),
+        ([0.0] * 20 + [1.0, 2, 3, 4, 5], "5 of 25 units differ; a test takes 6 or more"),
+        ([2.0] * 7, "every unit differs by the same amount"),
+        ([0.0] * 9, "0 of 9 units differ; a test takes 6 or more"),
+    ],
+)
+def test_too_few_differences_have_neither(values, reason):
+    found = stats.paired_difference(values)
+    assert np.isnan([found.ci_low, found.ci_high, found.p]).all() and found.reason == reason
+    assert found.difference == pytest.approx(np.mean(values))
+
+
+def test_a_stricter_level_takes_more():
+    values = np.arange(1.0, 8)
+    assert stats.paired_difference(values).reason == ""
+    # 7 of one sign have 2 of 128 patterns, 0.016.
+    assert "takes 8" in stats.paired_difference(values, confidence=0.99).reason
+
+
+def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
+    # 7 images, 5 of them women: all ways to choose 4.
+    images = np.array([1] * 5 + [0] * 2)
+    women = [sum(some) for some in combinations(images, 4)]
+    expected = stats.corrected_absolute_deviation(women, 4).mean()
+    assert stats.corrected_absolute_deviation(5, 7, at=4) == pytest.approx(expected)
+    assert stats.corrected_absolute_deviation(5, 7, at=7) == pytest.approx(stats.corrected_absolute_deviation(5, 7))
+    assert np.isnan(stats.corrected_absolute_deviation(0, 0, at=0))
+    # On average over 9 images that is what 4 images give, whatever the true share.
+    for share in (0.5, 0.7, 0.95):
+        k = np.arange(10)
+        nine = scipy_stats.binom.pmf(k, 9, share) @ stats.corrected_absolute_deviation(k, 9, at=4)
+        four = scipy_stats.binom.pmf(k[:5], 4, share) @ stats.corrected_absolute_deviation(k[:5], 4)
+        assert nine == pytest.approx(four)
