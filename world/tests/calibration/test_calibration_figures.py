@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.collections import PathCollection
 
-from biaslab.plots import style
 from biaslab_world.calibration import figures, knobs
 from biaslab_world.captions import Corpus
 
@@ -79,13 +78,6 @@ def test_captions_stand_below_their_pictures_and_are_no_formulas():
     assert len(shown) == 3 and shown[0].get_xlabel().startswith("“a \\$5 mug”\nstyle: ")
     assert (np.asarray(shown[0].images[0].get_array()) != np.asarray(shown[1].images[0].get_array())).any()
     figure.draw_without_rendering()
-
-
-def test_people_are_drawn_as_asked():
-    style.use()
-    tones, clear = figures.skin_tones(), figures.ambiguity(across=3)
-    assert [tones.axes[k].get_ylabel() for k in (0, 10)] == ["female", "male"] and len(tones.axes) == 20
-    assert [clear.axes[3 * k].get_ylabel() for k in (0, 4)] == ["clearly female", "clearly male"]
 
 
 def test_guidance_is_drawn_on_top_of_measurement_and_model():

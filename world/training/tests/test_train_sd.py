@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import shutil
 from types import SimpleNamespace
@@ -28,13 +27,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick():
-    """Few words, and places of faces from a few renders; blocks of data are made in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
-        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
-        patch.setattr("training.data._WORKERS", 0)
-        yield
+def few_words(quick):
+    quick.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +59,7 @@ def trained(made, tmp_path_factory):
     """A pipeline after one step, and its quality."""
     folder = tmp_path_factory.mktemp("trained")
     shutil.copytree(made[0], folder, dirs_exist_ok=True)
-    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False, compiled=False)
+    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False)
     return folder, quality
 
 
@@ -98,7 +92,7 @@ def test_the_average_follows_the_weights():
 
 def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
     folder, data = small
-    given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": 0.1, "noisier": 0.6}
+    given = {"batch": 4, "data": data, "progress": False, "placing": 0.1, "noisier": 0.6}
     diffusion.train(folder, steps=4, **given)
     whole = _weights(folder)
     # Stopped after 2 of 4 steps, as if killed, and started again.
@@ -160,7 +154,6 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
     from training import pairs
 
     weights = WEIGHTS / "mini-sd"
-    monkeypatch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
     monkeypatch.setattr(diffusion, "tokenizer_of_world", _TOKENIZER)
     folder, state = tmp_path / "model", tmp_path / "work" / "state.pt"
     quality = pairs.train(folder, steps=1, batch=3, rows=48, checkpoint=state, progress=False)
@@ -224,7 +217,7 @@ def test_what_is_missing_or_wrong_is_said(small, tmp_path):
     with pytest.raises(MissingInputError, match="has no vae"):
         diffusion.train(tmp_path / "nowhere", steps=1, data=data)
     with pytest.raises(ParameterError, match="steps is 0"):
-        diffusion.train(folder, steps=0, data=data, progress=False, compiled=False)
+        diffusion.train(folder, steps=0, data=data, progress=False)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "data.json").write_text('{"rows": 1}')
     with pytest.raises(InputError, match="data of"):
@@ -257,22 +250,6 @@ def test_the_second_task_reads_each_person_from_directions_of_their_own():
     alone = diffusion._showing_loss(states, ends, torch.tensor([[1, 0]]))
     assert float(alone) == pytest.approx(np.log(1 + np.exp(-2)), rel=1e-5)
     assert float(diffusion._showing_loss(states, ends, torch.tensor([[0, 0]]))) == 0
-
-
-def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
-    folder, data = small
-    wide = tmp_path / "pairs"
-    wide.mkdir()
-    texts = ["a photo of the nurse and the doctor"] * 40
-    np.save(wide / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
-    np.save(wide / "indicators.npy", np.tile([[0, 1], [2, 0]], (20, 1)).astype(np.uint8))
-    np.save(wide / "shown.npy", np.tile([[1, 1], [2, 0]], (20, 1)).astype(np.uint8))
-    np.save(wide / "against.npy", np.tile([True, False], 20))
-    np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
-    both = [*data, diffusion.Data(wide, 40, 0, kind="pairs")]
-    quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
-    assert set(quality) == {"held_out_captions", "held_out_pairs"}
-    assert all(0 < v < 3 for v in quality.values())
 
 
 def test_examples_of_two_people_are_what_the_world_draws(tmp_path):
