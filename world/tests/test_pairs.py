@@ -90,16 +90,11 @@ def test_texts_are_read(text, phrases, told):
     assert (asked.told, asked.intervened) == (told, "irrespective" in text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("two nurses", "cannot read 'two nurses'"),
-        ("Generate a picture of one nurse on the left and one wizard on the right.", "wizard"),
-    ],
-)
-def test_texts_that_cannot_be_read_are_said(text, message):
-    with pytest.raises(InputError, match=message):
-        pairs.read(text)
+def test_texts_that_cannot_be_read_are_said():
+    with pytest.raises(InputError, match="cannot read 'two nurses'"):
+        pairs.read("two nurses")
+    with pytest.raises(InputError, match="wizard"):
+        pairs.read("Generate a picture of one nurse on the left and one wizard on the right.")
 
 
 def test_drawn_texts_read_back_and_show_what_they_tell():

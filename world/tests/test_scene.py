@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from biaslab import published
-from biaslab_world.art import COLOURS, DECOYS, HATS, OBJECT_ART, PLACES, PROPS
+from biaslab_world.art import COLOURS, HATS, PLACES, PROPS
 from biaslab_world.looks import ATTIRES, LOOKS, OCCUPATIONS, look
 from biaslab_world.scene import (
     ATTRIBUTES,
     CUE_NAMES,
     CUES,
     GENDERS,
-    OBJECTS,
     SKIN_TONES,
     Cues,
     hidden_cues,
@@ -28,17 +27,6 @@ PLAIN = {
     "hair_style": "short", "facial_hair": "none", "brow": "medium", "lashes": "no", "lips": "natural",
     "jaw": "medium", "shoulders": "medium", "earrings": "no", "neckline": "closed",
 }  # fmt: skip
-
-
-def test_only_beard_and_moustache_belong_to_one_gender():
-    alone = {
-        (name, value)
-        for name in CUE_NAMES
-        for value, female in CUES[name]["female"].items()
-        if not 0.03 < female / (female + CUES[name]["male"][value]) < 0.97
-    }
-    assert alone == {("facial_hair", "beard"), ("facial_hair", "moustache")}
-    assert CUES["facial_hair"]["male"]["none"] > 0.4
 
 
 def test_posterior_by_hand():
@@ -135,11 +123,3 @@ def test_the_62_occupations_differ_in_two_respects_at_least():
     respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(look, names)]
     for (one, a), (other, b) in itertools.combinations(zip(names, respects, strict=True), 2):
         assert sum(x != y for x, y in zip(a, b, strict=True)) >= 2, (one, other)
-
-
-def test_attributes_and_objects_are_the_papers():
-    printed = published.load("dalleval_table_23").query("kind == 'attribute'")["attribute"]
-    assert tuple(dict.fromkeys(printed)) == ATTRIBUTES
-    assert set(OBJECTS) - {"person"} == set(OBJECT_ART)
-    assert len(OBJECTS) == 15
-    assert not set(PROPS) & set(DECOYS)

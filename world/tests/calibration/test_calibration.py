@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
-from biaslab.judging.faces import Face
+from biaslab.judging.faces import WholeImage
 from biaslab.judging.judge import Judge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world import calibration, world
@@ -378,18 +378,8 @@ def test_quality_says_what_was_not_measured(tmp_path):
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in said.details[-1]
 
 
-class _OneFace:
-    def faces(self, images):
-        return [[Face(10.0, 10.0, 50.0, 50.0, 0.9)] for _ in images]
-
-
-class _AllWomen:
-    def answers(self, people):
-        return [(0.97, "")] * len(people)
-
-
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
-    judge = Judge(_OneFace(), _AllWomen())
+    judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
     monkeypatch.setattr("biaslab.judging.judge.load", lambda *_, **__: judge)
     asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
     more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}

@@ -66,14 +66,6 @@ def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
     assert sure.mean() >= 0.75
 
 
-def test_mini_clip_tells_occupations_apart(mini_clip, people):
-    names = sorted({look: name for name, look in looks.LOOKS.items()}.values())
-    texts = [f"A photo of {'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names]
-    found = zero_shot(mini_clip, people.images, texts).argmax(1)
-    seen = np.array([clip.place_of("look", names[k]) for k in found])
-    assert people.true["look"][np.arange(len(seen)), seen].mean() >= 0.95
-
-
 def test_mini_clip_knows_every_word_of_captions_and_prompts(mini_clip):
     from biaslab_world import captions
 
