@@ -221,5 +221,4 @@ def test_an_image_depends_on_seed_prompt_and_number_only(asked):
     # So do drawings without a prompt, which are told apart by their digests.
     few, many, other = (social.balanced(asked, n, seed=seed) for n, seed in ((20, 1), (30, 1), (20, 2)))
     pd.testing.assert_frame_equal(few.table, many.table.iloc[:20])
-    assert (few.table[truths] != other.table[truths]).any(axis=None)
     assert len({made.digest for made in (few, many, other)}) == 3

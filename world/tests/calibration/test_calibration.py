@@ -439,11 +439,6 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
 
 
 def test_tables_of_the_world():
-    table = {kind: knobs.true_shares(list(SHARES), kind) for kind in knobs.KINDS}
-    for k, percent in enumerate(SHARES.values()):
-        expected = [percent, *(100 * share for share in _like_prompts(percent / 100))]
-        found = [table[kind][k] for kind in ("all", "prompt-like", "prompt-like, no indicator")]
-        assert found == pytest.approx(expected)
     assert set(knobs.knobs()["knob"]) == set(world.Knobs.__dataclass_fields__)
     gain = knobs.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]

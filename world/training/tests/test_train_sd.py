@@ -113,7 +113,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
 
 # diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_packed_weights_are_read_as_any_others_by_a_pipeline_that_diffusers_loads(trained, tmp_path):
+def test_packed_weights_are_read_as_any_others(trained, tmp_path):
     import diffusers
 
     # An untrained network predicts almost nothing of a target of variance 1.

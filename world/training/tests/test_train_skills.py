@@ -90,16 +90,11 @@ def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(d
 
 
 @pytest.mark.long
-# diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_the_pipeline_knows_every_word_that_it_is_asked(drawing_model):
     import diffusers
 
     pipe = diffusers.AutoPipelineForText2Image.from_pretrained(drawing_model[0], use_safetensors=True)
-    pipe.set_progress_bar_config(disable=True)
     texts = [*prompts.skills()["text"].drop_duplicates(), *prompts.social()["text"]]
     tokens = pipe.tokenizer(texts)["input_ids"]
     assert not any(pipe.tokenizer.unk_token_id in ids for ids in tokens)
     assert max(map(len, tokens)) <= pipe.tokenizer.model_max_length
-    images = pipe(["a photo of 2 dogs"], num_inference_steps=2, output_type="np").images
-    assert images.shape == (1, 64, 64, 3) and np.isfinite(images).all()
