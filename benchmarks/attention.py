@@ -33,19 +33,14 @@ def build(folder: Path) -> None:
     """Save a pipeline whose U-Net is the finest resolution of Stable Diffusion 1.x, with random weights."""
     import torch
     from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import CLIPTextConfig, CLIPTextModel, PreTrainedTokenizerFast
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    from training.text import make_tokenizer
 
     torch.manual_seed(0)
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted({w for text in TEXTS for w in text.split()})]
-    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
+    tokenizer = make_tokenizer((word for text in TEXTS for word in text.split()), 77)
     text = CLIPTextConfig(
-        vocab_size=len(names),
+        vocab_size=len(tokenizer),
         hidden_size=768,
         num_hidden_layers=1,
         num_attention_heads=12,
@@ -72,7 +67,7 @@ def build(folder: Path) -> None:
     StableDiffusionPipeline(
         vae=vae,
         text_encoder=CLIPTextModel(text),
-        tokenizer=PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=77, **special),
+        tokenizer=tokenizer,
         unet=unet,
         scheduler=DDIMScheduler(clip_sample=False, steps_offset=1),
         safety_checker=None,

@@ -6,14 +6,13 @@ cover that truth (at 95 %), lie wholly above it, or reject that it is 0 (at 5 %)
 all from the same studies. The tests in ``tests/stats/test_stats_coverage.py`` are short versions.
 """
 
-import argparse
 import os
-import time
 from collections.abc import Iterator
 from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
+from _simulations import asked, summed
 
 from biaslab import measures, stats
 from biaslab.papers.paradox.analysis.groups import Group, estimates
@@ -228,15 +227,10 @@ SIMULATIONS = {
 }
 
 
-def _some(given) -> tuple[dict, int]:
+def _some(given) -> dict:
     name, seed, studies, replicates = given
     draw, settings = SIMULATIONS[name]
-    rng = np.random.default_rng(seed)
-    total: dict = {}
-    for each in draw(rng, studies, replicates, **settings):
-        for way, result in each.items():
-            total[way] = total.get(way, 0) + result
-    return total, studies
+    return summed(draw(np.random.default_rng(seed), studies, replicates, **settings))
 
 
 def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, jobs: int = 1, seed: int = 1) -> dict:
@@ -249,27 +243,18 @@ def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, jo
             found = pool.map(_some, given, chunksize=1)
     else:
         found = list(map(_some, given))
-    return {way: sum(total[way] for total, _ in found) / studies for way in found[0][0]}
+    return {way: sum(total[way] for total in found) / studies for way in found[0]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=STUDIES)
-    parser.add_argument("--replicates", type=int, default=REPLICATES)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    given = parser.parse_args()
-    wanted = [name for name in SIMULATIONS if not given.simulations or any(s in name for s in given.simulations)]
-    print(f"{given.studies:,} studies each, {given.replicates:,} replicates; in %: {', '.join(DEFINITIONS)}")
-    for name in wanted:
-        start = time.perf_counter()
-        for way, found in simulate(name, given.studies, given.replicates, given.jobs).items():
-            columns = (
-                f"{what} " + " ".join(f"{100 * value:5.1f}" for value in values)
-                for what, values in zip(("covered", "above", "rejected", "none"), found, strict=True)
-            )
-            print(f"{name:<42} {way:<13} {'   '.join(columns)}", flush=True)
-        print(f"{'':<42} {time.perf_counter() - start:.0f} s", flush=True)
+    unit = f"in %: {', '.join(DEFINITIONS)}"
+    numbers = {"studies": STUDIES, "replicates": REPLICATES, "jobs": os.cpu_count() or 1}
+    for name, way, found in asked(__doc__, SIMULATIONS, simulate, unit, **numbers):
+        columns = (
+            f"{what} " + " ".join(f"{100 * value:5.1f}" for value in values)
+            for what, values in zip(("covered", "above", "rejected", "none"), found, strict=True)
+        )
+        print(f"{name:<42} {way:<13} {'   '.join(columns)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ covers the true difference and excludes 0, and its mean half-width: units paired
 The test in ``tests/stats/test_stats_coverage_compare.py`` is a short version.
 """
 
-import argparse
-import time
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+from _simulations import asked
 
 from biaslab import measures, stats
 from biaslab.runs import units
@@ -166,21 +165,12 @@ def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.n
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=STUDIES)
-    given = parser.parse_args()
-    print(f"{given.studies:,} studies each; in %, and the mean half-width in the unit of the estimate")
-    for name in SIMULATIONS:
-        if given.simulations and not any(part in name for part in given.simulations):
-            continue
-        start = time.perf_counter()
-        for way, (covered, apart, half) in simulate(name, given.studies).items():
-            print(
-                f"{name:<60} {way:<18} covered {100 * covered:5.1f}  excludes 0 {100 * apart:5.1f}  half {half:7.4f}",
-                flush=True,
-            )
-        print(f"{'':<60} {time.perf_counter() - start:.0f} s", flush=True)
+    unit = "in %, and the mean half-width in the unit of the estimate"
+    for name, way, (covered, apart, half) in asked(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
+        print(
+            f"{name:<60} {way:<18} covered {100 * covered:5.1f}  excludes 0 {100 * apart:5.1f}  half {half:7.4f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ often the test rejects that there is nothing (at 5 %), and the mean half-width i
 all from the same studies. The tests in ``tests/stats/test_stats_coverage_dalleval.py`` are short versions.
 """
 
-import argparse
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
+from _simulations import asked
 
 from biaslab import published, stats
 from biaslab_world.social import presence
@@ -224,22 +223,13 @@ def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.n
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=STUDIES)
-    given = parser.parse_args()
-    print(f"{given.studies:,} studies each; in %, and the mean half-width in points")
-    for name in SIMULATIONS:
-        if given.simulations and not any(part in name for part in given.simulations):
-            continue
-        start = time.perf_counter()
-        for way, (covered, rejected, half, inside) in simulate(name, given.studies).items():
-            print(
-                f"{name:<56} {way:<24} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:5.1f}  "
-                f"value inside {100 * inside:5.1f}",
-                flush=True,
-            )
-        print(f"{'':<56} {time.perf_counter() - start:.0f} s", flush=True)
+    unit = "in %, and the mean half-width in points"
+    for name, way, (covered, rejected, half, inside) in asked(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
+        print(
+            f"{name:<56} {way:<24} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:5.1f}  "
+            f"value inside {100 * inside:5.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

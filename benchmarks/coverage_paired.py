@@ -6,12 +6,11 @@ often a true hypothesis is rejected (at 5 %), and the mean half-width, of ours a
 studies. The tests in ``tests/stats/test_stats_coverage_paired.py`` are short versions.
 """
 
-import argparse
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
+from _simulations import asked, summed
 from scipy.stats import binom
 
 from biaslab import stats
@@ -287,29 +286,17 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
 def simulate(name: str, studies: int = STUDIES, seed: int = 1) -> dict[str, np.ndarray]:
     """Return for each way (covered, rejected, mean half-width), the first two in shares of the studies."""
     draw, settings = SIMULATIONS[name]
-    total: dict[str, np.ndarray] = {}
-    for each in draw(np.random.default_rng(seed), studies, **settings):
-        for way, result in each.items():
-            total[way] = total.get(way, 0) + np.asarray(result, dtype=float)
+    total = summed(draw(np.random.default_rng(seed), studies, **settings))
     return {way: of / studies for way, of in total.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=STUDIES)
-    given = parser.parse_args()
-    print(f"{given.studies:,} studies each; in %, and the mean half-width in the unit of the estimate")
-    for name in SIMULATIONS:
-        if given.simulations and not any(part in name for part in given.simulations):
-            continue
-        start = time.perf_counter()
-        for way, (covered, rejected, half) in simulate(name, given.studies).items():
-            print(
-                f"{name:<55} {way:<32} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:7.3f}",
-                flush=True,
-            )
-        print(f"{'':<55} {time.perf_counter() - start:.0f} s", flush=True)
+    unit = "in %, and the mean half-width in the unit of the estimate"
+    for name, way, (covered, rejected, half) in asked(__doc__, SIMULATIONS, simulate, unit, studies=STUDIES):
+        print(
+            f"{name:<55} {way:<32} covered {100 * covered:5.1f}  rejected {100 * rejected:5.1f}  half {half:7.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

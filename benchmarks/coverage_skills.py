@@ -13,11 +13,9 @@ studies how often intervals (95 %) hold:
 What as many images give on average is the mean of all studies.
 """
 
-import argparse
-import time
-
 import numpy as np
 import pandas as pd
+from _simulations import asked
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -179,17 +177,8 @@ def simulate(name: str, studies: int, seed: int = 1) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=STUDIES)
-    given = parser.parse_args()
-    print(f"{given.studies:,} studies each, in %")
-    for name in SIMULATIONS:
-        if given.simulations and not any(part in name for part in given.simulations):
-            continue
-        start = time.perf_counter()
-        ways = "   ".join(f"{way} {100 * held:5.1f}" for way, held in simulate(name, given.studies).items())
-        print(f"{name:<44} {ways}   ({time.perf_counter() - start:.0f} s)", flush=True)
+    for name, way, held in asked(__doc__, SIMULATIONS, simulate, "in %", studies=STUDIES):
+        print(f"{name:<44} {way:<24} {100 * held:5.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ bootstrap of units with a sign-flip test, of values as they are. The tests in
 ``tests/stats/test_stats_coverage_synthesis.py`` are short versions.
 """
 
-import argparse
-import time
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from _simulations import asked, summed
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -173,10 +172,7 @@ SIMULATIONS = {
 def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, seed: int = 1) -> dict:
     """Return for each way, in shares: studies with an interval, of these those that hold the truth, and rejections."""
     draw, settings = SIMULATIONS[name]
-    total: dict = {}
-    for each in draw(np.random.default_rng(seed), studies, replicates, **settings):
-        for way, result in each.items():
-            total[way] = total.get(way, 0) + result
+    total = summed(draw(np.random.default_rng(seed), studies, replicates, **settings))
     return {
         way: np.array([there / studies, held / max(there, 1), rejected / studies])
         for way, (there, held, rejected) in total.items()
@@ -184,20 +180,10 @@ def simulate(name: str, studies: int = STUDIES, replicates: int = REPLICATES, se
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=STUDIES)
-    parser.add_argument("--replicates", type=int, default=REPLICATES)
-    given = parser.parse_args()
-    print(f"{given.studies:,} studies each, {given.replicates:,} replicates; in %")
-    for name in SIMULATIONS:
-        if given.simulations and not any(part in name for part in given.simulations):
-            continue
-        start = time.perf_counter()
-        for way, (there, held, rejected) in simulate(name, given.studies, given.replicates).items():
-            rates = f"told {100 * there:5.1f}   covered {100 * held:5.1f}   rejected {100 * rejected:5.1f}"
-            print(f"{name:<48} {way:<21} {rates}", flush=True)
-        print(f"{'':<48} {time.perf_counter() - start:.0f} s", flush=True)
+    numbers = {"studies": STUDIES, "replicates": REPLICATES}
+    for name, way, (there, held, rejected) in asked(__doc__, SIMULATIONS, simulate, "in %", **numbers):
+        rates = f"told {100 * there:5.1f}   covered {100 * held:5.1f}   rejected {100 * rejected:5.1f}"
+        print(f"{name:<48} {way:<21} {rates}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,9 @@ studies:
   intervals of each metric, which go together as far as their correlation says.
 """
 
-import argparse
-import time
-
 import numpy as np
 import pandas as pd
+from _simulations import asked
 from scipy.stats import chi2_contingency, t, ttest_1samp
 
 from biaslab import stats
@@ -100,52 +98,47 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     return {"card": sum(one.decided for one in said), "intervals counted": int((np.abs(mean) > half).any(axis=1).sum())}
 
 
-SIMULATIONS = [
-    *(
-        (
-            f"score {truth:g}, {n} occurrences by {crowd}",
+# Name -> (what draws studies, its settings).
+SIMULATIONS = {
+    **{
+        f"score {truth:g}, {n} occurrences by {crowd}": (
             scores,
             {"truth": truth, "expected": n, "crowd": crowd, "clump": 0.3},
         )
         for truth in (0.5, 0.8, 0.95)
         for n, crowd in ((12, 1), (30, 1), (80, 1), (80, 4))
-    ),
-    *(
-        (f"mean, {t} triplets x {s} seeds, {b} and {w}", means, {"triplets": t, "seeds": s, "between": b, "within": w})
+    },
+    **{
+        f"mean, {t} triplets x {s} seeds, {b} and {w}": (means, {"triplets": t, "seeds": s, "between": b, "within": w})
         for t, s in ((12, 5), (40, 2), (40, 5), (150, 5))
         for b, w in ((0.02, 0.1), (0.1, 0.1))
-    ),
-    *(
-        (f"no difference, {t} triplets, by {crowd}", tests, {"triplets": t, "kinds": 6, "crowd": crowd})
+    },
+    **{
+        f"no difference, {t} triplets, by {crowd}": (tests, {"triplets": t, "kinds": 6, "crowd": crowd})
         for t in (20, 60)
         for crowd in (1, 4)
-    ),
-    *(
-        (
-            f"no gap, {n} {over}, {metrics} metrics alike by {alike:g}",
+    },
+    **{
+        f"no gap, {n} {over}, {metrics} metrics alike by {alike:g}": (
             cards,
             {"n": n, "metrics": metrics, "alike": alike, "over": over},
         )
         for n, metrics, over in ((40, 11, "triplets"), (40, 7, "triplets"), (5, 8, "datasets"), (8, 8, "datasets"))
         for alike in (0.0, 0.5, 0.8)
-    ),
-]
+    },
+}
+
+
+def simulate(name: str, studies: int) -> dict[str, float]:
+    """Return for each way how often it holds the truth, rejects or names a gender, as a share of the studies."""
+    draw, settings = SIMULATIONS[name]
+    rng = np.random.default_rng(list(SIMULATIONS).index(name))
+    return {way: count / studies for way, count in draw(rng, studies, **settings).items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("simulations", nargs="*", help="names, or parts of names; all if none is given")
-    parser.add_argument("--studies", type=int, default=2000)
-    given = parser.parse_args()
-    studies = given.studies
-    print(f"{studies:,} studies each, in %")
-    for i, (name, simulate, settings) in enumerate(SIMULATIONS):
-        if given.simulations and not any(part in name for part in given.simulations):
-            continue
-        start = time.perf_counter()
-        found = simulate(np.random.default_rng(i), studies, **settings)
-        ways = "   ".join(f"{way} {100 * count / studies:5.1f}" for way, count in found.items())
-        print(f"{name:<44} {ways}   ({time.perf_counter() - start:.0f} s)", flush=True)
+    for name, way, share in asked(__doc__, SIMULATIONS, simulate, "in %", studies=2000):
+        print(f"{name:<44} {way:<18} {100 * share:5.1f}", flush=True)
 
 
 if __name__ == "__main__":

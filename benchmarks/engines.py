@@ -1,17 +1,12 @@
-"""Time two Ray workers against one, on search and on embedding, and a rerun with nothing changed against a first run.
+"""Time two Ray workers against one, on search and on embedding; ``workers.py`` has images, judgements and reruns.
 
 Run: ``python benchmarks/engines.py`` on a machine with two free processors; some minutes. Workers have one thread
 each, the cluster of this machine is up before a clock starts, and each time includes the start of the workers and
 what they load. ``--rows``, ``--times`` and ``--texts`` size the work: the less it is, the more the start weighs.
-
-The last line times two processes, each from its start to its end: search, indicators, embeddings and selections on
-that corpus, and then the same again, with all of it in the store. They use all processors.
 """
 
 import argparse
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,18 +15,6 @@ if __name__ == "__main__":
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import _corpus
-
-FIRST_AND_AGAIN = """
-import sys
-from biaslab.pipeline import Pipeline, Settings
-
-given = {
-    "captions": {"corpus": sys.argv[1], "candidates_per_occupation": 500},
-    "compute": {"store": sys.argv[2], "device": "cpu"},
-}
-run = Pipeline("mini", Settings.of(given), progress=False)
-print(len(run.captions()), len(run.selections()))
-"""
 
 
 def make_corpus(folder: Path, captions: str, rows: int, times: int) -> str:
@@ -95,11 +78,6 @@ def main() -> None:
             embed(texts, encoder, embedding_stage(Store(store, engine=ray), encoder), progress=False)
 
         of_workers(f"embedding of {options.texts:,} captions", embedding)
-
-        words = [sys.executable, "-c", FIRST_AND_AGAIN, corpus, str(Path(folder) / "store")]
-        free = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-        first, again = (seconds(lambda: subprocess.run(words, check=True, env=free)) for _ in range(2))
-        print(f"first run {first:.1f} s, rerun {again:.1f} s, {100 * again / first:.1f} % (reach: under 3)")
 
 
 if __name__ == "__main__":

@@ -31,23 +31,9 @@ OCCUPATIONS = ("nurse", "pilot", "teacher", "lawyer", "cook", "mechanic", "docto
 
 def tokenizer_of(length: int):
     """Return a tokenizer of the prompts' words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
+    from training.text import make_tokenizer
 
-    names = [
-        "[pad]",
-        "[unk]",
-        "[bos]",
-        "[eos]",
-        *sorted({w for p in prompts(len(OCCUPATIONS))["text"] for w in p.split()}),
-    ]
-    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=length, **special)
+    return make_tokenizer((word for text in prompts(len(OCCUPATIONS))["text"] for word in text.split()), length)
 
 
 def autoencoder(blocks: tuple[int, ...], layers: int, channels: int, groups: int, **more):
@@ -280,7 +266,7 @@ def main() -> None:
         found = generator.description()
         first = ["a photo of the face of a nurse"] * generator.batch_size
         with FlopCounterMode(display=False) as counter:
-            generator.images(first, _keys(generator), seed)
+            generator.images(first, [("first", i) for i in range(generator.batch_size)], seed)
         operations = counter.get_total_flops() / len(first)
         products = [product(chosen.device, found["dtype"])]
         if chosen.device.startswith("cuda"):
@@ -324,10 +310,6 @@ def main() -> None:
                 f"share    {reached:8.0%} of the product of matrices in {found['dtype']}, "
                 f"{np.mean(products) / 1e9:.0f} GFLOP/s; an image takes {operations / 1e9:.1f} GFLOP"
             )
-
-
-def _keys(generator) -> list[tuple[str, int]]:
-    return [("first", i) for i in range(generator.batch_size)]
 
 
 def _ids(table: pd.DataFrame) -> list[str]:

@@ -11,14 +11,14 @@ says where, too, and does not take every capitalised word for a name. Both run i
 """
 
 import argparse
-import gzip
 import platform
 import random
 import re
 import resource
 import sys
 import time
-from pathlib import Path
+
+from _corpus import read_lines
 
 from biaslab import lexicons
 from biaslab.captions.indicators import indicators
@@ -51,15 +51,6 @@ class Loop:
         return labels
 
 
-def read(path: str) -> list[str]:
-    if not path:
-        from biaslab.captions.corpus import open_corpus
-
-        return [text for batch in open_corpus("mini", rows=20_000, seed=0).batches() for text in batch["text"]]
-    data = Path(path).read_bytes()
-    return (gzip.decompress(data) if path.endswith(".gz") else data).decode().splitlines()
-
-
 def ways(captions: list[str]) -> dict[str, list[str]]:
     """Write captions in three ways."""
     rng = random.Random(0)
@@ -90,7 +81,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="of each, of which the fastest counts")
     options = parser.parse_args()
 
-    captions, loop = read(options.captions), Loop()
+    captions, loop = read_lines(options.captions), Loop()
     indicators(captions[:100])
     print(
         f"{platform.processor() or 'CPU'}, one thread; Python {sys.version.split()[0]}; {len(captions):,} captions, "

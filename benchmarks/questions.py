@@ -30,29 +30,17 @@ QUESTIONS = [GENDER_QUESTION, *map(attribute_question, ATTRIBUTES)]
 def make(folder: Path, layers: int, width: int) -> None:
     """Save a BLIP of random weights that knows the questions' words."""
     import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import (
-        BlipConfig,
-        BlipForQuestionAnswering,
-        BlipImageProcessor,
-        BlipProcessor,
-        PreTrainedTokenizerFast,
-    )
+    from transformers import BlipConfig, BlipForQuestionAnswering, BlipImageProcessor, BlipProcessor
 
-    split = pre_tokenizers.Whitespace()
-    said = {word for q in QUESTIONS for word, _ in split.pre_tokenize_str(q.casefold())}
-    names = ["[pad]", "[unk]", "[bos]", "[eos]", *sorted(said | {"yes", "no", "male", "female"})]
-    words = Tokenizer(models.WordLevel({w: k for k, w in enumerate(names)}, unk_token="[unk]"))
-    words.normalizer, words.pre_tokenizer = normalizers.Lowercase(), split
-    words.post_processor = processors.TemplateProcessing(
-        single="[bos] $A [eos]", special_tokens=[("[bos]", 2), ("[eos]", 3)]
-    )
-    special = {f"{k}_token": f"[{k}]" for k in ("pad", "unk", "bos", "eos")}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=40, **special)
+    from biaslab_world import captions
+    from training.text import make_tokenizer
+
+    said = {word for question in QUESTIONS for word in captions.words(question)}
+    tokenizer = make_tokenizer(said | {"yes", "no", "male", "female"}, 40)
     heads = {"num_attention_heads": width // 64, "hidden_size": width, "intermediate_size": 4 * width}
     text = {
         **heads,
-        "vocab_size": len(names),
+        "vocab_size": len(tokenizer),
         "encoder_hidden_size": width,
         "num_hidden_layers": 2,
         "max_position_embeddings": 40,

@@ -1,20 +1,17 @@
-"""Time similarities of image pairs in batches against one pair at a time, on the same images.
+"""Time similarities of pixels of image pairs in batches against one pair at a time, on the same images.
 
 Run: ``python benchmarks/similarity.py``; it takes a minute or two on one thread. Ours and the peer's take turns, the
-fastest round of each counts, in seconds of the processor; values must be equal to 1e-6 (``ssim``), half a point
-(``diff_pix``) or 0.005 (networks, which are fed images that are resized in batches).
+fastest round of each counts, in seconds of the processor; values must be equal to 1e-6 (``ssim``) or half a point
+(``diff_pix``).
 
-Peer of the pixels is scikit-image where it is installed (it is no dependency), else a plain loop with SciPy's uniform
-filter. ``diff_pix`` adds OpenCV's threshold and contours to both. Peer of the networks is the usual script: each image
-prepared by torchvision and seen by itself, the neutral one once for both pairs. They have random weights, made in a
-temporary folder: a residual network and a vision transformer, each small.
+The peer is scikit-image where it is installed (it is no dependency), else a plain loop with SciPy's uniform filter.
+``diff_pix`` adds OpenCV's threshold and contours to both.
 """
 
 import argparse
 import os
 import platform
 import sys
-import tempfile
 import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,8 +20,7 @@ import cv2
 import numpy as np
 from scipy.ndimage import uniform_filter
 
-from biaslab.judging.features import Features
-from biaslab.measures.similarity import cosines, diff_pix, luma, split_product, ssim, ssim_maps
+from biaslab.measures.similarity import diff_pix, luma, ssim, ssim_maps
 
 try:
     from skimage.metrics import structural_similarity
@@ -104,65 +100,12 @@ def pixels(side: int, n: int, rounds: int) -> None:
     report(f"ssim and diff_pix, {side} x {side}", n, timed(works, rounds), 0.5)
 
 
-def networks(n: int, rounds: int) -> None:
-    import timm
-    import torch
-    from PIL import Image
-    from timm.models import save_for_hf
-    from torchvision import transforms as tv
-
-    torch.manual_seed(0)
-    images = list(pictures(3 * n, 64, 2))
-    small = {"img_size": 64, "patch_size": 8, "embed_dim": 64, "depth": 4, "num_heads": 2}
-    kinds = {
-        "resnet": ("resnet10t", {"num_classes": 100, "pretrained_cfg_overlay": {"input_size": (3, 64, 64)}}),
-        "dino": ("vit_small_patch16_224.dino", small),
-        "split_product": ("vit_small_patch16_224.dino", small),
-    }
-    for metric, (architecture, options) in kinds.items():
-        with tempfile.TemporaryDirectory() as folder:
-            model = timm.create_model(architecture, **options).eval()
-            save_for_hf(model, folder, safe_serialization=True)
-            network = Features(folder, device="cpu")
-        known = timm.data.resolve_data_config(model=model)
-        how = tv.InterpolationMode(known["interpolation"])
-        steps = tv.Compose(
-            [tv.Resize(73, how), tv.CenterCrop(64), tv.ToTensor(), tv.Normalize(known["mean"], known["std"])]
-        )
-        see = model.forward_features if metric == "split_product" else model
-
-        def alone(image, see=see, steps=steps):
-            with torch.inference_mode():
-                return see(steps(Image.fromarray(image))[None])[0]
-
-        def one_by_one(alone=alone, metric=metric):
-            out = []
-            for k in range(n):
-                neutral, *others = (alone(images[3 * k + i]) for i in range(3))
-                for other in others:
-                    cosine = torch.nn.functional.cosine_similarity(neutral, other, dim=-1)
-                    out.append(float(cosine.max() if metric == "split_product" else cosine))
-            return out
-
-        def ours(network=network, metric=metric):
-            seen = network.places(images) if metric == "split_product" else network.image_embeddings(images)
-            first, second = np.repeat(np.arange(0, 3 * n, 3), 2), np.delete(np.arange(3 * n), np.s_[::3])
-            return (split_product if metric == "split_product" else cosines)(seen[first], seen[second])
-
-        # Images are resized to within a level of 255 of Pillow's.
-        report(f"{metric}, random weights, 64 x 64", 2 * n, timed({"ours": ours, "peer": one_by_one}, rounds), 5e-3)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=16, help="of 512 x 512 pixels; of 64 x 64 sixteen times as many")
-    parser.add_argument("--triplets", type=int, default=24, help="that networks see")
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
-    import torch
-
     cv2.setNumThreads(1)
-    torch.set_num_threads(1)
     peer = "SciPy's filters" if structural_similarity is None else "scikit-image"
     print(
         f"{platform.processor() or 'CPU'} of {os.cpu_count()} cores, one thread; Python {sys.version.split()[0]}, "
@@ -170,7 +113,6 @@ def main() -> None:
     )
     pixels(512, options.pairs, options.rounds)
     pixels(64, 16 * options.pairs, options.rounds)
-    networks(options.triplets, options.rounds)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def needs(name: str) -> None:
 
 
 def benchmark(root: Path, name: str):
-    """Return a benchmark of judges on photographs, as a module."""
+    """Return a benchmark as a module."""
     file = root / "benchmarks" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"_{name}", file)
     module = importlib.util.module_from_spec(spec)

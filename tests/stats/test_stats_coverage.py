@@ -1,19 +1,13 @@
 """Short versions of ``benchmarks/coverage*.py``: intervals hold the truth, and tests do not reject it."""
 
-import importlib.util
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from photographed import benchmark
 
-
-def load(name):
-    """Return the benchmark of this name."""
-    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+load = partial(benchmark, Path(__file__).parents[2])
 
 
 def least(studies, level=0.95):

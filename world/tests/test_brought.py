@@ -30,14 +30,11 @@ def test_every_folder_of_weights_is_brought_and_knows_drawings():
         assert registry.resolve(name, kind) == str(WEIGHTS / name)
 
 
-def test_mini_stands_for_the_model_that_knows_what_is_asked():
+def test_mini_stands_for_the_model_that_knows_what_is_asked_and_some_share_an_autoencoder():
     models = {"captions": "mini-sd", "people": "mini-sd-pairs", "dalleval": "mini-sd-skills"}
     for asked, name in (models | {"triplets": "mini-sd-triplets"}).items():
         assert registry.instead("mini", "text-to-image", asked) == name
         assert registry.brought("mini", "text-to-image", asked).folder == WEIGHTS / name
-
-
-def test_pipelines_without_an_autoencoder_share_one():
     shared = {"mini-sd-pairs": "mini-sd", "mini-sd-triplets": "mini-sd-skills"}
     for name in (name for name, kind in KINDS.items() if kind == "text-to-image"):
         assert registry.autoencoder(WEIGHTS / name) == WEIGHTS / shared.get(name, name) / "vae"

@@ -31,10 +31,9 @@ def test_by_hand():
 
 @pytest.mark.parametrize("text", ["a woman reading in the sea", "a dog with a person", "", "a person"])
 def test_another_form_is_refused(text):
-    with pytest.raises(InputError, match="cannot read"):
-        triplets.read(text)
-    with pytest.raises(InputError, match="cannot read"):
-        triplets.nouns(text)
+    for reader in (triplets.read, triplets.nouns):
+        with pytest.raises(InputError, match="cannot read"):
+            reader(text)
 
 
 def test_odds_are_what_was_planted():
@@ -49,16 +48,12 @@ def test_odds_are_what_was_planted():
             assert off == triplets.shares(activity, "male", "off", worn=worn)
 
 
-def _asked_often(texts, n, skew="default"):
-    asked = pd.DataFrame({"prompt_id": [f"p{k}" for k in range(len(texts))], "text": texts, "n_images": n})
-    return asked, triplets.generate(asked, seed=3, skew=skew)
-
-
 @pytest.mark.parametrize("skew", triplets.SKEWS)
 def test_scenes_show_what_is_expected(skew):
     n = 1500
     texts = [f"a {who} cooking with a dog" for who in ("person", "woman", "man")]
-    asked, made = _asked_often(texts, n, skew)
+    asked = pd.DataFrame({"prompt_id": ["p0", "p1", "p2"], "text": texts, "n_images": n})
+    made = triplets.generate(asked, seed=3, skew=skew)
     counts: dict[str, Counter] = {key: Counter() for key in asked["prompt_id"]}
     for image_id, key in zip(made.table["image_id"], made.table["prompt_id"], strict=True):
         scene = made.scene(image_id)

@@ -44,17 +44,13 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
     table = published.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
     assert pairs.p_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
     assert pairs.p_female(sheriff, guard) == pairs.p_female(sheriff, sheriff) == pairs.p_female(sheriff)
-    # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).
-    assert pairs.p_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
-
-
-def test_among_three_one_of_the_opposite_stereotype_makes_the_contrast():
+    # Among three, one of the opposite stereotype makes it.
     three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
     asked = pairs.Asked(tuple(three), ("", "", ""), False)
     assert asked.p_female(0) == pairs.p_female(three[0], three[2])
     assert asked.p_female(2) == pairs.p_female(three[2], three[0])
-    alike = pairs.Asked((three[0], three[1]), ("", ""), False)
-    assert alike.p_female(0) == pairs.p_female(three[0])
+    # Alone: the printed 2 of 3, half way to the mean of the men's list (65 %).
+    assert pairs.p_female(sheriff) == pytest.approx((2 / 3 + 0.65) / 2, abs=1e-4)
 
 
 def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
@@ -66,13 +62,8 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
     nurse, sheriff = asking.occupation("nurse"), asking.occupation("sheriff")
     assert pairs.p_female(sheriff, nurse, intervened=True) > pairs.p_female(sheriff, nurse)
     assert pairs.p_female(nurse, sheriff, intervened=True) < pairs.p_female(nurse, sheriff)
-
-
-def test_without_strength_nobody_is_stereotyped():
-    nurse, sheriff = asking.occupation("nurse"), asking.occupation("sheriff")
-    for other in (None, sheriff):
-        for intervened in (False, True):
-            assert pairs.p_female(nurse, other, intervened=intervened, strength=0) == 0.5
+    # Without strength nobody is stereotyped.
+    assert pairs.p_female(nurse, sheriff, intervened=True, strength=0) == pairs.p_female(nurse, strength=0) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -99,16 +90,11 @@ def test_texts_are_read(text, phrases, told):
     assert (asked.told, asked.intervened) == (told, "irrespective" in text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("two nurses", "cannot read 'two nurses'"),
-        ("Generate a picture of one nurse on the left and one wizard on the right.", "wizard"),
-    ],
-)
-def test_texts_that_cannot_be_read_are_said(text, message):
-    with pytest.raises(InputError, match=message):
-        pairs.read(text)
+def test_texts_that_cannot_be_read_are_said():
+    with pytest.raises(InputError, match="cannot read 'two nurses'"):
+        pairs.read("two nurses")
+    with pytest.raises(InputError, match="wizard"):
+        pairs.read("Generate a picture of one nurse on the left and one wizard on the right.")
 
 
 def test_drawn_texts_read_back_and_show_what_they_tell():
@@ -120,8 +106,13 @@ def test_drawn_texts_read_back_and_show_what_they_tell():
         for told, shown in zip(row.asked.told, row.genders, strict=True):
             assert told in ("", shown)
     # About 0.29 + 0.17 of texts tell (see FORMS); 600 draws are off by 0.04 at most (two standard errors).
-    told = np.mean([any(row.asked.told) for row in rows[:600]])
-    assert told == pytest.approx(0.46, abs=0.05)
+    telling = [row for row in rows[:600] if any(row.asked.told)]
+    assert len(telling) / 600 == pytest.approx(0.46, abs=0.05)
+    taught = [asking.sentence([p.phrase for p in row.asked.people], row.asked.told) for row in telling]
+    taught = [row.text.endswith(f" {sentence}") for row, sentence in zip(telling, taught, strict=True)]
+    assert sum(taught) / 600 == pytest.approx(pairs.FORMS["sentence"], abs=0.04)
+    card = (Path(registry.resolve("mini-sd-pairs", "text-to-image")) / "README.md").read_text(encoding="utf-8")
+    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of them a gender is told by the very sentence" in card
     assert pairs.draw(1, 7) == rows[7]
 
 
@@ -139,17 +130,3 @@ def test_the_truthful_generator_draws_what_texts_ask():
     assert image.shape == (64, 96, 3)
     assert (pairs.generate(prompts, seed=5).read(["a/0"])[0] == image).all()
     assert pairs.generate(prompts, seed=6).digest != made.digest
-
-
-def test_the_critics_sentence_ends_as_many_texts_as_is_said():
-    rows = [pairs.draw(0, i) for i in range(2000)]
-    taught = [
-        row.text.endswith(f" {asking.sentence([p.phrase for p in row.asked.people], row.asked.told)}")
-        for row in rows
-        if any(row.asked.told)
-    ]
-    # Two standard errors of 2,000 draws are 0.02.
-    assert sum(taught) / len(rows) == pytest.approx(pairs.FORMS["sentence"], abs=0.025)
-    folder = Path(registry.resolve("mini-sd-pairs", "text-to-image"))
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert f"In {100 * pairs.FORMS['sentence']:.0f} % of them a gender is told by the very sentence" in card

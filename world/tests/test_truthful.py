@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,32 +25,21 @@ def test_a_prompt_gets_women_with_the_worlds_probability(corpus):
     table = truthful.generate(prompts, corpus, seed=3).table
     for occupation in prompts["occupation"]:
         some = table[table["prompt_id"] == f"p1-{occupation}"]
-        # By hand from the published training share t: u = s(1.45 ln(t / (1 - t))), then the odds of staying silent.
-        t = world.training_shares()[occupation] / 100
-        lean = math.log(t / (1 - t))
-        women = 1 / (1 + math.exp(-1.45 * lean))
-        level = math.log(0.35 / 0.65)
-        silent = [1 - 1 / (1 + math.exp(-(level + sign * 0.3 * lean))) for sign in (-1, 1)]
-        p = women * silent[0] / (women * silent[0] + (1 - women) * silent[1])
+        p = world.p_female_for_prompt(occupation)
         assert some["truth_p_female"].tolist() == pytest.approx([p] * 2000)
         n_women = int((some["truth_gender"] == "female").sum())
         assert stats.binomtest(n_women, 2000, p).pvalue > 1e-4
 
 
-def test_the_picture_shows_what_the_table_says(corpus):
-    made = truthful.generate(_templates(["nurse", "pilot"], 20), corpus, seed=0)
-    for row in made.table.itertuples():
-        (person,) = made.scene(row.image_id).people
-        assert person.gender == row.truth_gender
-        assert person.occupation == row.prompt_id.removeprefix("p1-")
-    assert all(image.shape == (64, 64, 3) for image in made.read(made.table["image_id"][:3]))
-
-
-def test_smiling_and_at_work_are_heeded(corpus):
-    smiling = truthful.generate(_templates(["nurse"], 12, "A photo of a {} smiling"), corpus, seed=0)
-    at_work = truthful.generate(_templates(["nurse"], 12, "A photo of a {} at work"), corpus, seed=0)
-    assert {smiling.scene(i).people[0].expression for i in smiling.table["image_id"]} == {"smiling"}
-    assert {at_work.scene(i).place for i in at_work.table["image_id"]} == {look("nurse").place}
+def test_the_picture_shows_what_the_table_and_the_text_say(corpus):
+    for behind in ("smiling", "at work"):
+        made = truthful.generate(_templates(["nurse", "pilot"], 12, f"A photo of a {{}} {behind}"), corpus, seed=0)
+        for row in made.table.itertuples():
+            scene = made.scene(row.image_id)
+            (person,) = scene.people
+            assert (person.gender, person.occupation) == (row.truth_gender, row.prompt_id.removeprefix("p1-"))
+            assert behind != "smiling" or person.expression == "smiling"
+            assert behind != "at work" or scene.place == look(person.occupation).place
 
 
 def test_an_image_depends_on_seed_prompt_and_number_only(corpus):

@@ -9,13 +9,12 @@ from scipy import stats as scipy_stats
 
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
-from biaslab.judging.faces import Face
+from biaslab.judging.faces import WholeImage
 from biaslab.judging.judge import Judge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world import calibration, world
 from biaslab_world.calibration import analysis, knobs
 from biaslab_world.calibration.analysis import COUNTED
-from biaslab_world.captions import Corpus
 
 SHARES = {o: world.training_shares()[o] for o in OCCUPATIONS}
 
@@ -139,11 +138,8 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c)
 
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
-    erring = calibration.Calibration(
-        IdealPipeline(
-            "mini", tmp_path, wrong=0.1, **SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
-        )
-    )
+    more = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
+    erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **more))
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
     inside = calibration.inside(rows).set_index(["counted", "source", "skew"])["inside"].sort_index()
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
@@ -220,15 +216,9 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     # The interval is that of the value less its floor.
     assert table["amplification"].to_numpy() == pytest.approx(table["amplification_plain"] - table["floor"])
     assert table["amplification"].between(table["ci_low"], table["ci_high"]).all()
-
-
-def test_rows_of_amplification(amplification):
-    table = amplification
-    assert len(tables.schema("calibration_amplification").keys) == 6
     # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
     # and the world without the paradox.
     assert len(table) == 3 * (5 * (2 + 2 + 1 + 1) + 2)
-    assert (table["n_occupations"] == len(OCCUPATIONS)).all()
     swept = table[(table["generator"] == "mini") & (table["guidance_scale"] == 1)]
     assert (swept["n_generated"] <= 16).all() and (swept["n_generated"] > 13).all()
 
@@ -388,18 +378,8 @@ def test_quality_says_what_was_not_measured(tmp_path):
     assert "gender_word_accuracy, occupation_accuracy, naive_amplification" in said.details[-1]
 
 
-class _OneFace:
-    def faces(self, images):
-        return [[Face(10.0, 10.0, 50.0, 50.0, 0.9)] for _ in images]
-
-
-class _AllWomen:
-    def answers(self, people):
-        return [(0.97, "")] * len(people)
-
-
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
-    judge = Judge(_OneFace(), _AllWomen())
+    judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
     monkeypatch.setattr("biaslab.judging.judge.load", lambda *_, **__: judge)
     asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
     more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
@@ -459,11 +439,7 @@ def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
 
 
 def test_tables_of_the_world():
-    table = {kind: knobs.true_shares(list(SHARES), kind) for kind in knobs.KINDS}
-    for k, percent in enumerate(SHARES.values()):
-        expected = [percent, *(100 * share for share in _like_prompts(percent / 100))]
-        found = [table[kind][k] for kind in ("all", "prompt-like", "prompt-like, no indicator")]
-        assert found == pytest.approx(expected)
+    assert set(knobs.knobs()["knob"]) == set(world.Knobs.__dataclass_fields__)
     gain = knobs.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
@@ -475,21 +451,6 @@ def test_tables_of_the_world():
     np.testing.assert_allclose(gain.xs("all", level="captions")["percent_of_captions"], 100)
 
 
-def test_every_knob_is_explained():
-    table = knobs.knobs().set_index("knob")
-    assert set(table.index) == set(world.Knobs.__dataclass_fields__)
-    assert table.loc["naming", ["default", "off"]].tolist() == [world.Knobs().naming, 0]
-    assert (table["does"].str.len() > 10).all() and (table["causes"].str.len() > 10).all()
-
-
-def test_examples_show_each_style_with_and_without_indicator():
-    chosen = knobs.examples(Corpus(rows=3000))
-    kinds = set(zip(chosen["truth_style"], chosen["truth_indicator"] == "none", strict=True))
-    # Other senses show nobody, so they have no indicator.
-    assert len(chosen) == len(kinds) == 7 * 2 + 1
-    assert ("other_sense", True) in kinds and ("other_sense", False) not in kinds
-
-
 # -- answers --------------------------------------------------------------------------------------------------
 
 
@@ -497,31 +458,22 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
     rows = amplification.query("definition == 'published' and prompt == 'mean'")
     rows = rows.set_index(["generator", "skew", "approach"])
     told = calibration.amplification_told(amplification, model="mini")
-    found = {
-        (f.model, skew, approach): f
-        for f, skew, approach in zip(
-            calibration.answers.amplification.findings(told), told["skew"], told["approach"], strict=True
-        )
-    }
-    # Of images made by no model, amplification freed of its floor; of the model, what it adds to what truth implies.
-    freed, added = ["amplification", "ci_low", "ci_high"], ["excess", "excess_low", "excess_high"]
-    asked = [
-        (("world", "default", "naive"), freed),
-        (("world", "default", "matched"), freed),
-        (("mini", "default", "naive"), added),
-        (("mini", "default", "matched"), added),
-        (("world", "off", "naive"), added),
-    ]
-    assert len(found) == len(asked)
-    for key, names in asked:
-        finding = found[key]
-        assert finding.n == rows.loc[key, "n_occupations"]
-        assert [finding.estimate, finding.ci_low, finding.ci_high] == rows.loc[key, names].tolist()
-        assert f"imply {rows.loc[key, 'implied']:.2f} points" in finding.details[0]
-    # The world shows amplification, and none against captions that ask the same.
-    assert found[asked[0][0]].said == "Yes." and found[asked[1][0]].said == "None is shown."
-    # Verdicts: their test is of the number that they show.
-    for key, names in asked:
-        finding, p = found[key], "p" if names is freed else "excess_p"
-        assert finding.undecided and finding.p == rows.loc[key, p]
+    found = calibration.answers.amplification.findings(told)
+    keys = zip((f.model for f in found), told["skew"], told["approach"], strict=True)
+    found = dict(zip(keys, found, strict=True))
+    asked = {(model, "default", approach) for model in ("world", "mini") for approach in ("naive", "matched")}
+    assert found.keys() == asked | {("world", "off", "naive")}
+    for key, finding in found.items():
+        row = rows.loc[key]
+        # Of images made by no model, amplification freed of its floor; of others what they add to what truth implies.
+        names = ["amplification", "ci_low", "ci_high", "p"]
+        if key[:2] != ("world", "default"):
+            names = ["excess", "excess_low", "excess_high", "excess_p"]
+        assert finding.n == row["n_occupations"] and finding.undecided
+        assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
+        assert f"imply {row['implied']:.2f} points" in finding.details[0]
+        # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
+    # The world shows amplification, and none against captions that ask the same.
+    assert found["world", "default", "naive"].said == "Yes."
+    assert found["world", "default", "matched"].said == "None is shown."

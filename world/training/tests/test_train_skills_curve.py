@@ -24,11 +24,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def quick():
-    """120 scenes to train on, but every word; weights judged once, nothing compiled, and data made in this process."""
+def few(quick):
+    """120 scenes to train on, but every word; weights judged once."""
     skills = functools.cache(prompts.skills)
     words = {kind: diffusion.tokenizer_of(kind) for kind in ("skills", "social")}
-    few = skills("train").sample(120, random_state=1)
+    some = skills("train").sample(120, random_state=1)
     judge, judged = train_skills.right, {}
 
     def right(folder, *given):
@@ -38,14 +38,9 @@ def quick():
             judged[weights, given] = judge(folder, *given)
         return judged[weights, given].copy()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prompts, "skills", lambda split="test": few if split == "train" else skills(split))
-        patch.setattr(train_skills, "right", right)
-        patch.setattr(diffusion, "tokenizer_of", words.__getitem__)
-        patch.setattr(diffusion, "train", functools.partial(diffusion.train, compiled=False))
-        patch.setattr(diffusion, "where_faces_are", functools.partial(diffusion.where_faces_are, 20))
-        patch.setattr("training.data._WORKERS", 0)
-        yield
+    quick.setattr(prompts, "skills", lambda split="test": some if split == "train" else skills(split))
+    quick.setattr(train_skills, "right", right)
+    quick.setattr(diffusion, "tokenizer_of", words.__getitem__)
 
 
 FEW = {"base_steps": 1, "steps": 2, "scenes": 3, "people": 20, "batch": 2, "seed": 2, "progress": False}
@@ -57,7 +52,7 @@ def train(folder, work, **more):
 
 
 @pytest.fixture(scope="module")
-def curve(quick, tmp_path_factory):
+def curve(few, tmp_path_factory):
     """The folder of the curve, that of its models and data, and what was returned."""
     folder, work = tmp_path_factory.mktemp("curve") / "model", tmp_path_factory.mktemp("work")
     return folder, work, train(folder, work)

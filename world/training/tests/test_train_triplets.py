@@ -10,8 +10,9 @@ from biaslab.ground.errors import InputError
 from biaslab_world import triplets as world
 from biaslab_world.brought import WEIGHTS
 from biaslab_world.captions import words
-from training import cards, common, segmenter, text, triplets
+from training import common, segmenter, text, triplets
 
+pytestmark = pytest.mark.usefixtures("no_card")
 VAE = WEIGHTS / "mini-sd-skills" / "vae"
 
 
@@ -53,8 +54,7 @@ def test_grounding_by_hand():
     assert float(triplets._grounding(attended, torch.zeros_like(regions), covered)) == 0
 
 
-def test_a_short_training_gives_a_pipeline(tmp_path, monkeypatch):
-    monkeypatch.setattr(cards, "write", lambda *given, **more: None)
+def test_a_short_training_gives_a_pipeline(tmp_path):
     more = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
     found = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **more)
     assert set(found) == {"held_out", "held_out_grounding"} and all(np.isfinite(list(found.values())))
@@ -68,8 +68,7 @@ def test_a_short_training_gives_a_pipeline(tmp_path, monkeypatch):
         triplets.prepare(tmp_path / "w" / "data", VAE, rows=25)
 
 
-def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path, monkeypatch):
-    monkeypatch.setattr(cards, "write", lambda *given, **more: None)
+def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
     images, found = segmenter.pool(3, 1, decoded=VAE)
     names = segmenter.labels()
     assert images.shape == (3, 64, 64, 3) and len(names) == 41
