@@ -123,3 +123,14 @@ def test_the_62_occupations_differ_in_two_respects_at_least():
     respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(look, names)]
     for (one, a), (other, b) in itertools.combinations(zip(names, respects, strict=True), 2):
         assert sum(x != y for x, y in zip(a, b, strict=True)) >= 2, (one, other)
+
+
+def test_only_beard_and_moustache_belong_to_one_gender():
+    alone = {
+        (name, value)
+        for name in CUE_NAMES
+        for value, female in CUES[name]["female"].items()
+        if not 0.03 < female / (female + CUES[name]["male"][value]) < 0.97
+    }
+    assert alone == {("facial_hair", "beard"), ("facial_hair", "moustache")}
+    assert CUES["facial_hair"]["male"]["none"] > 0.4

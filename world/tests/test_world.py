@@ -16,6 +16,7 @@ from biaslab_world.world import (
     p_female,
     p_female_for_prompt,
     skew_knobs,
+    style_shares,
     truth_table,
 )
 
@@ -125,3 +126,14 @@ def test_what_there_is_not_is_named():
         p_female("nurs")
     with pytest.raises(UnknownNameError, match="default"):
         skew_knobs("defaults")
+
+
+def test_silent_and_prompt_like_captions_lean_further_on_the_same_side(printed):
+    table = truth_table(Knobs())
+    silent = share(table[table["indicator"] == "none"])
+    prompts = share(table[table["style"] == "prompt_like"])
+    for found in (silent, prompts):
+        assert (np.sign(found - 50) == np.sign(printed - 50)).all()
+        assert ((found - 50).abs() > (printed - 50).abs()).all()
+    # Less than half are prompt-like: rarer than the rest.
+    assert style_shares(Knobs())["prompt_like"] < 0.15
