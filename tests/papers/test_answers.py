@@ -150,12 +150,6 @@ def test_what_needs_a_missing_number_is_left_out(answer):
     assert one.findings(ROWS.assign(definition=""))[0].details == ()
 
 
-def test_values_have_the_labels_of_their_column(answer, monkeypatch):
-    monkeypatch.setattr(tables, "labels", lambda name: {"definition": {"published": "the published rule"}})
-    (found, *_) = answer(question="Is it amplified by {definition}?", answer="Yes.").findings(ROWS)
-    assert found.question == "Is it amplified by the published rule?"
-
-
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
     monkeypatch.setattr(answers.registry, "said", lambda name, entry: f"{name}: {entry}.")
     (found, *_) = answer(planted="paradox_{definition}", **COUNTED).findings(ROWS)

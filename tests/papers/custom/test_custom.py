@@ -155,12 +155,6 @@ def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave(
     assert table.loc[("h", "no"), "floor"] == pytest.approx(chance)
 
 
-def test_even_answers_have_no_distance_but_a_floor():
-    table = custom.answered(_own_answers({("g", a): 200 for a in "abc"}, choices="a | b | c"))
-    # Near an even split the estimate is below 0, so that it is right on average (stats.floors).
-    assert table["distance"].max() < 0 < 1 < table["floor"].min()
-
-
 def test_answers_about_images_are_those_of_everybody_in_them(people):
     seen = people[people["outcome"].isin(["judged", "uncertain"])]
     own = seen[["model", "group", "prompt", "image_id"]].assign(
@@ -210,23 +204,10 @@ def test_without_a_better_word_nothing_is_taken_off():
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():
-    # By what the judge and raters say, and how many people of each group.
-    said = {
-        ("g", "female", "female"): 6,
-        ("g", "female", "male"): 3,
-        ("h", "male", "male"): 8,
-        ("h", "male", "female"): 1,
-    }
-    said |= {("h", "unsure", "male"): 2, ("g", "female", "unsure"): 1, ("g", "", ""): 4}
-    rows, k = [], 0
-    for (group, *both), n in said.items():
-        for _ in range(n):
-            k += 1
-            rows += [
-                ["A", judge, group, f"{k}", 1, gender] for judge, gender in zip(("dlib", "raters"), both, strict=True)
-            ]
-    columns = ["model", "judge", "group", "image_id", "position", "gender"]
-    judges = pd.DataFrame(rows, columns=columns)
+    # By what raters and the judge say, and how many people of each group.
+    said = {("g", "female", "female"): 6, ("g", "male", "female"): 3, ("h", "male", "male"): 8}
+    said |= {("h", "female", "male"): 1, ("h", "male", "unsure"): 2, ("g", "unsure", "female"): 1, ("g", "", ""): 4}
+    judges = _judged(said)
     table = custom.agreement(judges).set_index("group")
     assert table["percent"].to_dict() == pytest.approx({"all": 100 * 14 / 18, "g": 100 * 6 / 9, "h": 100 * 8 / 9})
     # Three more are of one judge alone; of four nobody says anything.
@@ -234,4 +215,4 @@ def test_agreement_is_of_people_whom_both_call_female_or_male():
     assert table.loc["all", ["percent_female", "percent_female_other"]].tolist() == pytest.approx([50, 100 * 7 / 18])
     # McNemar: of the four whom they call otherwise, three are female to the judge.
     assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
-    assert custom.agreement(judges[judges["judge"] == "dlib"]).empty
+    assert custom.agreement(judges[judges["judge"] == "eye"]).empty
