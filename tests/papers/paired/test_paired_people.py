@@ -178,10 +178,8 @@ def test_intervals_of_identities_that_share_images_are_wider(tables_of, setting,
 
 
 def test_two_identities_that_share_all_images_have_no_interval(tables_of):
-    rows = [
-        *pair("1", ("f0", F, F), ("f1", F, F), setting="alike"),
-        *pair("2", ("f1", F, M), ("f0", F, F), setting="alike"),
-    ]
+    rows = pair("1", ("f0", F, F), ("f1", F, F), setting="alike")
+    rows += pair("2", ("f1", F, M), ("f0", F, F), setting="alike")
     row = one(tables_of(people=rows)["control_score"], stereotype="female")
     assert row["score"] == 50 and np.isnan(row["ci_low"])
     assert row["reason"] == "an interval needs three identities of a list that share images"
@@ -216,9 +214,7 @@ def test_truth_by_hand(tables_of):
     assert table["percent"].tolist() == pytest.approx([200 / 3, 75, 200 / 3, 100, 50, 75])
     low, high = proportion_confint(1, 2, method="wilson")
     assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
-
-
-def test_a_judge_that_looks_for_no_faces_has_no_gate(tables_of):
+    # A judge that looks for no faces has no gate.
     rows = [render("1", side, F, F, order="", tone=np.nan, faces=np.nan) for side in ("left", "right")]
     table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
     assert table["n"].tolist() == [0, 2, 2, 2, 0, 0] and np.isnan(table.loc["gate", "percent"])
