@@ -27,11 +27,8 @@ def run_folder(tmp_path_factory):
     shares["n"] = 8
     texts, people = faircritic_pairs()
     # As the people below are seen.
-    for name, stereotype, percent, n in (
-        ("sheriff", "male", 0, 2),
-        ("mover", "male", 0, 2),
-        ("nurse", "female", 100, 4),
-    ):
+    own = ("sheriff", "male", 0, 2), ("mover", "male", 0, 2), ("nurse", "female", 100, 4)
+    for name, stereotype, percent, n in own:
         shares.loc[len(shares)] = ["paired", name, stereotype, percent, n]
     shares = shares.assign(model="A", aspect="occupation", occupation=shares["identity"], reason="")
     measured = {

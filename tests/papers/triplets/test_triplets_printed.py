@@ -8,32 +8,18 @@ import pytest
 
 from biaslab import published
 
-VERSIONS = ["SD v1.4", "SD v2.0", "SD v2.1"]
 
-
-def load(*tables: int) -> pd.DataFrame:
-    return pd.concat([published.load(f"triplets_table_{t}") for t in tables], ignore_index=True)
-
-
-def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) -> pd.DataFrame:
-    return rows.pivot(index=index, columns=columns, values=values)
-
-
-METRICS = ["t", "z0", "ssim", "diff_pix", "resnet", "clip", "dino", "split_product"]
+def load(table: int) -> pd.DataFrame:
+    return published.load(f"triplets_table_{table}")
 
 
 def test_which_disparities_are_damaged():
     d = load(5)
-    assert set(d["model"]) == set(VERSIONS)
     damaged = d[d["reading"] != "clear"]
-    cells = damaged.groupby(["model", "dataset", "pair", "reading"])["metric"].apply(list)
-    assert cells.to_dict() == {
-        ("SD v2.1", "COCO", "neutral-feminine", "reconstructed"): METRICS,
-        ("SD v2.1", "COCO", "neutral-masculine", "missing"): ["ssim", "dino"],
-        ("SD v2.1", "COCO", "neutral-masculine", "reconstructed"): [m for m in METRICS if m not in ("ssim", "dino")],
-        ("SD v2.1", "TextCaps", "neutral-masculine", "missing"): ["ssim", "clip", "dino", "split_product"],
-        ("SD v2.1", "TextCaps", "neutral-masculine", "reconstructed"): ["t", "z0", "diff_pix", "resnet"],
-    }
+    # Neither number of six cells can be told.
+    missing = damaged[damaged["reading"] == "missing"].groupby("dataset")["metric"].apply(list)
+    assert missing.to_dict() == {"COCO": ["ssim", "dino"], "TextCaps": ["ssim", "clip", "dino", "split_product"]}
+    assert set(damaged["model"]) == {"SD v2.1"}
     # a reconstructed value is one of the numbers in its cell
     rebuilt = damaged[damaged["reading"] == "reconstructed"]
     for value, cell in zip(rebuilt["value"], rebuilt["as_read"], strict=True):
@@ -45,7 +31,7 @@ def test_which_disparities_are_damaged():
 
 def test_prompt_space_does_not_depend_on_the_unet():
     # SD v2.0 and v2.1 share the text encoder, so their prompt-space values agree, the damaged ones too
-    t = wide(load(5).query("metric == 't'"), ["dataset", "pair"], "model", "value")
+    t = load(5).query("metric == 't'").pivot(index=["dataset", "pair"], columns="model", values="value")
     assert t["SD v2.0"].equals(t["SD v2.1"].rename("SD v2.0"))
 
 
