@@ -20,13 +20,17 @@ CELLS = {
 SAID = (("judged", "female"), ("judged", "male"), ("uncertain", "unsure"), ("no_face", ""))
 
 
-@pytest.fixture
-def people():
+def people_of(cells):
     rows = []
-    for (model, group, prompt), counts in CELLS.items():
+    for (model, group, prompt), counts in cells.items():
         for (outcome, gender), n in zip(SAID, counts, strict=True):
             rows += [[model, group, prompt, outcome, gender]] * n
-    frame = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+
+
+@pytest.fixture
+def people():
+    frame = people_of(CELLS)
     tones = np.where(frame["outcome"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
     ids = [f"{k}.png" for k in range(len(frame))]
     return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
@@ -53,9 +57,8 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     p = [scipy_stats.binomtest(k, n).pvalue for k, n in ((2, 12), (9, 10))]
     assert table.loc[("A", "chef"), "p"] == pytest.approx(p[0])
     # Holm: the smaller twice, the larger at least that.
-    assert table.loc["A"]["p_holm"].loc[["chef", "nurse"]].tolist() == pytest.approx(
-        [max(2 * min(p), p[0]), 2 * min(p)]
-    )
+    holm = table.loc["A"]["p_holm"]
+    assert holm[["chef", "nurse"]].tolist() == pytest.approx([max(2 * min(p), p[0]), 2 * min(p)])
     # What chance gives a model that is even, of 12 images.
     chance = scipy_stats.binom.pmf(np.arange(13), 12, 0.5) @ np.abs(np.arange(13) / 12 - 0.5)
     assert row["floor"] == pytest.approx(100 * chance)
@@ -90,13 +93,7 @@ def test_models_are_compared_on_the_prompts_that_both_have(people):
 
 def test_a_difference_weighs_prompts_by_what_both_have():
     counts = {("A", "x"): (1, 3), ("B", "x"): (9, 3), ("A", "y"): (5, 5), ("B", "y"): (5, 5)}
-    rows = [
-        [model, "g", prompt, "judged", gender]
-        for (model, prompt), n in counts.items()
-        for gender, k in zip(("female", "male"), n, strict=True)
-        for _ in range(k)
-    ]
-    people = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    people = people_of({(model, "g", prompt): (*n, 0, 0) for (model, prompt), n in counts.items()})
     found = custom.differences(people).set_index("group").loc["g", "difference"]
     # 4 * 12 / 16 = 3 of prompt x, where it is 0.75 - 0.25; 10 * 10 / 20 = 5 of y, where it is 0.
     assert found == pytest.approx(100 * 3 * 0.5 / 8)

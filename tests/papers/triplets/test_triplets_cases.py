@@ -145,9 +145,8 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     """Objects of a triplet's image come eight at a time: the chi-square test takes each for a new one."""
     rng = np.random.default_rng(11)
     rows = pd.DataFrame(itertools.product(GENDERS, range(24)), columns=["prompt_gender", "case"]).astype(str)
-    rows = rows.assign(
-        model="M", dataset="D", object=rng.choice(["cup", "hat", "dog"], len(rows)), count=8, n_images=24
-    )
+    shown = rng.choice(["cup", "hat", "dog"], len(rows))
+    rows = rows.assign(model="M", dataset="D", object=shown, count=8, n_images=24)
     counts = tables.of(rows, "triplets_object_counts")
     found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
     assert (found["p_holm"] < 0.05).any() and (found["p_decisive_holm"] > 0.05).all()
