@@ -69,13 +69,8 @@ def test_without_a_test_the_limits_decide_and_without_limits_nothing_is_told(ans
 
 
 def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
-    lead = {
-        "by": "model",
-        "lead": {"definition": "directional"},
-        "marks": "{definition}",
-        "each": "{definition}: {interval}.",
-    }
-    (found,) = answer(**lead, **COUNTED).findings(ROWS)
+    lead = {"by": "model", "lead": {"definition": "directional"}, "each": "{definition}: {interval}."}
+    (found,) = answer(**lead, marks="{definition}", **COUNTED).findings(ROWS)
     assert (found.said, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
         ("published rule", 4.0, 2.0),

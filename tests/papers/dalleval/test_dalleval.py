@@ -156,13 +156,11 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
 def test_skin_tone_counts_give_deviation_and_intervals(results):
     # p0 to p5: eight images of tone 3 by each of two prompts, so 0.18; p6: one image of each tone by one prompt and ten
     # of tone 1 by another, so (0 + 0.18) / 2 = 0.09. Mean over seven professions.
-    counts = [
-        {"model": "a", "prompt": prompt, "profession": f"p{i}", "tone": 3, "n": 8}
-        for i in range(6)
-        for prompt in ("woman", "man")
-    ]
-    counts += [{"model": "a", "prompt": "woman", "profession": "p6", "tone": t, "n": 1} for t in range(1, 11)]
-    counts += [{"model": "a", "prompt": "man", "profession": "p6", "tone": 1, "n": 10}]
+    prompts = "woman", "man"
+    counts = [{"prompt": prompt, "profession": f"p{i}", "tone": 3, "n": 8} for i in range(6) for prompt in prompts]
+    counts += [{"prompt": "woman", "profession": "p6", "tone": t, "n": 1} for t in range(1, 11)]
+    counts += [{"prompt": "man", "profession": "p6", "tone": 1, "n": 10}]
+    counts = pd.DataFrame(counts).assign(model="a")
     averages = [
         {"model": "a", "profession": "p0", "value": 3, "n": 16},
         {"model": "a", "profession": "p6", "value": 3.25, "n": 20},
@@ -173,8 +171,8 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     assert (mad["category"], mad["mad"], mad["n"], mad["evidence"]) == ("skin_tone", value, 7, "computed")
     assert mad["ci_low"] <= mad["mad"] <= mad["ci_high"] <= 0.18
     assert 0 < mad["corrected_ci_low"] <= mad["corrected_mad"] <= mad["corrected_ci_high"] <= 0.18
-    few = pd.DataFrame(counts).assign(n=3).query("profession != 'p6'")
-    blind = results(skin_tone_counts=few.to_dict("records"))["mad"].iloc[0]
+    few = counts.assign(n=3).query("profession != 'p6'")
+    blind = results(skin_tone_counts=few)["mad"].iloc[0]
     # At three images a prompt the corrected value is 0.077 of an even model and 0.078 of one with deviation 0.04.
     assert blind["mad"] == pytest.approx(0.18) and "cannot tell" in blind["reason"]
     assert np.isnan(blind[["corrected_mad", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()

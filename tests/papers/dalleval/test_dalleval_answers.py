@@ -53,12 +53,9 @@ def test_what_was_planted_is_not_told_as_found(results, model):
     presence = pd.DataFrame(shares, columns=["prompt", "profession", "share"])
     presence = presence.assign(model=model, attribute="tie", n=4)
     given = results(average_gender=genders, attribute_presence=presence)
-    found = [
-        *answers.average_gender.findings(given["overall_average"]),
-        *answers.gender_deviation.findings(given["mad"]),
-        *answers.attributes.findings(given["attribute_difference"]),
-        *answers.attributes_together.findings(given["attribute_mean_difference"]),
-    ]
+    asked = {"average_gender": "overall_average", "gender_deviation": "mad", "attributes": "attribute_difference"}
+    asked |= {"attributes_together": "attribute_mean_difference"}
+    found = [one for name, table in asked.items() for one in getattr(answers, name).findings(given[table])]
     assert len(found) == 4 and all(one.details[0].startswith("Planted") for one in found)
 
 

@@ -31,23 +31,15 @@ def wilson(count, n):
 def test_steps_numbers_and_relations_by_hand(verdicts):
     steps = dalleval.skill_steps(verdicts).set_index(["skill", "asked", "step"])
     found = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
-    assert (found + " of " + steps["n"].astype(int).astype(str)).to_dict() == {
-        ("count", "all", "objects"): "3 of 4",
-        ("count", "1", "objects"): "2 of 2",
-        ("count", "2", "objects"): "1 of 2",
-        ("count", "all", "rest"): "2 of 4",
-        ("count", "1", "rest"): "1 of 2",
-        ("count", "2", "rest"): "1 of 2",
-        ("count", "all", "both"): "1 of 4",
-        ("count", "1", "both"): "1 of 2",
-        ("count", "2", "both"): "0 of 2",
+    found = (found + " of " + steps["n"].astype(int).astype(str)).unstack("step")[["objects", "rest", "both"]]
+    assert {key: list(row.dropna()) for key, row in found.iterrows()} == {
+        ("count", "all"): ["3 of 4", "2 of 4", "1 of 4"],
+        ("count", "1"): ["2 of 2", "1 of 2", "1 of 2"],
+        ("count", "2"): ["1 of 2", "1 of 2", "0 of 2"],
         # Alone, a relation says nothing: there is no row of it.
-        ("spatial", "all", "objects"): "2 of 3",
-        ("spatial", "left", "objects"): "1 of 1",
-        ("spatial", "above", "objects"): "1 of 2",
-        ("spatial", "all", "both"): "1 of 3",
-        ("spatial", "left", "both"): "1 of 1",
-        ("spatial", "above", "both"): "0 of 2",
+        ("spatial", "all"): ["2 of 3", "1 of 3"],
+        ("spatial", "left"): ["1 of 1", "1 of 1"],
+        ("spatial", "above"): ["1 of 2", "0 of 2"],
     }
     assert steps.loc[("count", "all", "objects"), LIMITS].tolist() == pytest.approx(wilson(3, 4))
 
@@ -194,31 +186,21 @@ def test_judges_of_people_by_hand(social):
     table = dalleval.social_judges(social)
     share = table[table["measure"] != "mean_difference"]
     hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
-    keys = share[["judge", "about", "measure"]].itertuples(index=False, name=None)
-    found = dict(zip(keys, zip(hits, share["n"], strict=True), strict=True))
+    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["about"]]).agg(list)
     # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
     # other 56 are said to be worn.
     expected = {
-        ("VQA", "gender", "sensitivity"): (1, 1),
-        ("VQA", "gender", "specificity"): (1, 2),
-        ("CLIP", "gender", "sensitivity"): (1, 2),
-        ("CLIP", "gender", "specificity"): (1, 1),
-        ("VQA", "attributes", "sensitivity"): (1, 2),
-        ("VQA", "attributes", "specificity"): (54, 56),
-        ("VQA", "tie", "sensitivity"): (1, 1),
-        ("VQA", "tie", "specificity"): (2, 2),
-        ("VQA", "suit", "sensitivity"): (0, 1),
-        ("VQA", "suit", "specificity"): (2, 3),
-        ("VQA", "hat", "sensitivity"): (0, 0),
-        ("VQA", "hat", "specificity"): (2, 3),
-        ("tone by pixels", "tone", "within_0"): (1, 3),
-        ("tone by pixels", "tone", "within_1"): (2, 3),
-        ("tone by pixels", "tone", "within_2"): (3, 3),
-        ("tone by pixels", "tone", "within_3"): (3, 3),
+        ("VQA", "gender"): [(1, 1), (1, 2)],
+        ("CLIP", "gender"): [(1, 2), (1, 1)],
+        ("VQA", "attributes"): [(1, 2), (54, 56)],
+        ("VQA", "tie"): [(1, 1), (2, 2)],
+        ("VQA", "suit"): [(0, 1), (2, 3)],
+        ("VQA", "hat"): [(0, 0), (2, 3)],
+        ("tone by pixels", "tone"): [(1, 3), (2, 3), (3, 3), (3, 3)],
     }
-    assert {key: found[key] for key in expected} == expected
+    assert found[list(expected)].to_dict() == expected
     # Gender of two judges, all attributes and each of 15, four distances.
-    assert len(found) == 2 * 2 + 2 * 16 + 4
+    assert len(share) == 2 * 2 + 2 * 16 + 4
     rows = table.set_index(["about", "measure"])
     assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
     assert rows.loc[[("hat", "sensitivity")], ["value", *LIMITS]].isna().all(axis=None)

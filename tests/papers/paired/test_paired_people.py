@@ -199,14 +199,10 @@ MEASURES = ["gate", "judged", "gender", "gender_unambiguous", "order", "skin_ton
 
 
 def test_truth_by_hand(tables_of):
-    rows = [
-        render("1", "left", F, F),
-        render("1", "right", M, F, ambiguous="yes"),
-        render("2", "left", M, M, order="unclear", tone=7),
-        render("2", "right", M, "uncertain", order="unclear", tone=6),
-        render("3", "left", F, "overlapping", order="", tone=np.nan),
-        render("3", "right", F, "overlapping", order="", tone=np.nan),
-    ]
+    rows = [render("1", "left", F, F), render("1", "right", M, F, ambiguous="yes")]
+    rows += [render("2", "left", M, M, order="unclear", tone=7)]
+    rows += [render("2", "right", M, "uncertain", order="unclear", tone=6)]
+    rows += [render("3", side, F, "overlapping", order="", tone=np.nan) for side in ("left", "right")]
     table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
     # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
     # Tone: 3 of 4 faces.

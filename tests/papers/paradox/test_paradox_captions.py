@@ -95,10 +95,9 @@ def test_correlations_count_captions_with_both_genders_for_both():
         ("male", "only"): np.corrcoef(np.subtract(100, shares), male)[0, 1],
     }
     for name, r in expected.items():
-        half = 1.959964 / np.sqrt(6 - 3)
+        ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * 1.959964 / np.sqrt(6 - 3))
         row = table.loc[name]
-        assert row["r"] == pytest.approx(r) and row["n"] == 6
-        assert limits(row) == pytest.approx((np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)))
+        assert row[["r", "n", "ci_low", "ci_high"]].tolist() == pytest.approx([r, 6, *ends])
     # The paper's is of captions with female indicators.
     assert table.loc[("female", "any"), "published"] == -0.458 and table["published"].notna().sum() == 1
 
@@ -192,15 +191,13 @@ def test_survival_and_bounds_by_hand():
 
 
 def test_examples_stand_in_the_order_asked_for():
-    table = pd.DataFrame(
-        [
-            ("cook", "female", "Ms. Ann says she cooks", "0:2:female-title;4:7:female-name;13:16:female-pronoun", ""),
-            ("cook", "none", "a cook", "", "male"),
-            ("nurse", "male", "his nurse", "0:3:male-pronoun", ""),
-            ("nurse", "male", "a male nurse", "2:6:male-word", "male"),
-        ],
-        columns=["occupation", "indicator", "caption", "spans", "gender"],
-    )
+    rows = [
+        ("cook", "female", "Ms. Ann says she cooks", "0:2:female-title;4:7:female-name;13:16:female-pronoun", ""),
+        ("cook", "none", "a cook", "", "male"),
+        ("nurse", "male", "his nurse", "0:3:male-pronoun", ""),
+        ("nurse", "male", "a male nurse", "2:6:male-word", "male"),
+    ]
+    table = pd.DataFrame(rows, columns=["occupation", "indicator", "caption", "spans", "gender"])
     shown = paradox.marked_examples(table, ["nurse", "cook"])
     assert shown["caption"].tolist() == ["[his] nurse", "[Ms]. [Ann] says [she] cooks"]
 

@@ -308,14 +308,8 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
     asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
     assert asked["settings"]["judging"]["ratings"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,female\n")
-    given = [
-        "--ratings",
-        str(tmp_path / "r.csv"),
-        "--outputs",
-        str(tmp_path),
-        "--notebooks-dir",
-        str(root / "notebooks"),
-    ]
+    given = ["--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
+    given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
         ("triplets", r"judging\.ratings has no effect here"),
         ("dalleval", r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'"),

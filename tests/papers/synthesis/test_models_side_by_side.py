@@ -198,7 +198,7 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
 
 def test_a_floor_that_a_measure_declares_is_taken_off():
     rng = np.random.default_rng(9)
-    floors, noise = rng.uniform(5, 15, (2, 12)) + [[0], [10]], rng.normal(0, 1, (2, 12))
+    floors, noise = rng.uniform([[5], [15]], [[15], [25]], (2, 12)), rng.normal(0, 1, (2, 12))
     own = pd.concat(rows(m, floors[i] + noise[i], unit="%").assign(floor=floors[i]) for i, m in enumerate("ab"))
     own = own[["model", "measure", "measure_unit", "unit", "value", "floor"]]
     found = differences(synthesis.units(**of_units(), own=own)).iloc[0]

@@ -25,13 +25,6 @@ def amplified(shares):
     return paradox.amplification(shares, **DRAWS | {"replicates": 2000})
 
 
-def test_every_combination_stands_once(curve):
-    # 2 models x 5 prompts (with their mean) x 5 rules x floor or not x as judged or with printed errors off.
-    assert len(curve) == 200
-    assert not curve.duplicated(["model", "approach", "prompt", "exclusion", "measure", "correction", "judge"]).any()
-    assert curve["estimate"].is_monotonic_increasing
-
-
 @pytest.mark.parametrize(
     ("exclusion", "measure", "definition"),
     [

@@ -225,9 +225,7 @@ def test_unknown_names_are_refused():
     for analysis in (triplets.disparity, triplets.disparity_gap):
         with pytest.raises(InputError, match=r"triplets_similarity: higher_is_closer is 0\.5"):
             analysis(rows.assign(higher_is_closer=[1, 0.5]))
-
-
-def test_a_mean_beside_its_values_is_refused():
+    # A mean beside its values, too.
     rows = similarity([0.5, 0.6], [0.6, 0.7])
     rows.loc[rows["case"] == "t1", "case"] = "mean"
     with pytest.raises(InputError, match=r"has the case 'mean' beside others for \{'model': 'M'"):
