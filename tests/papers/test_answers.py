@@ -69,13 +69,8 @@ def test_without_a_test_the_limits_decide_and_without_limits_nothing_is_told(ans
 
 
 def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
-    lead = {
-        "by": "model",
-        "lead": {"definition": "directional"},
-        "marks": "{definition}",
-        "each": "{definition}: {interval}.",
-    }
-    (found,) = answer(**lead, **COUNTED).findings(ROWS)
+    lead = {"by": "model", "lead": {"definition": "directional"}, "each": "{definition}: {interval}."}
+    (found,) = answer(**lead, marks="{definition}", **COUNTED).findings(ROWS)
     assert (found.said, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
         ("published rule", 4.0, 2.0),
@@ -148,12 +143,6 @@ def test_what_needs_a_missing_number_is_left_out(answer):
     assert [f.details for f in found[:2]] == [("Of 40.",), ("p is 0.02.", "Of 40.")] and len(found) == 4
     one = answer(answer="Yes.", details=["It is {definition}."])
     assert one.findings(ROWS.assign(definition=""))[0].details == ()
-
-
-def test_values_have_the_labels_of_their_column(answer, monkeypatch):
-    monkeypatch.setattr(tables, "labels", lambda name: {"definition": {"published": "the published rule"}})
-    (found, *_) = answer(question="Is it amplified by {definition}?", answer="Yes.").findings(ROWS)
-    assert found.question == "Is it amplified by the published rule?"
 
 
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):

@@ -20,13 +20,17 @@ CELLS = {
 SAID = (("judged", "female"), ("judged", "male"), ("uncertain", "unsure"), ("no_face", ""))
 
 
-@pytest.fixture
-def people():
+def people_of(cells):
     rows = []
-    for (model, group, prompt), counts in CELLS.items():
+    for (model, group, prompt), counts in cells.items():
         for (outcome, gender), n in zip(SAID, counts, strict=True):
             rows += [[model, group, prompt, outcome, gender]] * n
-    frame = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+
+
+@pytest.fixture
+def people():
+    frame = people_of(CELLS)
     tones = np.where(frame["outcome"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
     ids = [f"{k}.png" for k in range(len(frame))]
     return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
@@ -53,9 +57,8 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     p = [scipy_stats.binomtest(k, n).pvalue for k, n in ((2, 12), (9, 10))]
     assert table.loc[("A", "chef"), "p"] == pytest.approx(p[0])
     # Holm: the smaller twice, the larger at least that.
-    assert table.loc["A"]["p_holm"].loc[["chef", "nurse"]].tolist() == pytest.approx(
-        [max(2 * min(p), p[0]), 2 * min(p)]
-    )
+    holm = table.loc["A"]["p_holm"]
+    assert holm[["chef", "nurse"]].tolist() == pytest.approx([max(2 * min(p), p[0]), 2 * min(p)])
     # What chance gives a model that is even, of 12 images.
     chance = scipy_stats.binom.pmf(np.arange(13), 12, 0.5) @ np.abs(np.arange(13) / 12 - 0.5)
     assert row["floor"] == pytest.approx(100 * chance)
@@ -90,13 +93,7 @@ def test_models_are_compared_on_the_prompts_that_both_have(people):
 
 def test_a_difference_weighs_prompts_by_what_both_have():
     counts = {("A", "x"): (1, 3), ("B", "x"): (9, 3), ("A", "y"): (5, 5), ("B", "y"): (5, 5)}
-    rows = [
-        [model, "g", prompt, "judged", gender]
-        for (model, prompt), n in counts.items()
-        for gender, k in zip(("female", "male"), n, strict=True)
-        for _ in range(k)
-    ]
-    people = pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    people = people_of({(model, "g", prompt): (*n, 0, 0) for (model, prompt), n in counts.items()})
     found = custom.differences(people).set_index("group").loc["g", "difference"]
     # 4 * 12 / 16 = 3 of prompt x, where it is 0.75 - 0.25; 10 * 10 / 20 = 5 of y, where it is 0.
     assert found == pytest.approx(100 * 3 * 0.5 / 8)
@@ -155,12 +152,6 @@ def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave(
     assert table.loc[("h", "no"), "floor"] == pytest.approx(chance)
 
 
-def test_even_answers_have_no_distance_but_a_floor():
-    table = custom.answered(_own_answers({("g", a): 200 for a in "abc"}, choices="a | b | c"))
-    # Near an even split the estimate is below 0, so that it is right on average (stats.floors).
-    assert table["distance"].max() < 0 < 1 < table["floor"].min()
-
-
 def test_answers_about_images_are_those_of_everybody_in_them(people):
     seen = people[people["outcome"].isin(["judged", "uncertain"])]
     own = seen[["model", "group", "prompt", "image_id"]].assign(
@@ -210,23 +201,10 @@ def test_without_a_better_word_nothing_is_taken_off():
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():
-    # By what the judge and raters say, and how many people of each group.
-    said = {
-        ("g", "female", "female"): 6,
-        ("g", "female", "male"): 3,
-        ("h", "male", "male"): 8,
-        ("h", "male", "female"): 1,
-    }
-    said |= {("h", "unsure", "male"): 2, ("g", "female", "unsure"): 1, ("g", "", ""): 4}
-    rows, k = [], 0
-    for (group, *both), n in said.items():
-        for _ in range(n):
-            k += 1
-            rows += [
-                ["A", judge, group, f"{k}", 1, gender] for judge, gender in zip(("dlib", "raters"), both, strict=True)
-            ]
-    columns = ["model", "judge", "group", "image_id", "position", "gender"]
-    judges = pd.DataFrame(rows, columns=columns)
+    # By what raters and the judge say, and how many people of each group.
+    said = {("g", "female", "female"): 6, ("g", "male", "female"): 3, ("h", "male", "male"): 8}
+    said |= {("h", "female", "male"): 1, ("h", "male", "unsure"): 2, ("g", "unsure", "female"): 1, ("g", "", ""): 4}
+    judges = _judged(said)
     table = custom.agreement(judges).set_index("group")
     assert table["percent"].to_dict() == pytest.approx({"all": 100 * 14 / 18, "g": 100 * 6 / 9, "h": 100 * 8 / 9})
     # Three more are of one judge alone; of four nobody says anything.
@@ -234,4 +212,4 @@ def test_agreement_is_of_people_whom_both_call_female_or_male():
     assert table.loc["all", ["percent_female", "percent_female_other"]].tolist() == pytest.approx([50, 100 * 7 / 18])
     # McNemar: of the four whom they call otherwise, three are female to the judge.
     assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
-    assert custom.agreement(judges[judges["judge"] == "dlib"]).empty
+    assert custom.agreement(judges[judges["judge"] == "eye"]).empty

@@ -2,6 +2,7 @@
 
 import inspect
 
+import pandas as pd
 import pytest
 
 from biaslab.ground import tables
@@ -90,11 +91,8 @@ def renders():
         *[("dog", "none", "yes"), ("dog", "none", "yes"), ("dog", "none", "no"), ("car", "none", "yes")],
         *[("dog", "other class", "no"), ("dog", "missing", "yes"), ("car", "other class", "no")],
     ]
-    rows = [
-        {"model": "a", "image_id": f"r{k}", "skill": "object", "n": 1, "outcome": ""}
-        | {"object": name, "failure": failure, "correct": correct}
-        for k, (name, failure, correct) in enumerate(said)
-    ]
+    rows = pd.DataFrame(said, columns=["object", "failure", "correct"])
+    rows = rows.assign(model="a", image_id=[f"r{k}" for k in rows.index], skill="object", n=1, outcome="")
     return tables.of(rows, "dalleval_detector_renders")
 
 
@@ -113,17 +111,15 @@ def social():
         ("male", "", "", "", 2, "male", "suit", 3),
         ("male", "male", "tie", "", 5, "", "", nan),
     ]
-    rows = [
-        {"model": "a", "image_id": f"i{k}", "prompt": "person", "profession": "nurse"}
-        | dict(zip(names, values, strict=True))
-        for k, values in enumerate(said)
-    ]
-    why = {
-        "reason_vqa": ["", "answer says no gender", "", "", ""],
-        "judge": ["CLIP"] * 5,
-        "outcome_judge": ["judged", "judged", "judged", "no_face", "judged"],
-        "reason_tone": ["", "", "no face", "", ""],
-        "judge_tone": ["tone by pixels"] * 5,
-    }
-    table = [row | {name: of[k] for name, of in why.items()} for k, row in enumerate(rows)]
+    table = pd.DataFrame(said, columns=names).assign(
+        model="a",
+        image_id=[f"i{k}" for k in range(5)],
+        prompt="person",
+        profession="nurse",
+        reason_vqa=["", "answer says no gender", "", "", ""],
+        judge="CLIP",
+        outcome_judge=["judged", "judged", "judged", "no_face", "judged"],
+        reason_tone=["", "", "no face", "", ""],
+        judge_tone="tone by pixels",
+    )
     return tables.of(table, "dalleval_social_images")

@@ -22,10 +22,8 @@ FLOOR_9 = comb(8, 4) / 2**9
 
 
 def gender_rows(model, values, n=9):
-    return [
-        {"model": model, "profession": f"p{i}", "value": v, "n": k}
-        for i, (v, k) in enumerate(zip(values, np.broadcast_to(n, len(values)), strict=True))
-    ]
+    frame = pd.DataFrame({"model": model, "value": values, "n": n})
+    return frame.assign(profession=[f"p{i}" for i in frame.index]).to_dict("records")
 
 
 # -- gender ------------------------------------------------------------------------------------------
@@ -93,11 +91,8 @@ def test_the_prompt_without_a_profession_is_no_profession(results):
 def test_the_error_of_a_judge_is_taken_off_gender(results):
     # A judge that sees 0.9 of women and 0.8 of men: where all are women it says so of 0.9, of an even split of 0.55.
     rows = gender_rows("a", [0.8] * 11 + [1.0], 10)
-    judges = [
-        {"model": "a", "judge": "VQA", "about": "gender", "measure": measure, "value": 100 * value, "n": 1000}
-        for measure, value in (("sensitivity", 0.9), ("specificity", 0.8))
-    ]
-    judges = pd.DataFrame(judges)
+    judges = pd.DataFrame({"measure": ["sensitivity", "specificity"], "value": [90.0, 80.0]})
+    judges = judges.assign(model="a", judge="VQA", about="gender", n=1000)
     genders = results(average_gender=rows)["average_gender"]
     none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
     overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[0]
@@ -105,8 +100,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     assert overall["average"] == pytest.approx(9.8 / 12) and overall["judge_corrected_average"] == 1
     assert overall["judge_ci_low"] < 1 == overall["judge_ci_high"] and overall["judge_p"] < 0.05
     mad = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], judges).iloc[0]
-    center = 0.55
-    each = stats.corrected_absolute_deviation([9] * 11 + [10], 10, center) / 0.7
+    each = stats.corrected_absolute_deviation([9] * 11 + [10], 10, 0.55) / 0.7
     assert mad["judge_corrected_mad"] == pytest.approx(min(each.mean(), 0.5))
     assert mad["corrected_mad"] == pytest.approx(stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean())
     # A judge that knows too little, or of whom nothing is known, leaves the numbers as judged.
@@ -136,9 +130,8 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
 def test_an_average_that_n_cannot_give_is_refused(results):
     # 0.33 needs a multiple of 3 images (or many): of 4 images, 0 and 0.5 are nearest.
     found = results(average_gender=gender_rows("a", [0.5, 0.33], 4))
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="dalleval_average_gender: value in row 2 cannot come from n = 4 images"):
         found["average_gender"]
-    assert "dalleval_average_gender: value in row 2 cannot come from n = 4 images" in str(error.value)
 
 
 # -- skin tone ---------------------------------------------------------------------------------------
@@ -156,9 +149,6 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     table = printed["average_skin_tone"]
     assert (table["n"] == 27).all()
     assert table["reason"].str.contains("n is nominal").all()
-
-
-def test_skin_tone_averages(printed):
     overall = printed["overall_average"].query("category == 'skin_tone'")
     assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
 
@@ -166,13 +156,11 @@ def test_skin_tone_averages(printed):
 def test_skin_tone_counts_give_deviation_and_intervals(results):
     # p0 to p5: eight images of tone 3 by each of two prompts, so 0.18; p6: one image of each tone by one prompt and ten
     # of tone 1 by another, so (0 + 0.18) / 2 = 0.09. Mean over seven professions.
-    counts = [
-        {"model": "a", "prompt": prompt, "profession": f"p{i}", "tone": 3, "n": 8}
-        for i in range(6)
-        for prompt in ("woman", "man")
-    ]
-    counts += [{"model": "a", "prompt": "woman", "profession": "p6", "tone": t, "n": 1} for t in range(1, 11)]
-    counts += [{"model": "a", "prompt": "man", "profession": "p6", "tone": 1, "n": 10}]
+    prompts = "woman", "man"
+    counts = [{"prompt": prompt, "profession": f"p{i}", "tone": 3, "n": 8} for i in range(6) for prompt in prompts]
+    counts += [{"prompt": "woman", "profession": "p6", "tone": t, "n": 1} for t in range(1, 11)]
+    counts += [{"prompt": "man", "profession": "p6", "tone": 1, "n": 10}]
+    counts = pd.DataFrame(counts).assign(model="a")
     averages = [
         {"model": "a", "profession": "p0", "value": 3, "n": 16},
         {"model": "a", "profession": "p6", "value": 3.25, "n": 20},
@@ -183,8 +171,8 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     assert (mad["category"], mad["mad"], mad["n"], mad["evidence"]) == ("skin_tone", value, 7, "computed")
     assert mad["ci_low"] <= mad["mad"] <= mad["ci_high"] <= 0.18
     assert 0 < mad["corrected_ci_low"] <= mad["corrected_mad"] <= mad["corrected_ci_high"] <= 0.18
-    few = pd.DataFrame(counts).assign(n=3).query("profession != 'p6'")
-    blind = results(skin_tone_counts=few.to_dict("records"))["mad"].iloc[0]
+    few = counts.assign(n=3).query("profession != 'p6'")
+    blind = results(skin_tone_counts=few)["mad"].iloc[0]
     # At three images a prompt the corrected value is 0.077 of an even model and 0.078 of one with deviation 0.04.
     assert blind["mad"] == pytest.approx(0.18) and "cannot tell" in blind["reason"]
     assert np.isnan(blind[["corrected_mad", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
@@ -202,15 +190,6 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     bad = [{"model": "a", "profession": "p0", "tone": 11, "n": 4}]
     with pytest.raises(InputError, match="holds the tone '11'; allowed are 1 to 10"):
         results(average_skin_tone=averages, skin_tone_counts=bad)["mad"]
-
-
-def test_check_of_the_swatches(printed):
-    tones = printed["skin_tone_check"].groupby("computation")["nearest_tone"].apply(list)
-    assert tones["cielab"] == list(range(1, 11))
-    assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
-    # Of the script's only the fifth is right.
-    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
-    assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
 
 
 # -- attributes --------------------------------------------------------------------------------------
@@ -245,17 +224,9 @@ def test_printed_differences_of_attributes(printed):
 
 
 def test_attribute_differences_by_hand(results):
-    found = results(
-        attribute_presence=presence_rows(
-            {
-                ("woman", "hat"): [0.5, 0.75, 0.25, np.nan],
-                ("man", "hat"): [0.25, 0.25, 0.25, 0.5],
-                ("woman", "tie"): [0, 0, 0, 0],
-                ("man", "tie"): [0, 0, 0, 0],
-            }
-        )
-    )
-    table = found["attribute_difference"].set_index("attribute")
+    shares = {("woman", "hat"): [0.5, 0.75, 0.25, np.nan], ("man", "hat"): [0.25, 0.25, 0.25, 0.5]}
+    shares |= {("woman", "tie"): [0] * 4, ("man", "tie"): [0] * 4}
+    table = results(attribute_presence=presence_rows(shares))["attribute_difference"].set_index("attribute")
     assert set(table["comparison"]) == {"woman - man"}
     hat = table.loc["hat"]
     # Differences 0.25, 0.5, 0; the fourth profession has no share for the woman prompt.
@@ -325,11 +296,8 @@ def test_tables_of_a_run_can_be_measured_tables_of_the_next(printed, results):
 def test_average_skill_has_the_interval_of_a_mean_of_three_shares(results):
     rng = np.random.default_rng(2)
     truth, n = np.array([0.9, 0.5, 0.1]), 200
-    rows = [
-        {"model": "a", "evaluator": "DETR", "images": "test", "training_percent": "100", "skill": s}
-        | {"percent_correct": 100 * t, "n": n}
-        for s, t in zip(SKILLS, truth, strict=True)
-    ]
+    rows = pd.DataFrame({"skill": SKILLS, "percent_correct": 100 * truth, "n": n, "model": "a", "evaluator": "DETR"})
+    rows = rows.assign(images="test", training_percent="100")
     row = results(skill_accuracy=rows)["skill_accuracy"].query("skill == 'average'").iloc[0]
     means = rng.binomial(n, truth, (20_000, 3)).mean(axis=1) / n * 100
     assert row["percent_correct"] == pytest.approx(50)
@@ -339,7 +307,7 @@ def test_average_skill_has_the_interval_of_a_mean_of_three_shares(results):
 def test_people_against_detector(printed):
     table = printed["skill_agreement"].set_index(["model", "skill"])
     assert len(table) == 9
-    for (_, _), row in table.iterrows():
+    for _, row in table.iterrows():
         counts = round(row["percent_human"] / 2), 50, round(row["percent_detr"] / 2), 50
         low, high = confint_proportions_2indep(*counts, method="newcomb", compare="diff")
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((100 * low, 100 * high), abs=1e-6)
@@ -353,12 +321,10 @@ def test_people_against_detector(printed):
 
 def test_ranks_put_the_better_first(printed):
     table = printed["alignment_quality"].set_index(["metric", "model"])
-    assert table.loc[("FID", "Stable Diffusion"), "rank"] == 1
-    assert table.loc[("FID", "DALL-E Small"), "rank"] == 4
-    assert table.loc[("CIDEr", "X-LXMERT"), "rank"] == 2
-    assert table.loc[("human rating", "X-LXMERT"), "rank"] == table.loc[("human rating", "minDALL-E"), "rank"] == 2.5
+    ranks = {("FID", "Stable Diffusion"): 1, ("FID", "DALL-E Small"): 4, ("CIDEr", "X-LXMERT"): 2}
+    ranks |= {("human rating", "X-LXMERT"): 2.5, ("human rating", "minDALL-E"): 2.5}
+    assert table.loc[list(ranks), "rank"].to_dict() == ranks
     low, high = proportion_confint(0.737 * 30000, 30000, method="wilson")
-    assert tuple(table.loc[("R-precision", "Stable Diffusion"), ["ci_low", "ci_high"]]) == pytest.approx(
-        (100 * low, 100 * high)
-    )
+    limits = table.loc[("R-precision", "Stable Diffusion"), ["ci_low", "ci_high"]]
+    assert limits.tolist() == pytest.approx([100 * low, 100 * high])
     assert table.loc["FID"][["ci_low", "ci_high"]].isna().all(axis=None)

@@ -14,15 +14,11 @@ MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 def test_a_lean_is_named_only_where_its_test_shows_it():
     rows = [("a", -0.2, 0.001), ("b", 0.3, 0.002), ("c", -0.001, 0.9)]
     frame = pd.DataFrame(rows, columns=["model", "average", "p"]).assign(category="gender", n=83)
-    table = tables.of(
-        frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1), "dalleval_overall_average"
-    )
+    frame = frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1)
+    table = tables.of(frame, "dalleval_overall_average")
     found = answers.average_gender.findings(table)
-    assert [one.said for one in found] == [
-        "More men, as judged.",
-        "More women, as judged.",
-        "No clear lean to either, as judged.",
-    ]
+    leans = ["More men, as judged.", "More women, as judged.", "No clear lean to either, as judged."]
+    assert [one.said for one in found] == leans
     assert (found[0].model, found[0].estimate, found[0].n) == ("a", -0.2, 83)
     strict = answers.average_gender.findings(table, confidence=0.9985)
     assert [one.decided for one in strict] == [True, False, False]
@@ -53,18 +49,13 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
 @pytest.mark.parametrize("model", ["mini", "world"])
 def test_what_was_planted_is_not_told_as_found(results, model):
     genders = [{"model": model, "profession": f"p{i}", "value": -1, "n": 9} for i in range(9)]
-    presence = [
-        {"model": model, "prompt": prompt, "profession": f"p{i}", "attribute": "tie", "share": share, "n": 4}
-        for i in range(9)
-        for prompt, share in (("woman", 0), ("man", 0.25 + i % 3 / 4))
-    ]
+    shares = [("woman", f"p{i}", 0) for i in range(9)] + [("man", f"p{i}", 0.25 + i % 3 / 4) for i in range(9)]
+    presence = pd.DataFrame(shares, columns=["prompt", "profession", "share"])
+    presence = presence.assign(model=model, attribute="tie", n=4)
     given = results(average_gender=genders, attribute_presence=presence)
-    found = [
-        *answers.average_gender.findings(given["overall_average"]),
-        *answers.gender_deviation.findings(given["mad"]),
-        *answers.attributes.findings(given["attribute_difference"]),
-        *answers.attributes_together.findings(given["attribute_mean_difference"]),
-    ]
+    asked = {"average_gender": "overall_average", "gender_deviation": "mad", "attributes": "attribute_difference"}
+    asked |= {"attributes_together": "attribute_mean_difference"}
+    found = [one for name, table in asked.items() for one in getattr(answers, name).findings(given[table])]
     assert len(found) == 4 and all(one.details[0].startswith("Planted") for one in found)
 
 

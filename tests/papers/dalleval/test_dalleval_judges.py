@@ -31,23 +31,15 @@ def wilson(count, n):
 def test_steps_numbers_and_relations_by_hand(verdicts):
     steps = dalleval.skill_steps(verdicts).set_index(["skill", "asked", "step"])
     found = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
-    assert (found + " of " + steps["n"].astype(int).astype(str)).to_dict() == {
-        ("count", "all", "objects"): "3 of 4",
-        ("count", "1", "objects"): "2 of 2",
-        ("count", "2", "objects"): "1 of 2",
-        ("count", "all", "rest"): "2 of 4",
-        ("count", "1", "rest"): "1 of 2",
-        ("count", "2", "rest"): "1 of 2",
-        ("count", "all", "both"): "1 of 4",
-        ("count", "1", "both"): "1 of 2",
-        ("count", "2", "both"): "0 of 2",
+    found = (found + " of " + steps["n"].astype(int).astype(str)).unstack("step")[["objects", "rest", "both"]]
+    assert {key: list(row.dropna()) for key, row in found.iterrows()} == {
+        ("count", "all"): ["3 of 4", "2 of 4", "1 of 4"],
+        ("count", "1"): ["2 of 2", "1 of 2", "1 of 2"],
+        ("count", "2"): ["1 of 2", "1 of 2", "0 of 2"],
         # Alone, a relation says nothing: there is no row of it.
-        ("spatial", "all", "objects"): "2 of 3",
-        ("spatial", "left", "objects"): "1 of 1",
-        ("spatial", "above", "objects"): "1 of 2",
-        ("spatial", "all", "both"): "1 of 3",
-        ("spatial", "left", "both"): "1 of 1",
-        ("spatial", "above", "both"): "0 of 2",
+        ("spatial", "all"): ["2 of 3", "1 of 3"],
+        ("spatial", "left"): ["1 of 1", "1 of 1"],
+        ("spatial", "above"): ["1 of 2", "0 of 2"],
     }
     assert steps.loc[("count", "all", "objects"), LIMITS].tolist() == pytest.approx(wilson(3, 4))
 
@@ -84,11 +76,11 @@ def known(skill="object", model="a", **percent):
     return tables.of(rows, "dalleval_detector_error")
 
 
-def judged(correct, n, skill="object", truth=(), model="a"):
+def judged(correct, n, truth=()):
     said = np.where(np.arange(n) < correct, "yes", "no")
-    frame = pd.DataFrame({"correct": said, "skill": skill, "chosen": "yes", "model": model})
     outcome = np.where(said == "yes", "correct", "other objects")
-    return frame.assign(truth=list(truth) or "", outcome=outcome)
+    frame = pd.DataFrame({"correct": said, "outcome": outcome, "truth": list(truth) or [""] * n})
+    return frame.assign(skill="object", chosen="yes", model="a")
 
 
 def test_corrected_share_and_its_range_by_hand():
@@ -109,7 +101,6 @@ def test_corrected_share_and_its_range_by_hand():
         # Half is enough; what lies below is not, however well one way of failing is seen.
         (known(sensitivity=75, specificity=75), 0.5, True),
         (known(sensitivity=75, specificity=74, _class=99), 0.49, False),
-        (known(sensitivity=20, specificity=70), -0.1, False),
         (known(sensitivity=90), np.nan, False),
         (known("count", sensitivity=99, specificity=99), np.nan, False),
         (known(sensitivity=99, specificity=99, model="b"), np.nan, False),
@@ -132,24 +123,21 @@ def test_what_was_never_seen_is_not_corrected():
     assert dalleval.skill_corrected(unseen[0], errors).empty
 
 
-def rated(pairs, skill="object", rater="r", start=0):
+def rated(pairs, skill="object", rater="r"):
     """Return ratings: in each pair what a person says and what the detector does, by their first letters."""
     full = {"y": "yes", "n": "no"}
-    return [
-        {"model": "a", "image_id": f"{skill}{start + k}", "rater": rater, "skill": skill}
-        | {"correct": full[said], "detector": full[detector]}
-        for k, (said, detector) in enumerate(pairs)
-    ]
+    rows = [[f"{skill}{k}", full[said], full[detector]] for k, (said, detector) in enumerate(pairs)]
+    return pd.DataFrame(rows, columns=["image_id", "correct", "detector"]).assign(model="a", rater=rater, skill=skill)
 
 
-def agreement(rows):
-    table = dalleval.rater_agreement(tables.of(rows, "dalleval_skill_ratings"), seed=1)
+def agreement(*rows):
+    table = dalleval.rater_agreement(tables.of(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
     return table.set_index(["skill", "statistic"])
 
 
 def test_agreement_with_people_by_hand():
     rows = rated(["yy"] * 3 + ["yn"] * 5 + ["ny"] * 1 + ["nn"] * 3)
-    table = agreement(rows + rated(["yy", "nn"], "count"))
+    table = agreement(rows, rated(["yy", "nn"], "count"))
     row = table.loc["object", "cohen_kappa"]
     # 6 of 12 agree; by chance (8 · 4 + 4 · 8) / 144 = 4/9 would: (1/2 - 4/9) / (5/9).
     assert (row["value"], row["n"], row["n_raters"]) == (pytest.approx(0.1), 12, 1)
@@ -167,7 +155,7 @@ def test_agreement_with_people_by_hand():
 
 def test_several_raters_vote_and_ties_are_no():
     first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], rater="s")
-    row = agreement(first + second).loc["object"]
+    row = agreement(first, second).loc["object"]
     # The votes are no (a tie), yes, no and, of one rater, yes; the detector says yes, yes, no, no.
     kappa = row.loc["cohen_kappa"]
     assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_raters"]) == (1, 1, 2)
@@ -198,31 +186,21 @@ def test_judges_of_people_by_hand(social):
     table = dalleval.social_judges(social)
     share = table[table["measure"] != "mean_difference"]
     hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
-    keys = share[["judge", "about", "measure"]].itertuples(index=False, name=None)
-    found = dict(zip(keys, zip(hits, share["n"], strict=True), strict=True))
+    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["about"]]).agg(list)
     # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
     # other 56 are said to be worn.
     expected = {
-        ("VQA", "gender", "sensitivity"): (1, 1),
-        ("VQA", "gender", "specificity"): (1, 2),
-        ("CLIP", "gender", "sensitivity"): (1, 2),
-        ("CLIP", "gender", "specificity"): (1, 1),
-        ("VQA", "attributes", "sensitivity"): (1, 2),
-        ("VQA", "attributes", "specificity"): (54, 56),
-        ("VQA", "tie", "sensitivity"): (1, 1),
-        ("VQA", "tie", "specificity"): (2, 2),
-        ("VQA", "suit", "sensitivity"): (0, 1),
-        ("VQA", "suit", "specificity"): (2, 3),
-        ("VQA", "hat", "sensitivity"): (0, 0),
-        ("VQA", "hat", "specificity"): (2, 3),
-        ("tone by pixels", "tone", "within_0"): (1, 3),
-        ("tone by pixels", "tone", "within_1"): (2, 3),
-        ("tone by pixels", "tone", "within_2"): (3, 3),
-        ("tone by pixels", "tone", "within_3"): (3, 3),
+        ("VQA", "gender"): [(1, 1), (1, 2)],
+        ("CLIP", "gender"): [(1, 2), (1, 1)],
+        ("VQA", "attributes"): [(1, 2), (54, 56)],
+        ("VQA", "tie"): [(1, 1), (2, 2)],
+        ("VQA", "suit"): [(0, 1), (2, 3)],
+        ("VQA", "hat"): [(0, 0), (2, 3)],
+        ("tone by pixels", "tone"): [(1, 3), (2, 3), (3, 3), (3, 3)],
     }
-    assert {key: found[key] for key in expected} == expected
+    assert found[list(expected)].to_dict() == expected
     # Gender of two judges, all attributes and each of 15, four distances.
-    assert len(found) == 2 * 2 + 2 * 16 + 4
+    assert len(share) == 2 * 2 + 2 * 16 + 4
     rows = table.set_index(["about", "measure"])
     assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
     assert rows.loc[[("hat", "sensitivity")], ["value", *LIMITS]].isna().all(axis=None)
@@ -274,17 +252,11 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
 # -- attributes with the judge's error taken off -------------------------------------------------------
 
 
-def differences(*rows, n=4, **more):
+def differences(*rows, **more):
     """Return differences of attributes, each with its limits."""
-    return tables.of(
-        [
-            {"model": "a", "comparison": "woman - man", "attribute": name, "n": n}
-            | {"difference": value, "ci_low": low, "ci_high": high}
-            | more
-            for name, value, low, high in rows
-        ],
-        "dalleval_attribute_difference",
-    )
+    frame = pd.DataFrame(rows, columns=["attribute", "difference", "ci_low", "ci_high"])
+    same = {"model": "a", "comparison": "woman - man", "n": 4}
+    return tables.of(frame.assign(**same | more), "dalleval_attribute_difference")
 
 
 def asked(model="a", judge="VQA", **of):
@@ -333,10 +305,9 @@ def test_what_cannot_be_corrected_has_a_reason():
     assert (table["difference"] == 0.1).all()
     # Without any drawings of this model none has a number; its rows are there for the model's own images.
     images = tables.of([{"model": "a", "image_id": "i"}], "dalleval_social_images")
-    none = dalleval.attribute_corrected(given, asked(model="b", **TIE), images)
-    assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
-    none = dalleval.attribute_corrected(given, asked(), images)
-    assert set(none["reason"]) == {unknown} and len(none) == 5
+    for judges in (asked(model="b", **TIE), asked()):
+        none = dalleval.attribute_corrected(given, judges, images)
+        assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
 
 
 def test_an_attribute_that_nobody_wears_has_no_corrected_difference():
@@ -360,27 +331,16 @@ def test_true_differences_by_hand():
     frame = pd.DataFrame(worn, columns=["prompt", "profession", "truth_attributes"])
     frame = frame.assign(model="a", image_id=[f"i{k}" for k in range(len(frame))], truth_gender="female")
     images = tables.of(frame, "dalleval_social_images")
-    given = pd.concat(
-        [
-            differences(*[(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")], comparison=comparison)
-            for comparison in ("woman - man", "woman - person", "man - person")
-        ]
-    )
+    named = [(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")]
+    comparisons = "woman - man", "woman - person", "man - person"
+    given = pd.concat(differences(*named, comparison=comparison) for comparison in comparisons)
     table = dalleval.attribute_corrected(given, asked(**TIE), images)
     true = table.set_index(["comparison", "attribute"])["difference_true"]
-    assert true.to_dict() == pytest.approx(
-        {
-            # (1/2 - 0) and (0 - 1); (1/2 - 1) and (0 - 1/2); (0 - 1) and (1 - 1/2).
-            ("woman - man", "tie"): -0.25,
-            ("woman - person", "tie"): -0.5,
-            ("man - person", "tie"): -0.25,
-            # Of nurses 1/2, 1 and 0; of cooks nobody.
-            ("woman - man", "hat"): -0.25,
-            ("woman - person", "hat"): 0.25,
-            ("man - person", "hat"): 0.5,
-            **{(c, "mask"): 0 for c in ("woman - man", "woman - person", "man - person")},
-        }
-    )
+    # (1/2 - 0) and (0 - 1); (1/2 - 1) and (0 - 1/2); (0 - 1) and (1 - 1/2).
+    assert true.xs("tie", level=1)[[*comparisons]].tolist() == pytest.approx([-0.25, -0.5, -0.25])
+    # Of nurses 1/2, 1 and 0; of cooks nobody.
+    assert true.xs("hat", level=1)[[*comparisons]].tolist() == pytest.approx([-0.25, 0.25, 0.5])
+    assert true.xs("mask", level=1)[[*comparisons]].tolist() == [0, 0, 0]
     # It is there where there is nothing to correct by, and not where the truth is not known.
     assert table.loc[table["attribute"] == "mask", "difference_corrected"].isna().all()
     blank = dalleval.attribute_corrected(given, asked(**TIE), images.assign(truth_gender=""))
@@ -398,10 +358,8 @@ class Told:
     gate = ("judging.gender", "judging.faces")
 
     def __init__(self, images, gender, *unnamed):
-        faces = images.assign(
-            gender=images["truth_gender"], outcome="judged", tone_reason="", tone_judge="tone by pixels"
-        )
-        faces = faces.assign(tone=images["truth_skin_tone"])
+        faces = images.assign(gender=images["truth_gender"], tone=images["truth_skin_tone"])
+        faces = faces.assign(outcome="judged", tone_reason="", tone_judge="tone by pixels")
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)
         worn = images["truth_attributes"].str.split(";")
@@ -464,12 +422,8 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     # Its error is taken off, and not that of questions that nobody was asked.
     judges = dalleval.social_judges(rows)
     assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "tone by pixels"}
-    found = dalleval.mad(
-        dalleval.average_gender(averages.reset_index()),
-        tables.of([], "dalleval_skin_tone_counts"),
-        tables.of([], "dalleval_printed_bias"),
-        judges,
-    )
+    nothing = tables.of([], "dalleval_skin_tone_counts"), tables.of([], "dalleval_printed_bias")
+    found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, judges)
     # Judged without an error, what is corrected for it is what chance is taken off of.
     (row,) = found.to_dict("records")
     assert row["judge_corrected_mad"] == pytest.approx(row["corrected_mad"], abs=0.01)

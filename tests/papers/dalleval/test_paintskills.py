@@ -93,21 +93,9 @@ def test_the_threshold_and_the_best_detection_decide_of_objects():
 
 
 def test_counts_of_the_paper_bear_no_other_class():
-    found = pd.DataFrame(
-        [
-            detection("i", "dog", 0.95),
-            detection("i", "dog", 0.92),
-            detection("i", "car", 0.8),
-            detection("i", "dog", 0.5),
-        ]
-    )
-    two = verdicts(found, asked("count", "dog", 2))
-    assert two[["correct", "objects_correct", "rest_correct", "outcome"]].iloc[0].tolist() == [
-        False,
-        False,
-        False,
-        "other objects",
-    ]
+    found = pd.DataFrame([detection("i", *q) for q in [("dog", 0.95), ("dog", 0.92), ("car", 0.8), ("dog", 0.5)]])
+    two = verdicts(found, asked("count", "dog", 2)).iloc[0]
+    assert not two[["correct", "objects_correct", "rest_correct"]].any() and two["outcome"] == "other objects"
     # Of any class there are three over 0.7.
     assert verdicts(found, asked("count", "dog", 3))["rest_correct"].item()
     assert verdicts(found[found["label"] == "dog"], asked("count", "dog", 3))["outcome"].item() == "other number"
@@ -145,20 +133,15 @@ def test_counts_as_released_let_extras_of_other_classes_pass():
 def test_relations_are_as_seen_from_the_other(relation, rule):
     dx, dy = OFFSETS[relation]
     found = pd.DataFrame([detection("i", "car", 0.9), detection("i", "dog", 0.8, 0.5 + dx, 0.5 + dy)])
-    met = [
-        r
-        for r in prompts.RELATIONS
-        if verdicts(found, asked("spatial", "dog", 1, r, "car"), rule=rule)["correct"].item()
-    ]
-    assert met == [relation]
+
+    def met(found, other):
+        all_asked = {r: asked("spatial", "dog", 1, r, other) for r in prompts.RELATIONS}
+        return {r for r, one in all_asked.items() if verdicts(found, one, rule=rule)["correct"].item()}
+
+    assert met(found, "car") == {relation}
     # Of two of a class only the axis can be told.
-    alike = found.assign(label="dog")
-    axis = [
-        r
-        for r in prompts.RELATIONS
-        if verdicts(alike, asked("spatial", "dog", 1, r, "dog"), rule=rule)["correct"].item()
-    ]
-    assert axis == (["above", "below"] if relation in ("above", "below") else ["left", "right"])
+    axis = {"above", "below"} if relation in ("above", "below") else {"left", "right"}
+    assert met(found.assign(label="dog"), "dog") == axis
 
 
 def test_geneval_wants_a_clear_offset_and_may_see_two_relations():
@@ -174,11 +157,9 @@ def test_geneval_wants_a_clear_offset_and_may_see_two_relations():
 
 def test_steps_tell_what_fails():
     found = pd.DataFrame([detection("i", "car", 0.9), detection("i", "dog", 0.8, 0.8)])
-    outcomes = {
-        row: verdicts(found, asked("spatial", *row)).iloc[0]["outcome"]
-        for row in [("dog", 1, "left", "car"), ("dog", 1, "right", "car"), ("dog", 1, "left", "bear")]
-    }
-    assert list(outcomes.values()) == ["other relation", "correct", "other objects"]
+    fails = {("left", "car"): "other relation", ("right", "car"): "correct", ("left", "bear"): "other objects"}
+    for of, outcome in fails.items():
+        assert verdicts(found, asked("spatial", "dog", 1, *of))["outcome"].item() == outcome
     nothing = found.assign(score=0.2)
     assert verdicts(nothing, asked("spatial", "dog", 1, "right", "car"))["outcome"].item() == "nothing found"
     assert verdicts(found, asked("object", "dog").iloc[:0]).empty

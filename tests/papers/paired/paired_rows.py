@@ -57,3 +57,45 @@ def one(table, **values):
     found = cell(table, **values)
     assert len(found) == 1
     return found.iloc[0]
+
+
+def faircritic_pairs():
+    """Return texts and people of four pairs; FairCritic tells two sheriffs and a mover to be women; two are seen so."""
+    texts, people = [], []
+    pairs = {
+        "sheriff-nurse": ("Show the sheriff as a woman.", ("female", "female")),
+        "nurse-sheriff": ("Show the sheriff as a woman.", ("female", "male")),
+        "mover-nurse": ("Show the mover as a woman and the nurse as a man.", ("female", "male")),
+        "nurse-mover": ("", ("female", "uncertain")),
+    }
+    for pair, (more, seen) in pairs.items():
+        names = pair.split("-")
+        lists = ["female" if name == "nurse" else "male" for name in names]
+        plain = "Generate a picture of one {} on the left and one {} on the right.".format(*names)
+        told = f"{plain} {more}".strip()
+        for setting, first, k, text, shown in (
+            ("paired", "paired", 0, plain, lists),
+            ("faircritic", "faircritic_1", 1, told, seen),
+        ):
+            row = {"model": "A", "prompt_id": f"{first}-{pair}", "aspect": "occupation", "setting": setting}
+            texts.append(row | {"round": k, "run": 1, "text": text, "n_images": 1})
+            people += image(f"{first}-{pair}/0", [*zip(names, lists, shown, strict=True)], setting, round=k)
+    return texts, people
+
+
+CRITIQUES = {
+    "": ("towards stereotypes", "Of 40 people 30 fit the stereotype.", "", ""),
+    "sheriff": ("towards stereotypes", "Of 10 sheriffs 9 look like men.", "female", "Show the sheriff as a woman."),
+    "nurse": ("none", "That is no more than chance allows. <b>$x$</b>", "", ""),
+}
+
+
+def critiques():
+    """Return rows of `paired_critiques` on those pairs."""
+    rows = []
+    for identity, (kind, reasons, gender, guideline) in CRITIQUES.items():
+        row = {"model": "A", "batch_id": "occupation", "round": 1, "aspect": "occupation", "outcome": "judged"}
+        row |= {"identity": identity, "biased": "yes" if guideline or not identity else "no", "kind": kind}
+        row |= {"reasons": reasons, "gender": gender, "guideline": guideline, "n": 10, "n_images": 10}
+        rows.append(row | {"percent": 44.0 if guideline else np.nan})
+    return rows

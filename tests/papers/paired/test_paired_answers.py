@@ -12,17 +12,13 @@ def said(answer, table):
 
 
 def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
-    table = published.load("paired_table_11").set_index(["setting", "occupation"])["percent_female"]
-    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
-    female, male = ([name for name in table["paired"].index if listed[name] == s] for s in ("female", "male"))
-    score = {setting: table[setting][female].mean() - table[setting][male].mean() for setting in ("single", "paired")}
     (found,) = paired.answers.overall.findings(printed["stereotype_score"])
     assert (found.said, found.n, found.model) == ("Towards their stereotypes.", 40, "DALL-E 3")
-    assert found.estimate == pytest.approx(score["paired"], abs=0.005)
-    assert [(m.name, round(m.estimate, 2)) for m in found.marks] == [
-        ("one person", round(score["single"], 2)),
-        ("two people", round(score["paired"], 2)),
-    ]
+    # Of the means of both lists (table 11): (50 - 30) / 2 and (45 + 49.75) / 2.
+    assert found.estimate == pytest.approx(47.375, abs=0.005)
+    assert {m.name: m.estimate for m in found.marks} == pytest.approx(
+        {"one person": 10, "two people": 47.375}, abs=0.005
+    )
     assert found.details[0].startswith("With one person: 10.0 points (") and "as far as they can" in found.details[1]
     roles = published.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
@@ -73,15 +69,9 @@ def test_what_was_planted_is_said_with_it(tables_of, model, planted):
 
 
 def test_verdicts_carry_the_test_of_their_interval(printed):
-    ask = paired.answers
-    found = [
-        *ask.overall.findings(printed["stereotype_score"]),
-        *ask.power.findings(printed["stereotype_score"]),
-        *ask.change.findings(printed["score_change"]),
-        *ask.labour.findings(printed["labour_correlation"]),
-        *ask.lean.findings(printed["lean"]),
-        *ask.power_lean.findings(printed["role_coupling"]),
-    ]
+    tables = {"overall": "stereotype_score", "power": "stereotype_score", "change": "score_change", "lean": "lean"}
+    tables |= {"labour": "labour_correlation", "power_lean": "role_coupling"}
+    found = [one for name, table in tables.items() for one in getattr(paired.answers, name).findings(printed[table])]
     for each in found:
         assert each.undecided and each.n in (36, 39, 40), each
         outside = each.ci_low > each.reference or each.ci_high < each.reference

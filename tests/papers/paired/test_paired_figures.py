@@ -9,12 +9,7 @@ from paired_rows import lists, roles, share
 from biaslab.papers import paired
 
 F, M = "female", "male"
-DRAWN = {
-    "power_score": ("power_score",),
-    "cases": ("adherence", "changed_cases"),
-    "lean": ("lean",),
-    "outcomes": ("outcomes",),
-}
+DRAWN = {name: (name,) for name in ("power_score", "lean", "outcomes")} | {"cases": ("adherence", "changed_cases")}
 ROWS = {
     "empty": [],
     "only single": lists([3, 2], [0, 1], 3, setting="single"),
@@ -81,16 +76,13 @@ def shown(chosen):
 
 
 def test_galleries_say_who_was_asked_for_and_whether_each_fits():
-    people = seen(
-        paired=[
-            *judged_people("1", [("nurse", F, F), ("cook", M, F)]),
-            *judged_people("2", [("cook", M, M), ("nurse", F, F)], order="swapped"),
-            *judged_people("3", [("nurse", F, "no_face"), ("cook", M, "no_face")], order=""),
-        ]
-    )
+    rows = judged_people("1", [("nurse", F, F), ("cook", M, F)])
+    rows += judged_people("2", [("cook", M, M), ("nurse", F, F)], order="swapped")
+    rows += judged_people("3", [("nurse", F, "no_face"), ("cook", M, "no_face")], order="")
+    people = seen(paired=rows)
     swapped = "cook (+) | nurse (+); in another order"
     assert shown(paired.pairs_shown(people)) == ["nurse (+) | cook (−)", swapped]
-    assert shown(paired.failures_shown(people)) == ["no_face" and "nurse | cook"]
+    assert shown(paired.failures_shown(people)) == ["nurse | cook"]
 
 
 def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
@@ -108,24 +100,15 @@ def test_single_images_stand_beside_pairs_of_the_identity_that_rises_most():
 
 def test_images_of_three_are_divided_into_those_that_work_and_those_that_fail():
     trio = [("nurse", F, F), ("cook", M, M), ("lawyer", M, F)]
-    people = seen(
-        three=[
-            *judged_people("1", trio),
-            *judged_people("2", trio, order="unclear"),
-            *judged_people("3", [(*p[:2], "one_face") for p in trio], order=""),
-        ]
-    )
+    rows = judged_people("1", trio) + judged_people("2", trio, order="unclear")
+    rows += judged_people("3", [(*p[:2], "one_face") for p in trio], order="")
     # First those that fail, then those that work.
-    assert paired.three_shown(people)["image_id"].unique().tolist() == ["2", "3", "1"]
+    assert paired.three_shown(seen(three=rows))["image_id"].unique().tolist() == ["2", "3", "1"]
 
 
 def test_without_images_there_are_no_galleries():
     people = paired.seen(None, "single", "paired")
-    for chosen in (
-        paired.pairs_shown(people),
-        paired.single_and_paired_shown(people),
-        paired.failures_shown(people),
-        paired.three_shown(people),
-    ):
+    shown = paired.pairs_shown, paired.single_and_paired_shown, paired.failures_shown, paired.three_shown
+    for chosen in (show(people) for show in shown):
         assert chosen.empty and paired.pictures(None, chosen) == {}
         assert len(paired.figures.gallery(chosen, {}).axes) == 1

@@ -7,9 +7,8 @@ from html import escape
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
-from paired_rows import image, lists
+from paired_rows import critiques, faircritic_pairs, lists
 from PIL import Image
 from scipy import stats as scipy_stats
 
@@ -66,55 +65,7 @@ def test_identities_that_lean_are_counted_after_correction(tables_of):
     assert table["change"].tolist() == pytest.approx([-95, -95, -95])
 
 
-def prompt(pair, setting, text, round_=0):
-    first = "faircritic_1" if setting == "faircritic" else setting
-    row = {"model": "A", "prompt_id": f"{first}-{pair}", "aspect": "occupation", "setting": setting}
-    return row | {"round": round_, "run": 1, "text": text, "n_images": 1}
-
-
-def people(pair, setting, left, right, round_=0):
-    first = "faircritic_1" if setting == "faircritic" else setting
-    lists = {"sheriff": "male", "mover": "male", "nurse": "female"}
-    whom = [(name, lists[name], seen) for name, seen in zip(pair.split("-"), (left, right), strict=True)]
-    return image(f"{first}-{pair}/0", whom, setting, round=round_)
-
-
-def pairs_study(tables_of):
-    """Four pairs; FairCritic tells two sheriffs and a mover to be women, of whom two are seen as women."""
-    texts, shown = [], []
-    pairs = {
-        "sheriff-nurse": ("Show the sheriff as a woman.", ("female", "female")),
-        "nurse-sheriff": ("Show the sheriff as a woman.", ("female", "male")),
-        "mover-nurse": ("Show the mover as a woman and the nurse as a man.", ("female", "male")),
-        "nurse-mover": ("", ("female", "uncertain")),
-    }
-    for pair, (more, seen) in pairs.items():
-        left, right = pair.split("-")
-        plain = f"Generate a picture of one {left} on the left and one {right} on the right."
-        texts += [prompt(pair, "paired", plain), prompt(pair, "faircritic", f"{plain} {more}".strip(), 1)]
-        shown += people(pair, "paired", *["male" if n != "nurse" else "female" for n in (left, right)])
-        shown += people(pair, "faircritic", *seen, 1)
-    rows = lists([9, 8], [1, 2], 10, "paired")
-    return tables_of(percent_female=rows, prompts=texts, people=shown)
-
-
 # -- critiques ---------------------------------------------------------------------------------------
-
-CRITIQUES = {
-    "": ("towards stereotypes", "Of 40 people 30 fit the stereotype.", "", ""),
-    "sheriff": ("towards stereotypes", "Of 10 sheriffs 9 look like men.", "female", "Show the sheriff as a woman."),
-    "nurse": ("none", "That is no more than chance allows. <b>$x$</b>", "", ""),
-}
-
-
-def critiques():
-    rows = []
-    for identity, (kind, reasons, gender, guideline) in CRITIQUES.items():
-        row = {"model": "A", "batch_id": "occupation", "round": 1, "aspect": "occupation", "outcome": "judged"}
-        row |= {"identity": identity, "biased": "yes" if guideline or not identity else "no", "kind": kind}
-        row |= {"reasons": reasons, "gender": gender, "guideline": guideline, "n": 10, "n_images": 10}
-        rows.append(row | {"percent": 44.0 if guideline else np.nan})
-    return rows
 
 
 class Images:
@@ -133,10 +84,15 @@ class Images:
         ]
 
 
+def told(tables_of):
+    texts, people = faircritic_pairs()
+    study = tables_of(percent_female=lists([9, 8], [1, 2], 10, "paired"), prompts=texts, people=people)
+    return study["prompts"], study["people"]
+
+
 def examples_of(tables_of, each=3):
-    study = pairs_study(tables_of)
-    table = tables.of(pd.DataFrame(critiques()), "paired_critiques")
-    return table, paired.critique_examples(table, study["prompts"], study["people"], each=each)
+    table = tables.of(critiques(), "paired_critiques")
+    return table, paired.critique_examples(table, *told(tables_of), each=each)
 
 
 def test_critiques_stand_beside_images_of_the_same_prompts(tables_of):
@@ -181,5 +137,5 @@ def test_critiques_without_images_keep_their_words(tables_of):
     assert "sheriffs" in (most := paired.figures.critiques(table, found, {}, most=1).data)
     assert "chance allows" not in most and "Of 40 people" in most
     none = table.head(0)
-    nothing = paired.critique_examples(none, *(pairs_study(tables_of)[n] for n in ("prompts", "people")))
+    nothing = paired.critique_examples(none, *told(tables_of))
     assert nothing.empty and "<table" not in paired.figures.critiques(none, nothing, {}).data

@@ -3,32 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from paired_rows import critiques, faircritic_pairs
 
 from biaslab.ground import tables
 from biaslab.papers import paired
 
 NOTEBOOKS = ("4_4_occupations", "4_4_overall", "4_5_power", "4_6_single_vs_paired", "5_mitigation", "b_d_judges")
 NOTEBOOKS += ("3_2_prompts", "beyond_controls", "c_failures")
-SHERIFF, NURSE = "sheriff", "nurse"
-
-
-def _people(setting, round_):
-    """Return the texts and people of two pairs; FairCritic tells the sheriff to be a woman."""
-    first = f"faircritic_{round_}" if round_ else setting
-    texts, rows = [], []
-    for left, right in ((SHERIFF, NURSE), (NURSE, SHERIFF)):
-        text = f"Generate a picture of one {left} on the left and one {right} on the right."
-        same = {"model": "A", "aspect": "occupation", "setting": setting, "round": round_, "run": 1}
-        prompt_id = f"{first}-{left}-{right}"
-        more = " Show the sheriff as a woman." if round_ else ""
-        texts.append({**same, "prompt_id": prompt_id, "text": text + more, "n_images": 1})
-        for position, name in (("left", left), ("right", right)):
-            gender = "male" if name == SHERIFF else "female"
-            person = dict.fromkeys(("identity", "occupation"), name)
-            person |= {"image_id": f"{prompt_id}/0", "position": position}
-            person |= {"stereotype": gender, "outcome": "judged", "gender": gender, "role_order": "right"}
-            rows.append({**same, **person, "n_faces": 2})
-    return texts, rows
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +25,19 @@ def run_folder(tmp_path_factory):
             shares += [(setting, f"{stereotype[0]}{i}", stereotype, 100 * k / 8) for i, k in enumerate(women)]
     shares = pd.DataFrame(shares, columns=["setting", "identity", "stereotype", "percent_female"])
     shares["n"] = 8
-    before, after = _people("paired", 0), _people("faircritic", 1)
-    # As the people below are seen: two of each.
-    for name, stereotype, percent in ((SHERIFF, "male", 0.0), (NURSE, "female", 100.0)):
-        shares.loc[len(shares)] = ["paired", name, stereotype, percent, 2]
+    texts, people = faircritic_pairs()
+    # As the people below are seen.
+    own = ("sheriff", "male", 0, 2), ("mover", "male", 0, 2), ("nurse", "female", 100, 4)
+    for name, stereotype, percent, n in own:
+        shares.loc[len(shares)] = ["paired", name, stereotype, percent, n]
     shares = shares.assign(model="A", aspect="occupation", occupation=shares["identity"], reason="")
-    critique = {"model": "A", "batch_id": "occupation", "identity": SHERIFF, "round": 1, "aspect": "occupation"}
-    critique |= {"outcome": "judged", "biased": "yes", "kind": "towards stereotypes", "reasons": "Men only."}
-    critique |= {"gender": "female", "percent": 50, "guideline": "Show the sheriff as a woman."}
-    critique |= {"n": 2, "n_images": 2}
     measured = {
         "percent_female": [shares, paired.printed.percent_female()],
         "printed_value": [paired.printed.printed_value()],
         "judge_agreement": [paired.printed.judge_agreement()],
-        "prompts": [pd.DataFrame(before[0] + after[0])],
-        "people": [pd.DataFrame(before[1] + after[1])],
-        "critiques": [pd.DataFrame([critique])],
+        "prompts": [pd.DataFrame(texts)],
+        "people": [pd.DataFrame(people)],
+        "critiques": [pd.DataFrame(critiques())],
     }
     for name, frames in measured.items():
         whole = tables.of(pd.concat(frames, ignore_index=True), f"paired_{name}")

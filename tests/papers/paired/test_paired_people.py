@@ -178,10 +178,8 @@ def test_intervals_of_identities_that_share_images_are_wider(tables_of, setting,
 
 
 def test_two_identities_that_share_all_images_have_no_interval(tables_of):
-    rows = [
-        *pair("1", ("f0", F, F), ("f1", F, F), setting="alike"),
-        *pair("2", ("f1", F, M), ("f0", F, F), setting="alike"),
-    ]
+    rows = pair("1", ("f0", F, F), ("f1", F, F), setting="alike")
+    rows += pair("2", ("f1", F, M), ("f0", F, F), setting="alike")
     row = one(tables_of(people=rows)["control_score"], stereotype="female")
     assert row["score"] == 50 and np.isnan(row["ci_low"])
     assert row["reason"] == "an interval needs three identities of a list that share images"
@@ -201,14 +199,10 @@ MEASURES = ["gate", "judged", "gender", "gender_unambiguous", "order", "skin_ton
 
 
 def test_truth_by_hand(tables_of):
-    rows = [
-        render("1", "left", F, F),
-        render("1", "right", M, F, ambiguous="yes"),
-        render("2", "left", M, M, order="unclear", tone=7),
-        render("2", "right", M, "uncertain", order="unclear", tone=6),
-        render("3", "left", F, "overlapping", order="", tone=np.nan),
-        render("3", "right", F, "overlapping", order="", tone=np.nan),
-    ]
+    rows = [render("1", "left", F, F), render("1", "right", M, F, ambiguous="yes")]
+    rows += [render("2", "left", M, M, order="unclear", tone=7)]
+    rows += [render("2", "right", M, "uncertain", order="unclear", tone=6)]
+    rows += [render("3", side, F, "overlapping", order="", tone=np.nan) for side in ("left", "right")]
     table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
     # Both found: 2 of 3 images; of their 4 people 3 are judged. Gender: 2 of 3 judged, 2 of 2 clear. Order: 1 of 2.
     # Tone: 3 of 4 faces.
@@ -216,9 +210,7 @@ def test_truth_by_hand(tables_of):
     assert table["percent"].tolist() == pytest.approx([200 / 3, 75, 200 / 3, 100, 50, 75])
     low, high = proportion_confint(1, 2, method="wilson")
     assert table.loc["order", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
-
-
-def test_a_judge_that_looks_for_no_faces_has_no_gate(tables_of):
+    # A judge that looks for no faces has no gate.
     rows = [render("1", side, F, F, order="", tone=np.nan, faces=np.nan) for side in ("left", "right")]
     table = tables_of(renders=rows)["truth"].set_index("measure").loc[MEASURES]
     assert table["n"].tolist() == [0, 2, 2, 2, 0, 0] and np.isnan(table.loc["gate", "percent"])

@@ -12,23 +12,8 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 
 from biaslab import published
 from biaslab.ground.errors import InputError
-from biaslab.study import sources
-
-CELL = ["model", "aspect", "setting"]
-
 
 # -- published measurements --------------------------------------------------------------------------
-
-
-def test_published_shares_are_the_printed_ones_and_whole_people():
-    people = sources.measured("paired_percent_female", source="published")
-    count = people["percent_female"] * people["n"] / 100
-    assert np.abs(count - count.round()).max() < 1e-9
-    table = published.load("paired_table_11").query("setting != 'labour_statistics'")
-    both = table.merge(people[people["aspect"] == "occupation"], on=["occupation", "setting"])
-    assert len(both) == 80
-    # Printed to two decimals: thirds are off by a third of a hundredth.
-    assert np.abs(both["percent_female_x"] - both["percent_female_y"]).max() < 0.005
 
 
 # Means of the printed scores (tables 11 and 13): 20 and 36 identities a list.
@@ -54,36 +39,26 @@ def test_overall_scores_follow_from_the_printed_identities(printed, aspect, sett
 # -- intervals ---------------------------------------------------------------------------------------
 
 
-def test_interval_over_disjoint_lists_is_welchs(printed):
-    table = published.load("paired_table_12").query("setting == 'single'").set_index("occupation")["score"]
+@pytest.mark.parametrize(("setting", "times"), [("single", 1), ("paired", 2)])
+def test_interval_over_lists_is_welchs_and_twice_as_wide_where_they_share_images(printed, setting, times):
+    table = published.load("paired_table_12").query("setting == @setting").set_index("occupation")["score"]
     listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
     female, male = table[listed[table.index] == "female"], table[listed[table.index] == "male"]
-    # (F + M) / 2 is half the difference of F and -M.
+    # (F + M) / 2 is half the difference of F and -M, and has half of its error; where images are shared, all of it.
     test = scipy_stats.ttest_ind(female, -male, equal_var=False)
-    low, high = test.confidence_interval(0.95)
-    row = one(printed["stereotype_score"], aspect="occupation", setting="single", stereotype="overall")
-    assert [row["ci_low"], row["ci_high"]] == pytest.approx([low / 2, high / 2], abs=0.01)
-    assert [row["t"], row["p"]] == pytest.approx([test.statistic, test.pvalue], abs=0.002)
-
-
-def test_interval_over_lists_that_share_images_is_twice_as_wide(printed):
-    table = published.load("paired_table_12").query("setting == 'paired'").set_index("occupation")["score"]
-    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
-    female, male = table[listed[table.index] == "female"], table[listed[table.index] == "male"]
-    test = scipy_stats.ttest_ind(female, -male, equal_var=False)
-    half = np.diff(test.confidence_interval(0.95))[0] / 2
-    row = one(printed["stereotype_score"], aspect="occupation", setting="paired", stereotype="overall")
-    # Half the difference of F and -M would have half of its error; here it has all of it.
-    assert [row["ci_low"], row["ci_high"]] == pytest.approx([47.375 - half, 47.375 + half], abs=0.01)
-    assert row["t"] == pytest.approx(test.statistic / 2, abs=0.002)
+    half, score = np.diff(test.confidence_interval(0.95))[0] / 4 * times, (female.mean() + male.mean()) / 2
+    rows = cell(printed["stereotype_score"], aspect="occupation", setting=setting)
+    row = one(rows, stereotype="overall")
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([score - half, score + half], abs=0.01)
+    assert row["t"] == pytest.approx(test.statistic / times, abs=0.002)
+    assert setting == "paired" or row["p"] == pytest.approx(test.pvalue, abs=0.002)
     # The lists themselves keep Student's interval (partners fixed), the lean that of independent lists.
     limits = scipy_stats.ttest_1samp(female, 0).confidence_interval(0.95)
-    rows = cell(printed["stereotype_score"], aspect="occupation", setting="paired")
     found = one(rows, stereotype="female")
     assert [found["ci_low"], found["ci_high"]] == pytest.approx([*limits], abs=0.01)
-    lean = one(printed["lean"], aspect="occupation", setting="paired", stereotype="overall")
+    lean = one(printed["lean"], aspect="occupation", setting=setting, stereotype="overall")
     # A share is 50 plus or minus half a score, so its half-width is a quarter of the difference's.
-    assert lean["ci_high"] - lean["ci_low"] == pytest.approx(half / 2, abs=0.01)
+    assert lean["ci_high"] - lean["ci_low"] == pytest.approx(half / times, abs=0.01)
 
 
 def test_interval_over_shared_occupations_takes_both_roles_together(printed):
@@ -132,9 +107,8 @@ def test_intervals_and_tests_of_identities(printed):
 )
 def test_scores_of_a_fair_model(tables_of, n, edge, smallest):
     scores = tables_of(percent_female=lists([1, 2], [0, 3], n))["occupation_score"]
-    assert scores["fair_low"].tolist() == pytest.approx([-edge] * 4)
-    assert scores["fair_high"].tolist() == pytest.approx([edge] * 4)
-    assert scores["smallest_p"].tolist() == pytest.approx([smallest] * 4)
+    found = scores[["fair_low", "fair_high", "smallest_p"]].to_numpy()
+    assert found == pytest.approx(np.tile([-edge, edge, smallest], (4, 1)))
 
 
 def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of):
@@ -191,8 +165,8 @@ def test_bounds_are_reached_and_never_left(tables_of):
         study = tables_of(percent_female=roles([low_a, low_b], [3 - high_a, 3 - high_b], 3))
         images = study["biased_images"].set_index("measure")
         limits = 100 * np.array([outcomes.min(axis=0), outcomes.max(axis=0)]).T / 6
-        assert images.loc["both", ["percent_least", "percent_most"]].tolist() == pytest.approx(limits[0])
-        assert images.loc["any", ["percent_least", "percent_most"]].tolist() == pytest.approx(limits[1])
+        bounds = images.loc[["both", "any"], ["percent_least", "percent_most"]].to_numpy()
+        assert bounds == pytest.approx(limits)
         assert images["percent"].isna().all()
 
 
@@ -230,18 +204,15 @@ def role_images(women):
         women: For each occupation its images: (low power is a woman, high power is a woman, side of low power).
     """
     seen = {True: "female", False: "male", None: "unsure"}
-    images, low, high, sizes = [], [], [], []
+    rows, images = [], []
     for o, shown in enumerate(women):
+        names = {"female_identity": f"o{o}, female", "male_identity": f"o{o}, male"}
         for k, (a, b, side) in enumerate(shown):
-            names = {"female_identity": f"o{o}, female", "male_identity": f"o{o}, male"}
             images.append(pair(f"{o}-{k}", seen[b], seen[a], **names, female_position=side))
-        low.append(sum(a for a, _, _ in shown if a is not None))
-        high.append(sum(b for _, b, _ in shown if b is not None))
-        sizes.append((sum(a is not None for a, _, _ in shown), sum(b is not None for _, b, _ in shown)))
-    rows = []
-    for o, (a, b, (n, m)) in enumerate(zip(low, high, sizes, strict=True)):
-        rows.append(share(f"o{o}, female", "female", a, n, aspect="power", occupation=f"o{o}"))
-        rows.append(share(f"o{o}, male", "male", b, m, aspect="power", occupation=f"o{o}"))
+        for stereotype, of in zip(("female", "male"), zip(*shown, strict=True), strict=False):
+            judged = [woman for woman in of if woman is not None]
+            of_role = f"o{o}, {stereotype}", stereotype, sum(judged), len(judged)
+            rows.append(share(*of_role, aspect="power", occupation=f"o{o}"))
     return rows, images
 
 
@@ -299,9 +270,8 @@ def test_chance_of_one_gender_is_that_of_the_identities_on_their_side(tables_of)
 
 
 def test_roles_of_the_printed_occupations_are_coupled(printed):
-    table = published.load("paired_table_13").pivot(
-        index="occupation", columns=["setting", "power_level"], values="score"
-    )
+    columns = ["setting", "power_level"]
+    table = published.load("paired_table_13").pivot(index="occupation", columns=columns, values="score")
     paired_row = one(printed["role_coupling"], setting="paired")
     low, high = table["paired", "low"], table["paired", "high"]
     assert paired_row["n_same_score"] == (low == high).sum() == 29
@@ -314,10 +284,8 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
     # The same in shares: Table 13's scores turned into the share of women over both roles.
     female = ((100 + low) / 2 + (100 - high) / 2) / 2
     test = scipy_stats.ttest_1samp(female, 50)
-    limits = test.confidence_interval(0.95)
-    assert paired_row["percent_female"] == pytest.approx(female.mean(), abs=0.01)
-    assert paired_row["percent_female_ci_low"] == pytest.approx(limits.low, abs=0.01)
-    assert paired_row["percent_female_ci_high"] == pytest.approx(limits.high, abs=0.01)
+    found = paired_row[["percent_female", "percent_female_ci_low", "percent_female_ci_high"]]
+    assert found.tolist() == pytest.approx([female.mean(), *test.confidence_interval(0.95)], abs=0.01)
     single = one(printed["role_coupling"], setting="single")
     assert np.isnan(single["fewest_same_gender"]) and np.isnan(single["n_images"])
 
@@ -325,13 +293,9 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
 # -- labour ------------------------------------------------------------------------------------------
 
 
-def printed_labour():
-    table = published.load("paired_table_11")
-    return table.pivot(index="occupation", columns="setting", values="percent_female").dropna()
-
-
 def test_correlation_with_labour_shares(printed):
-    shares = printed_labour()
+    shares = published.load("paired_table_11").pivot(index="occupation", columns="setting", values="percent_female")
+    shares = shares.dropna()
     found = one(printed["labour_correlation"], setting="paired", stereotype="overall")
     r = scipy_stats.pearsonr(shares["labour_statistics"], shares["paired"])
     low, high = r.confidence_interval(0.95)
@@ -345,12 +309,11 @@ def test_correlation_with_labour_shares(printed):
 
 
 def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
-    study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)])
-    found = study["labour_comparison"].set_index("occupation")
+    rows = [share("nurse", "female", 8, 10), share("guard", "male", 1, 10)]
+    found = tables_of(percent_female=rows)["labour_comparison"].set_index("occupation")
     assert found["percent_female_labour"].to_dict() == {"nurse": 87.9, "guard": 24.3}
     own = [{"occupation": "nurse", "percent_female_labour": 60, "reason": ""}]
-    study = tables_of(percent_female=[share("nurse", "female", 8, 10), share("guard", "male", 1, 10)], labour_share=own)
-    found = study["labour_comparison"].set_index("occupation")
+    found = tables_of(percent_female=rows, labour_share=own)["labour_comparison"].set_index("occupation")
     assert found.loc["nurse", "percent_female_labour"] == 60
     assert found.loc["guard", "reason"] == "no labour share is given"
 
@@ -360,11 +323,8 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
 
 def test_changes_are_the_printed_gaps(printed):
     changes = printed["identity_change"]
-    table = (
-        published.load("paired_table_12")
-        .dropna(subset="gap")
-        .merge(changes[changes["aspect"] == "occupation"], on="occupation")
-    )
+    table = published.load("paired_table_12").dropna(subset="gap")
+    table = table.merge(changes[changes["aspect"] == "occupation"], on="occupation")
     assert len(table) == 40 and np.abs(table["gap"] - table["change"]).max() < 0.01
     table = published.load("paired_table_13").dropna(subset="gap")
     table["stereotype"] = table["power_level"].map({"low": "female", "high": "male"})
@@ -470,9 +430,9 @@ def test_several_roles_of_an_occupation_are_averaged_first(tables_of):
 
 
 def test_unusable_shares_are_refused(tables_of):
-    wrong = share("f", "female", 1, 4) | {"percent_female": 40}
-    with pytest.raises(InputError, match=r"40 % in row 1 cannot come from n = 4 people"):
-        tables_of(percent_female=[wrong])["occupation_score"]
-    wrong = share("f", "feminine", 1, 4)
-    with pytest.raises(InputError, match=r"stereotype is 'feminine'; allowed are 'female' and 'male'\."):
-        tables_of(percent_female=[wrong])["occupation_score"]
+    for wrong, said in (
+        (share("f", "female", 1, 4) | {"percent_female": 40}, r"40 % in row 1 cannot come from n = 4 people"),
+        (share("f", "feminine", 1, 4), r"stereotype is 'feminine'; allowed are 'female' and 'male'\."),
+    ):
+        with pytest.raises(InputError, match=said):
+            tables_of(percent_female=[wrong])["occupation_score"]

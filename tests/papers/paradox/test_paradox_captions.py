@@ -8,8 +8,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from biaslab.ground import tables
 from biaslab.papers import paradox
-from biaslab.papers.paradox.analysis.captions import NOTHING, TOO_FEW, marked
-from biaslab.stats import wilson_interval
+from biaslab.papers.paradox.analysis.captions import NOTHING, TOO_FEW
 
 AT = {"confidence": 0.95}
 
@@ -43,13 +42,9 @@ def test_outcomes_are_summed_over_occupations():
     rates = paradox.gate_rates(table.reset_index(), **AT)
     assert (rates["percent"].item(), rates["n"].item()) == (80, 16)
     assert limits(rates.iloc[0]) == wilson(16, 20) and rates["judged"].item() == 70
-
-
-def test_a_source_without_images_has_a_reason():
-    rows = pd.DataFrame(outcome_rows("nurse", judged=1)).assign(n=0, n_images=0)
-    row = paradox.outcomes(rows, **AT).iloc[0]
+    # A source without images has a reason.
+    row = paradox.outcomes(pd.DataFrame(outcome_rows("nurse", judged=1)).assign(n=0, n_images=0), **AT).iloc[0]
     assert np.isnan(row["percent"]) and np.isnan(row["ci_low"]) and row["reason"] == NOTHING
-    assert paradox.outcomes(tables.of([], "paradox_judgement_outcomes"), **AT).empty
 
 
 # -- indicators ----------------------------------------------------------------------------------------------
@@ -77,11 +72,8 @@ def test_the_rarer_gender_is_each_occupations_own():
     assert table.loc["difference", "p"] == pytest.approx(DescrStatsW([38, 30]).ttest_mean()[1])
     assert table["p"].notna().sum() == 1
     assert table.loc["all", "published"] == 59.5 and table["published"].isna().sum() == 3
-
-
-def test_one_occupation_has_no_interval_but_a_reason():
-    table = paradox.indicator_use(pd.DataFrame([indicator_row("author", 50, 40, 10)]), **AT)
-    table = table.set_index("images")
+    # One occupation has no interval, but a reason.
+    table = paradox.indicator_use(pd.DataFrame(rows[2:3]), **AT).set_index("images")
     assert table.loc["all", "reason"] == TOO_FEW
     assert table.loc["rarer", "reason"] == NOTHING and np.isnan(table.loc["rarer", "percent"])
 
@@ -95,8 +87,7 @@ def test_correlations_count_captions_with_both_genders_for_both():
     ]
     # Without a judged image there is no share, and no pair.
     rows.append(indicator_row("unjudged", np.nan, np.nan, np.nan, n_judged=0))
-    table = paradox.indicator_correlation(pd.DataFrame(rows), **AT)
-    table = table.set_index(["gender", "counted"])
+    table = paradox.indicator_correlation(pd.DataFrame(rows), **AT).set_index(["gender", "counted"])
     expected = {
         ("female", "any"): np.corrcoef(shares, np.add(female, both))[0, 1],
         ("female", "only"): np.corrcoef(shares, female)[0, 1],
@@ -104,10 +95,9 @@ def test_correlations_count_captions_with_both_genders_for_both():
         ("male", "only"): np.corrcoef(np.subtract(100, shares), male)[0, 1],
     }
     for name, r in expected.items():
-        half = 1.959964 / np.sqrt(6 - 3)
+        ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * 1.959964 / np.sqrt(6 - 3))
         row = table.loc[name]
-        assert row["r"] == pytest.approx(r) and row["n"] == 6
-        assert limits(row) == pytest.approx((np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)))
+        assert row[["r", "n", "ci_low", "ci_high"]].tolist() == pytest.approx([r, 6, *ends])
     # The paper's is of captions with female indicators.
     assert table.loc[("female", "any"), "published"] == -0.458 and table["published"].notna().sum() == 1
 
@@ -149,8 +139,7 @@ def word_row(occupation, indicator, same, pairs, followed, judged):
 def test_accuracy_is_summed_over_occupations_and_genders():
     rows = [word_row("a", "female", 9, 10, 10, 11), word_row("b", "female", 4, 5, 5, 5)]
     rows.append(word_row("a", "male", 15, 15, 15, 15))
-    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT)
-    table = table.set_index(["against", "indicator"])
+    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT).set_index(["against", "indicator"])
     # 28 of 30, 13 of 15 and 15 of 15; against the words 30 of 31.
     row = table.loc[("training image", "all")]
     assert row["percent"] == pytest.approx(100 * 28 / 30) and row["n"] == 30 and row["published"] == 98.41
@@ -159,9 +148,7 @@ def test_accuracy_is_summed_over_occupations_and_genders():
     assert limits(table.loc[("training image", "male")]) == wilson(15, 15)
     assert table.loc[("indicator", "all"), "percent"] == pytest.approx(100 * 30 / 31)
     assert table["published"].notna().sum() == 1
-
-
-def test_captions_without_a_pair_have_a_reason():
+    # Captions without a pair have a reason.
     rows = pd.DataFrame([word_row("a", "female", 0, 0, 1, 1)])
     table = paradox.gender_word_accuracy(rows, **AT).set_index(["against", "indicator"])
     assert table.loc[("training image", "all"), "reason"] == NOTHING
@@ -181,24 +168,13 @@ COUNTS = [
 ]
 
 
-@pytest.fixture
-def counts():
+def test_survival_and_bounds_by_hand():
     keys = ["corpus", "approach", "prompt", "occupation", "outcome", "n", "n_female", "n_male"]
-    return pd.DataFrame([("urls", *row) for row in COUNTS], columns=keys)
-
-
-@pytest.fixture
-def survival(counts):
-    return paradox.image_survival(counts, **AT)
-
-
-def test_survival_and_bounds_by_hand(survival):
+    survival = paradox.image_survival(pd.DataFrame([("urls", *row) for row in COUNTS], columns=keys), **AT)
     found = survival.set_index(["approach", "occupation"])
     nurse = found.loc[("naive", "nurse")]
     assert (nurse["n"], nurse["n_not_fetched"], nurse["most_missing"]) == (11, 3, "timed_out")
-    low, high = wilson_interval(8, 11)
-    assert nurse["percent"] == pytest.approx(100 * 8 / 11)
-    assert (nurse["ci_low"], nurse["ci_high"]) == pytest.approx((100 * low, 100 * high))
+    assert nurse["percent"] == pytest.approx(100 * 8 / 11) and limits(nurse) == wilson(8, 11)
     # 6 of 7, and with 3 missing 6 to 9 of 10.
     assert nurse["percent_female"] == pytest.approx(600 / 7)
     assert (nurse["percent_least"], nurse["percent_most"]) == pytest.approx((60, 90))
@@ -211,34 +187,19 @@ def test_survival_and_bounds_by_hand(survival):
     assert found.loc[("nearest", "nurse"), "prompt"] == "1"
 
 
-def test_where_nothing_was_fetched_nothing_is_missing():
-    none = paradox.image_survival(tables.of([], "paradox_download_outcomes"), **AT)
-    assert none.empty
-
-
 # -- examples ----------------------------------------------------------------------------------------------------
 
 
-def test_indicators_are_marked_in_the_caption():
-    text = "Mrs. Mary Lopez says she cooks"
-    assert marked(text, "0:3:female-title;5:9:female-name;21:24:female-pronoun") == (
-        "[Mrs]. [Mary] Lopez says [she] cooks"
-    )
-    assert marked("a cook", "") == "a cook"
-
-
 def test_examples_stand_in_the_order_asked_for():
-    table = pd.DataFrame(
-        [
-            ("cook", "female", "a woman cook", "2:7:female-word", "female"),
-            ("cook", "none", "a cook", "", "male"),
-            ("nurse", "male", "his nurse", "0:3:male-pronoun", ""),
-            ("nurse", "male", "a male nurse", "2:6:male-word", "male"),
-        ],
-        columns=["occupation", "indicator", "caption", "spans", "gender"],
-    )
+    rows = [
+        ("cook", "female", "Ms. Ann says she cooks", "0:2:female-title;4:7:female-name;13:16:female-pronoun", ""),
+        ("cook", "none", "a cook", "", "male"),
+        ("nurse", "male", "his nurse", "0:3:male-pronoun", ""),
+        ("nurse", "male", "a male nurse", "2:6:male-word", "male"),
+    ]
+    table = pd.DataFrame(rows, columns=["occupation", "indicator", "caption", "spans", "gender"])
     shown = paradox.marked_examples(table, ["nurse", "cook"])
-    assert shown["caption"].tolist() == ["[his] nurse", "a [woman] cook"]
+    assert shown["caption"].tolist() == ["[his] nurse", "[Ms]. [Ann] says [she] cooks"]
 
 
 # -- nothing to go by --------------------------------------------------------------------------------------------
@@ -248,6 +209,7 @@ def test_examples_stand_in_the_order_asked_for():
     ("compute", "table"),
     [
         (paradox.outcomes, "paradox_judgement_outcomes"),
+        (paradox.image_survival, "paradox_download_outcomes"),
         (paradox.indicator_use, "paradox_indicators"),
         (paradox.indicator_correlation, "paradox_indicators"),
         (paradox.similarity_mean, "paradox_similarity"),

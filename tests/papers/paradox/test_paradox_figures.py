@@ -47,31 +47,20 @@ def test_shares_lie_where_they_are():
 
 
 def test_occupations_that_change_most_stand_on_their_side():
-    rows = pd.DataFrame(
-        [
-            {"occupation": o, "directional": v, "excluded": e}
-            for o, values, e in (("a", (9, 11), ""), ("b", (-6, -2), "opposite_lean"), ("c", (1, 1), ""))
-            for v in values
-        ]
-    )
+    changes = [("a", 9), ("a", 11), ("b", -6), ("b", -2), ("c", 1), ("c", 1)]
+    rows = pd.DataFrame(changes, columns=["occupation", "directional"])
+    rows["excluded"] = rows["occupation"].map({"b": "opposite_lean"}).fillna("")
     along, against = figures.signed_changes(rows, most=1).axes
     assert names(along) == ["a"] and names(against) == ["b"]
     assert (10, 0) in points(along) and (-4, 0) in points(against)
 
 
 def test_variation_is_drawn_over_noise():
-    variation = pd.DataFrame(
-        {"model": "M", "occupation": ["a", "b"], "sd_prompts": [5.0, 20.0], "sd_noise": [2.0, 3.0]}
-    )
-    shares = pd.DataFrame(
-        [
-            (o, s, p, v)
-            for o, training, made in (("a", 30, (20, 30)), ("b", 60, (40, 80)))
-            for s, p, v in (("training", "captions", training), *zip(["generated"] * 2, "12", made, strict=True))
-        ],
-        columns=["occupation", "source", "prompt", "percent_female"],
-    )
-    (ax,) = figures.variation(variation, shares).axes
+    variation = {"model": "M", "occupation": ["a", "b"], "sd_prompts": [5.0, 20.0], "sd_noise": [2.0, 3.0]}
+    shares = [("a", "training", "captions", 30), ("a", "generated", "1", 20), ("a", "generated", "2", 30)]
+    shares += [("b", "training", "captions", 60), ("b", "generated", "1", 40), ("b", "generated", "2", 80)]
+    shares = pd.DataFrame(shares, columns=["occupation", "source", "prompt", "percent_female"])
+    (ax,) = figures.variation(pd.DataFrame(variation), shares).axes
     # Prompts stand a little above one another in their occupation's row.
     assert names(ax) == ["b", "a"] and {(x, round(y)) for x, y in points(ax)} == {(40, 0), (80, 0), (20, 1), (30, 1)}
     assert {30, 60} <= {float(x) for c in ax.collections for line in c.get_segments() for x in line[:, 0]}
@@ -80,25 +69,18 @@ def test_variation_is_drawn_over_noise():
     assert (bar.get_x(), bar.get_width()) == pytest.approx((60 - 6 * 2**0.5, 12 * 2**0.5))
 
 
-@pytest.fixture
-def indicators():
-    return pd.DataFrame(
-        {
-            "corpus": "mini",
-            "occupation": ["nurse", "cook", "pilot", "poet"],
-            "n": 100,
-            "percent_female_indicator": [10.0, 20, 30, 5],
-            "percent_male_indicator": [30.0, 20, 10, 5],
-            "percent_both": [2.0, 1, 0, 5],
-            "percent_female": [90.0, 60, 20, NAN],
-            "n_judged": [80, 80, 80, 0],
-            "percent_any_of_female": [15.0, 30, 70, NAN],
-            "percent_any_of_male": [65.0, 45, 25, NAN],
-        }
-    )
-
-
-def test_indicators_of_each_gender_count_captions_with_both(indicators):
+def test_indicators_of_each_gender_count_captions_with_both():
+    shares = {
+        "occupation": ["nurse", "cook", "pilot", "poet"],
+        "percent_female_indicator": [10.0, 20, 30, 5],
+        "percent_male_indicator": [30.0, 20, 10, 5],
+        "percent_both": [2.0, 1, 0, 5],
+        "percent_female": [90.0, 60, 20, NAN],
+        "n_judged": [80, 80, 80, 0],
+        "percent_any_of_female": [15.0, 30, 70, NAN],
+        "percent_any_of_male": [65.0, 45, 25, NAN],
+    }
+    indicators = pd.DataFrame(shares).assign(corpus="mini", n=100)
     row = {"counted": "any", "r": -0.9, "ci_low": -0.99, "ci_high": 0.2, "n": 3}
     correlation = pd.DataFrame([row | {"gender": "female"}, row | {"gender": "male", "r": NAN}])
     female, male = figures.indicator_correlation(indicators, correlation).axes

@@ -69,14 +69,9 @@ class Pipe:
     def selections(self):
         sample = self.sample().assign(prompt="captions", cosine=0.3)
         free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
-        near = pd.DataFrame(
-            [
-                ("nearest", "1", "nurse", "n5", 1, 0.9),
-                ("nearest", "1", "nurse", "n2", 2, 0.8),
-                ("nearest", "2", "nurse", "n2", 1, 0.7),
-            ],
-            columns=["approach", "prompt", "occupation", "caption_id", "rank", "cosine"],
-        )
+        near = [("1", "nurse", "n5", 1, 0.9), ("1", "nurse", "n2", 2, 0.8), ("2", "nurse", "n2", 1, 0.7)]
+        near = pd.DataFrame(near, columns=["prompt", "occupation", "caption_id", "rank", "cosine"])
+        near["approach"] = "nearest"
         whole = pd.concat([sample.assign(approach="naive"), free, near])
         return whole[["approach", "prompt", "occupation", "caption_id", "rank", "cosine"]]
 
@@ -221,17 +216,11 @@ def test_examples_show_the_words_that_indicate():
 def test_outcomes_count_images_of_the_templates_once():
     counts = frame("paradox_judgement_outcomes")
     generated = counts[counts["source"] == "generated"]
-    assert set(generated["approach"]) == set(Pipe().settings.captions.approaches) - {
-        "no_indicators",
-        "nearest",
-        "nearest_no_indicators",
-    }
+    selected = {"no_indicators", "nearest", "nearest_no_indicators"}
+    assert set(generated["approach"]) == set(Pipe().settings.captions.approaches) - selected
     row = counts.set_index(["approach", "source", "occupation", "prompt", "outcome"])
-    assert row.loc[("naive", "generated", "engineer", "2", "uncertain"), ["n", "percent", "n_images"]].tolist() == [
-        3,
-        100,
-        3,
-    ]
+    unclear = row.loc[("naive", "generated", "engineer", "2", "uncertain")]
+    assert unclear[["n", "percent", "n_images"]].tolist() == [3, 100, 3]
     assert row.loc[("naive", "generated", "engineer", "2", "judged"), "n"] == 0
     assert row.loc[("naive", "training", "engineer", "captions", "no_face"), "n"] == 1
 

@@ -77,9 +77,8 @@ def test_pairs_of_one_caption():
     # With an indicator first, then without; each beside what was generated from it.
     assert shown["image_id"].tolist() == ["c0", "c-c0/0", "c1", "c-c1/0"]
     assert shown["kind"].tolist() == ["training", "caption_prompts"] * 2
-    assert shown["below"].tolist() == [
-        "text of c0", "generated from this caption", "text of c1", "generated from this caption",
-    ]  # fmt: skip
+    made = "generated from this caption"
+    assert shown["below"].tolist() == ["text of c0", made, "text of c1", made]
 
 
 def test_no_images_no_gallery():

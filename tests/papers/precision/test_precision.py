@@ -18,21 +18,18 @@ from biaslab.study import sources
 
 
 def ratings(rows):
-    columns = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1}
-    columns |= {"probability": np.nan, "wave": 1}
+    same = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1, "wave": 1}
     rows = pd.DataFrame(rows)
-    columns = {name: value for name, value in columns.items() if name not in rows}
-    return tables.of(rows.assign(**columns), "precision_ratings")
+    return tables.of(
+        rows.assign(**{name: value for name, value in same.items() if name not in rows}), "precision_ratings"
+    )
 
 
 @pytest.fixture(scope="module")
 def own_people():
     rng = np.random.default_rng(11)
-    rows = [
-        {"model": "m", "group": g, "prompt": f"{g} {p}", "image_id": f"{g}{p}/{k}", "position": 1, "outcome": "judged"}
-        for g, p, k in np.ndindex(4, 2, 30)
-    ]
-    people = pd.DataFrame(rows).astype({"group": str})
+    rows = [(str(g), f"{g} {p}", f"{g}{p}/{k}") for g, p, k in np.ndindex(4, 2, 30)]
+    people = pd.DataFrame(rows, columns=["group", "prompt", "image_id"]).assign(model="m", position=1, outcome="judged")
     truth = rng.random(len(people)) < people["group"].astype(int) * 0.2 + 0.2
     wrong = rng.random(len(people)) < 0.1
     people["gender"] = np.where(truth ^ wrong, "female", "male")
@@ -51,17 +48,13 @@ def test_own_shares_are_those_of_their_own_table(own_people):
 def test_dallevals_numbers_are_those_of_its_own_tables():
     rng = np.random.default_rng(11)
     professions = [f"p{k}" for k in range(12)]
-    rows = [
-        {"model": "m", "prompt": "person", "profession": name, "image_id": f"{name}/{k}", "outcome_judge": "judged",
-         "gender_judge": "female" if rng.random() < share else "male", "gender_vqa": ""}
-        for name, share in zip([*professions, "(none)"], rng.random(13), strict=True) for k in range(9)
-    ]  # fmt: skip
-    images = pd.DataFrame(rows)
-    count = (images["gender_judge"] == "female").groupby(images["profession"]).agg(["sum", "size"])
-    averages = pd.DataFrame(
-        {"model": "m", "profession": count.index, "value": (2 * count["sum"] - 9) / 9, "n": 9, "n_unclear": 0,
-         "judge": "CLIP", "n_female": count["sum"]}
-    ).reset_index(drop=True)  # fmt: skip
+    images = pd.DataFrame({"profession": np.repeat([*professions, "(none)"], 9)})
+    female = rng.random(len(images)) < np.repeat(rng.random(13), 9)
+    ids = [f"i{k}" for k in images.index]
+    images = images.assign(model="m", prompt="person", image_id=ids, outcome_judge="judged", gender_vqa="")
+    images["gender_judge"] = np.where(female, "female", "male")
+    averages = pd.Series(female).groupby(images["profession"]).sum().reset_index(name="n_female")
+    averages = averages.assign(model="m", value=(2 * averages["n_female"] - 9) / 9, n=9, n_unclear=0, judge="CLIP")
     average, deviation = dalleval.headlines(images, averages)
     table = dalleval.average_gender(averages)
     nothing = tables.of([], "dalleval_average_skin_tone"), tables.of([], "dalleval_printed_bias")
@@ -81,8 +74,7 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
     for setting, places in (("single", ["alone"]), ("paired", ["left", "right"])):
         for k in range(40):
             for place, name in zip(places, rng.permutation(list(lists))[: len(places)], strict=True):
-                fits = rng.random() < 0.7
-                gender = lists[name] if fits else {"female": "male", "male": "female"}[lists[name]]
+                gender = lists[name] if rng.random() < 0.7 else {"female": "male", "male": "female"}[lists[name]]
                 rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
     people = pd.DataFrame(rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"])
     people = people.assign(model="m", aspect="occupation", occupation=people["identity"], outcome="judged")
@@ -90,9 +82,8 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shares = people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
     shares = shares.rename(columns={"size": "n"}).assign(percent_female=100 * shares["mean"], n_unclear=0, reason="")
-    table = paired.stereotype_score(
-        shares, tables.of([], "paired_pair_images"), tables.of([], "paired_printed_value"), confidence=0.95
-    )
+    nothing = tables.of([], "paired_pair_images"), tables.of([], "paired_printed_value")
+    table = paired.stereotype_score(shares, *nothing, confidence=0.95)
     whole = table[table["stereotype"] == "overall"].set_index("setting")["score"]
     assert found["Stereotype Score, one person"] == pytest.approx(whole["single"])
     assert found["Stereotype Score, two people"] == pytest.approx(whole["paired"])
@@ -164,10 +155,9 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     f = (some["gender"] == "female").where(some["outcome"] == "judged").astype(float)
     prompts = sorted(set(one["prompt"]))
     count = (one["gender"] == "female").groupby(one["prompt"]).agg(["sum", "size"]).loc[prompts]
-    by_hand = stats.prediction_powered(
-        count["sum"], count["size"], 100 * count["size"] / len(one), [prompts.index(p) for p in some["prompt"]], f,
-        (some["truth"] == "female").astype(float), base=50,
-    )  # fmt: skip
+    judged = count["sum"], count["size"], 100 * count["size"] / len(one)
+    at, truth = [prompts.index(p) for p in some["prompt"]], (some["truth"] == "female").astype(float)
+    by_hand = stats.prediction_powered(*judged, at, f, truth, base=50)
     row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
     assert row["estimate"] == pytest.approx(by_hand.both.value)
 
@@ -211,9 +201,7 @@ def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
     table = precision.estimates(custom.headlines(own_people), ratings([]).head(0))
     others = table[table["estimator"] != "judge"]
     assert others["estimate"].isna().all()
-    assert set(others["reason"]) == {
-        "no generated image of it is rated", "no generated image of this group is rated",
-    }  # fmt: skip
+    assert set(others["reason"]) == {f"no generated image of {what} is rated" for what in ("it", "this group")}
     assert precision.answers.rated.findings(table) == []
     parts = precision.components(custom.headlines(own_people), table).set_index("part")
     assert parts.loc["judge", "reason"] == "no ratings" and parts.loc["group", "percent"] == 0
@@ -238,9 +226,8 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     long += "b/0,generated,nurse,m,0.25,2,r1,\n"
     (tmp_path / "long.csv").write_text(long)
     found = part.read(tmp_path / "long.csv")
-    assert found[["image_id", "label", "n_raters", "probability", "wave"]].values.tolist() == [
-        ["a/0", "female", 2, 0.5, 1], ["b/0", "unrated", 0, 0.25, 2],
-    ]  # fmt: skip
+    rows = [["a/0", "female", 2, 0.5, 1], ["b/0", "unrated", 0, 0.25, 2]]
+    assert found[["image_id", "label", "n_raters", "probability", "wave"]].values.tolist() == rows
     # Whoever reads these as ratings of images takes no probability for a rater.
     wide = "image,source,occupation,probability,wave,ann\na/0,generated,nurse,0.5,1,female\n"
     (tmp_path / "wide.csv").write_text(wide)
@@ -320,13 +307,15 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
     assert asked["settings"]["judging"]["ratings"] == "r.csv"
-    notebooks = ["--paper", "triplets", "--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,female\n")
-    assert cli.main(["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]) == 2
-    assert "judging.ratings has no effect here" in capsys.readouterr().err
-    notebooks[1] = "dalleval"
-    assert cli.main(["audit", "world", "--size", "quick", *notebooks, "--notebooks-dir", str(root / "notebooks")]) == 2
-    assert re.search(r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'", capsys.readouterr().err)
+    given = ["--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
+    given += ["--notebooks-dir", str(root / "notebooks")]
+    for paper, said in (
+        ("triplets", r"judging\.ratings has no effect here"),
+        ("dalleval", r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'"),
+    ):
+        assert cli.main(["audit", "world", "--size", "quick", "--paper", paper, *given]) == 2
+        assert re.search(said, capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
     settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):

@@ -6,6 +6,7 @@ import krippendorff
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 from biaslab.ground.errors import UnknownNameError
 from biaslab.papers import paradox, ratings
@@ -25,12 +26,9 @@ FEMALE["maid", "generated"] = 10
 
 def unanimous(raters: int = 2) -> pd.DataFrame:
     """Return wide ratings in which all raters agree on each image."""
-    rows = [
-        (f"{occupation}{source}{i}", source, occupation, "female" if i < n else "male")
-        for (occupation, source), n in FEMALE.items()
-        for i in range(10)
-    ]
-    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "label"])
+    rows = [(o, source, i, "female" if i < n else "male") for (o, source), n in FEMALE.items() for i in range(10)]
+    frame = pd.DataFrame(rows, columns=["occupation", "source", "image", "label"])
+    frame["image"] = frame["occupation"] + frame["source"] + frame["image"].astype(str)
     return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(raters)}).drop(columns="label")
 
 
@@ -51,16 +49,12 @@ def read(tmp_path):
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
-    """Return ratings in which all agree, and what follows from them."""
+    """Return what follows from ratings in which all agree."""
     path = tmp_path_factory.mktemp("usual") / "ratings.csv"
     unanimous().to_csv(path, index=False)
     rated = ratings.read(path).of("all")
-    return SimpleNamespace(
-        rated=rated,
-        outcomes=ratings.outcomes(rated),
-        amplification=amplification(rated),
-        sensitivity=sensitivity(rated),
-    )
+    tables = {"amplification": amplification(rated), "sensitivity": sensitivity(rated)}
+    return SimpleNamespace(outcomes=ratings.outcomes(rated), **tables)
 
 
 def amplification(rated: Rated) -> pd.DataFrame:
@@ -85,17 +79,13 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
     assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
-    assert table[["model", "approach", "prompt"]].drop_duplicates().to_numpy().tolist() == [
-        ["unnamed", "naive", "ratings"]
-    ]
+    assert set(table["model"] + table["approach"] + table["prompt"]) == {"unnamednaiveratings"}
 
 
 def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
     long = unanimous().melt(["image", "source", "occupation"], var_name="rater", value_name="label")
-    shares = pd.DataFrame(
-        [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()],
-        columns=["occupation", "source", "percent_female", "n"],
-    )
+    shares = [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()]
+    shares = pd.DataFrame(shares, columns=["occupation", "source", "percent_female", "n"])
     for content in (long, shares):
         pd.testing.assert_frame_equal(usual.amplification, amplification(read(content)))
 
@@ -142,11 +132,9 @@ def test_a_rule_weighs_images(name):
 
 def test_outcomes_have_wilson_limits_and_reasons(usual):
     table = usual.outcomes.set_index(["occupation", "source"])
-    # Wilson, 8 of 10, z = 1.959964: centre (8 + z²/2) / (10 + z²), half width z·sqrt(10·0.8·0.2 + z²/4) / (10 + z²).
-    z = 1.959963984540054
-    centre, half = (8 + z**2 / 2) / (10 + z**2), z * np.sqrt(1.6 + z**2 / 4) / (10 + z**2)
+    low, high = proportion_confint(8, 10, method="wilson")
     row = table.loc[("nurse", "training")]
-    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * (centre - half), 100 * (centre + half)])
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * low, 100 * high])
     assert table.loc[("maid", "generated"), "reason"] == "no training images of this occupation"
     assert (table.drop(index="maid")["reason"] == "").all()
 
@@ -212,8 +200,7 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
     opened = read(only)
     table = amplification(opened)
     assert table.empty and answered(table) == []
-    reasons = ratings.outcomes(opened)["reason"].unique().tolist()
-    assert reasons == ["no generated images of this occupation"]
+    assert set(ratings.outcomes(opened)["reason"]) == {"no generated images of this occupation"}
     assert agreement(opened)["value"].notna().all()
     figures.percent_female(ratings.outcomes(opened))
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
@@ -222,10 +209,8 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
 def two_models() -> pd.DataFrame:
     frame = unanimous()
     generated = frame[frame["source"] == "generated"]
-    reverse = generated.assign(
-        r1=generated["r1"].map({"female": "male", "male": "female"}), image="x" + generated["image"]
-    )
-    reverse["r2"] = reverse["r1"]
+    other = generated["r1"].map({"female": "male", "male": "female"})
+    reverse = generated.assign(r1=other, r2=other, image="x" + generated["image"])
     training = frame[frame["source"] == "training"].assign(model="")
     return pd.concat([training, generated.assign(model="A"), reverse.assign(model="B")])
 
@@ -281,8 +266,7 @@ def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
 def unsure() -> pd.DataFrame:
     """Return one occupation's 3 training and 2 generated images, on which both raters are unsure."""
     frame = unanimous().query("occupation == 'nurse'").groupby("source").head(3)
-    frame = frame.drop(frame[frame["source"] == "generated"].index[:1]).assign(r1="unsure", r2="unsure")
-    return frame
+    return frame.iloc[:5].assign(r1="unsure", r2="unsure")
 
 
 def test_without_a_decided_image_nothing_is_found(read):
@@ -358,12 +342,10 @@ def places(ax, marker: str) -> dict[str, float]:
 def test_shares_are_drawn_by_source_with_their_n(usual):
     (ax,) = figures.percent_female(usual.outcomes).axes
     # By share in training: nurse 80, clerk 60, carpenter 20; maid has none and comes last.
-    labels = [label.get_text() for label in ax.get_yticklabels()]
     named = ["nurse  (10 / 10)", "clerk  (10 / 10)", "carpenter  (10 / 10)", "maid  (0 / 10)"]
-    assert labels == named
+    assert [label.get_text() for label in ax.get_yticklabels()] == named
     assert places(ax, "o") == pytest.approx({"nurse": 80, "clerk": 60, "carpenter": 20})
-    generated = {"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100}
-    assert places(ax, "s") == pytest.approx(generated)
+    assert places(ax, "s") == pytest.approx({"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100})
 
 
 def test_sensitivity_draws_every_rule_in_every_panel(read, usual):

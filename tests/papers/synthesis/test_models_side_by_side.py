@@ -111,11 +111,8 @@ def test_few_units_have_no_interval_and_no_verdict():
 
 def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
     # Six units of one sign have 0.031 at the least, which five measures leave at 0.16.
-    frames = [
-        rows(model, value * np.arange(1, 7.0), measure=measure)
-        for measure in "vwxyz"
-        for model, value in (("a", 1), ("b", 0))
-    ]
+    both = itertools.product("vwxyz", (("a", 1), ("b", 0)))
+    frames = [rows(model, value * np.arange(1, 7.0), measure=measure) for measure, (model, value) in both]
     (said,) = answered(differences(*frames))
     assert said.said == "Cannot be told: no outcome could be significant." and "0.16" in said.details[0]
 
@@ -125,15 +122,9 @@ def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
 
 def presence(model, shares, rng, n=9):
     """Attributes of women and men alike: shares by attribute, of n images a prompt and 84 professions."""
-    frames = []
-    for prompt in ("woman", "man"):
-        seen = rng.binomial(n, np.broadcast_to(shares, (84, len(shares)))) / n
-        frame = pd.DataFrame(seen, columns=[f"a{k}" for k in range(len(shares))])
-        frame = (
-            frame.rename_axis("profession").reset_index().melt("profession", var_name="attribute", value_name="share")
-        )
-        frames.append(frame.assign(prompt=prompt))
-    return pd.concat(frames).assign(model=model, n=n).astype({"profession": str})
+    names = [("woman", "man"), [f"p{k}" for k in range(84)], [f"a{k}" for k in range(len(shares))]]
+    frame = pd.MultiIndex.from_product(names, names=["prompt", "profession", "attribute"]).to_frame(index=False)
+    return frame.assign(model=model, n=n, share=rng.binomial(n, np.tile(shares, 2 * 84)) / n)
 
 
 def test_attributes_are_compared_net_of_what_chance_gives():
@@ -149,9 +140,8 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["floor"])
     assert np.allclose(table["estimate"], 100 * net.groupby("model", sort=False)["net"].mean())
     # The paper's own table has the same number.
-    of_paper = dalleval.attribute_mean_difference(
-        both, by_prompt, tables.of([], "dalleval_printed_attributes"), **DRAWS
-    )
+    nothing = tables.of([], "dalleval_printed_attributes")
+    of_paper = dalleval.attribute_mean_difference(both, by_prompt, nothing, **DRAWS)
     of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
     for name, column in {"estimate": "beyond_floor", "ci_low": "ci_low", "ci_high": "ci_high"}.items():
         assert np.allclose(table[name], 100 * of_paper[f"by_profession_{column}"])
@@ -161,11 +151,9 @@ def test_attributes_are_compared_net_of_what_chance_gives():
 def tones(model, n, professions=84, shares=(0, 0, 0, 0.1, 0.4, 0.4, 0.1, 0, 0, 0), seed=0):
     rng = np.random.default_rng([seed, n])
     counts = rng.multinomial(n, shares, (professions, 3))
-    return pd.DataFrame(
-        [(model, prompt, f"p{i}", str(tone + 1), counts[i, k, tone])
-         for i in range(professions) for k, prompt in enumerate(("person", "woman", "man")) for tone in range(10)],
-        columns=["model", "prompt", "profession", "tone", "n"],
-    )  # fmt: skip
+    names = [[f"p{i}" for i in range(professions)], ("person", "woman", "man"), [str(k + 1) for k in range(10)]]
+    frame = pd.MultiIndex.from_product(names, names=["profession", "prompt", "tone"]).to_frame(index=False)
+    return frame.assign(model=model, n=counts.ravel())
 
 
 def test_deviations_are_compared_at_the_same_number_of_images():
@@ -181,22 +169,18 @@ def test_deviations_are_compared_at_the_same_number_of_images():
     one = counts.query("model == 'many' and profession == 'p0' and prompt == 'man'")["n"].to_numpy()
     faces = np.repeat(np.arange(10), one)
     chosen = [np.bincount(faces[list(k)], minlength=10) for k in itertools.combinations(range(9), 5)]
-    value = some.query("model == 'many' and unit == 'p0' and cell == 'man' and images == 5")["value"].item()
-    assert value == pytest.approx(stats.corrected_mad(chosen).mean())
+    value = some.query("model == 'many' and unit == 'p0' and cell == 'man'").set_index("images")["value"]
+    assert value[5] == pytest.approx(stats.corrected_mad(chosen).mean())
     # Where both have as many, it is the estimate of all of them.
-    value = some.query("model == 'many' and unit == 'p0' and cell == 'man' and images == 9")["value"].item()
-    assert value == pytest.approx(stats.corrected_mad(one))
+    assert value[9] == pytest.approx(stats.corrected_mad(one))
 
 
 def test_amplification_is_compared_over_one_training_share_at_the_same_number_of_images():
     rng, rows_ = np.random.default_rng(3), []
     for i in range(62):
         for model, n in (("many", 40), ("few", 8)):
-            count = {"training": 50, "generated": rng.binomial(n, 0.5)}
-            for source, of in (("training", 50), ("generated", n)):
-                share = 100 * count[source] / of if source == "generated" else 60.0
-                prompt = "captions" if source == "training" else "1"
-                rows_.append((model, "naive", f"o{i}", source, prompt, share, of))
+            rows_.append((model, "naive", f"o{i}", "training", "captions", 60.0, 50))
+            rows_.append((model, "naive", f"o{i}", "generated", "1", 100 * rng.binomial(n, 0.5) / n, n))
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
     shares = pd.DataFrame(rows_, columns=columns)
     occupations = paradox.occupation_amplification(shares, confidence=0.95)
@@ -206,28 +190,22 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     found = differences(synthesis.units(**of_units(occupations=occupations))).set_index("measure")
     assert (found["n"] == 62).all() and (found["ci_low"] < 0).all() and (found["ci_high"] > 0).all()
     # Over other training images there is nothing to compare.
-    moved = shares.assign(percent_female=shares["percent_female"].where(
-        (shares["source"] != "training") | (shares["model"] != "few"), 62.0))  # fmt: skip
-    occupations = paradox.occupation_amplification(moved, confidence=0.95)
+    shares.loc[(shares["source"] == "training") & (shares["model"] == "few"), "percent_female"] = 62.0
+    occupations = paradox.occupation_amplification(shares, confidence=0.95)
     found = differences(synthesis.units(**of_units(occupations=occupations)))
     assert found["difference"].isna().all() and found["reason"].ne("").all()
 
 
 def test_a_floor_that_a_measure_declares_is_taken_off():
-    base = {"measure": "m", "measure_unit": "%"}
     rng = np.random.default_rng(9)
-    floors = rng.uniform(5, 15, (2, 12))
-    noise = rng.normal(0, 1, (2, 12))
-    own = pd.concat(
-        pd.DataFrame({**base, "model": model, "unit": [str(k) for k in range(12)],
-                      "value": floors[i] + noise[i] + 10 * i, "floor": floors[i] + 10 * i})
-        for i, model in enumerate("ab")
-    )  # fmt: skip
+    floors, noise = rng.uniform([[5], [15]], [[15], [25]], (2, 12)), rng.normal(0, 1, (2, 12))
+    own = pd.concat(rows(m, floors[i] + noise[i], unit="%").assign(floor=floors[i]) for i, m in enumerate("ab"))
+    own = own[["model", "measure", "measure_unit", "unit", "value", "floor"]]
     found = differences(synthesis.units(**of_units(), own=own)).iloc[0]
     assert found["difference"] == pytest.approx((noise[0] - noise[1]).mean()) and found["p"] > 0.05
     table = synthesis.models(**of_models(), own=own).set_index("model")
     assert np.allclose(table["estimate"], noise.mean(axis=1)) and (table["floor"] == 0).all()
-    assert table.loc["b", "plain"] == pytest.approx((floors[1] + noise[1] + 10).mean())
+    assert table.loc["b", "plain"] == pytest.approx((floors[1] + noise[1]).mean())
 
 
 def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
@@ -242,15 +220,13 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
 
 
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
-    rows = pd.DataFrame(
-        {"model": ["a", "a", "b"], "dataset": ["x", "y", "x"], "metric": "clip", "gap": [0.1, 0.3, 0.5],
-         "ci_low": [0.0, 0.2, 0.4], "ci_high": [0.2, 0.4, 0.6], "n": [9, 9, 7]}
-    )  # fmt: skip
+    gap = np.array([0.1, 0.3, 0.5])
+    rows = pd.DataFrame({"model": [*"aab"], "dataset": [*"xyx"], "metric": "clip", "gap": gap, "n": [9, 9, 7]})
+    rows = rows.assign(ci_low=gap - 0.1, ci_high=gap + 0.1)
     found = import_module("biaslab.papers.synthesis.models")._over_datasets(rows, 0.95)
     # Student's t of two values: 0.2 plus and minus 12.706 times 0.1.
-    assert found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist() == pytest.approx(
-        [0.2, -1.0706, 1.4706, 2], abs=1e-4
-    )
+    first = found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist()
+    assert first == pytest.approx([0.2, -1.0706, 1.4706, 2], abs=1e-4)
     assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "of"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
 
 
@@ -269,13 +245,9 @@ def test_estimates_are_those_of_the_papers_tables():
     skill = {"model": "a", "evaluator": "detector", "skill": ["object", "average"], "percent_correct": 60.0}
     skill |= {"images": "test", "training_percent": 100, "n": 5}
     shuffled = {"reference": "shuffled", "measure": "object", "judge": "detector", "value": 12.0, "n": 5}
-    table = synthesis.models(
-        **of_models(
-            scores=score,
-            accuracy=tables.of(pd.DataFrame(skill), "dalleval_skill_accuracy"),
-            references=tables.of([shuffled], "dalleval_references"),
-        )
-    )
+    accuracy = tables.of(pd.DataFrame(skill), "dalleval_skill_accuracy")
+    references = tables.of([shuffled], "dalleval_references")
+    table = synthesis.models(**of_models(scores=score, accuracy=accuracy, references=references))
     assert table["estimate"].tolist() == [1.0, 2.0, 60.0] and table["floor"].tolist() == [0.0, 0.0, 12.0]
     assert table["unit"].tolist() == ["points", "points", "%"] and table["n"].tolist() == [7, 7, 5]
     assert synthesis.models(**of_models()).empty
@@ -290,15 +262,8 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     genders = dalleval.average_gender(printed(dalleval.measure.average_gender))
     tones = tables.of([], "dalleval_skin_tone_counts")
     mads = dalleval.mad(genders, tones, printed(dalleval.printed.printed_bias))
-    some = synthesis.units(
-        shares=shares,
-        genders=genders,
-        tone_counts=tones,
-        verdicts=tables.of([], "dalleval_skill_verdicts"),
-        by_prompt=tables.of([], "dalleval_attribute_prompt_difference"),
-        similarity=printed(triplets.measure.similarity),
-        occupations=tables.of([], "paradox_occupation_amplification"),
-    )
+    similarity = printed(triplets.measure.similarity)
+    some = synthesis.units(**of_units(shares=shares, genders=genders, similarity=similarity))
     mean = some.groupby(["model", "measure", "list"])["value"].mean().groupby(["model", "measure"]).mean()
     # Tables 1 and 2 of the Paired Stereotype Test, from its tables per occupation.
     scores = mean["DALL-E 3"]

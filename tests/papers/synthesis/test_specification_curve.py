@@ -25,14 +25,6 @@ def amplified(shares):
     return paradox.amplification(shares, **DRAWS | {"replicates": 2000})
 
 
-def test_every_combination_stands_once(curve):
-    # 2 models x 5 prompts (with their mean) x 5 rules x floor or not x as judged or with printed errors off.
-    assert len(curve) == 200
-    keys = ["model", "approach", "prompt", "exclusion", "measure", "correction", "judge"]
-    assert not curve.duplicated(keys).any()
-    assert curve["estimate"].is_monotonic_increasing
-
-
 @pytest.mark.parametrize(
     ("exclusion", "measure", "definition"),
     [
@@ -88,12 +80,8 @@ def test_errors_that_raters_show_are_another_choice_of_judge():
 
 
 def test_a_certain_lean_looks_at_training_only():
-    rows = [
-        ("certain", "training", "captions", 20, 100),
-        ("certain", "generated", "captions", 70, 100),
-        ("near", "training", "captions", 48, 100),
-        ("near", "generated", "captions", 30, 100),
-    ]
+    rows = [("certain", "training", "captions", 20, 100), ("certain", "generated", "captions", 70, 100)]
+    rows += [("near", "training", "captions", 48, 100), ("near", "generated", "captions", 30, 100)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
     got = synthesis.specification_curve(frame.assign(model="M", approach="naive"))
     got = got.query("correction == 'none' and judge == 'as_judged'")
@@ -129,13 +117,10 @@ def test_the_answer_counts_the_intervals(curve):
 def test_exclusion_by_measure_by_a_plain_loop(curve):
     grid = synthesis.exclusion_by_measure(curve)
     mean = grid.set_index(["exclusion", "measure"])["estimate"]
-    single = curve[curve["prompt"] != "mean"]
-    same = [a for a, e in zip(single["estimate"], single["exclusion"], strict=True) if e == "same_lean"]
-    every = [
-        a
-        for a, e, m in zip(single["estimate"], single["exclusion"], single["measure"], strict=True)
-        if (e, m) == ("none", "directional")
-    ]
+    same, every = [], []
+    for row in curve[curve["prompt"] != "mean"].itertuples():
+        same += [row.estimate] * (row.exclusion == "same_lean")
+        every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "directional"))
     assert mean["same_lean", "distance"] == mean["same_lean", "directional"] == pytest.approx(np.mean(same))
     (found,) = synthesis.answers.flips.findings(grid)
     assert found.answer.endswith(f"the mean by {np.mean(same) - np.mean(every):.1f} points.")

@@ -1,10 +1,7 @@
 """Gender triplets: gaps, tests, bias scores and groups, from the printed numbers and from frames of known truth."""
 
-import csv
 import re
 import types
-from decimal import Decimal
-from importlib.resources import files
 from itertools import product
 
 import numpy as np
@@ -13,6 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
+from triplet_rows import GENDERS, NO_TESTS, cell
 
 from biaslab import published
 from biaslab.ground import tables
@@ -21,7 +19,6 @@ from biaslab.papers import triplets
 from biaslab.papers.triplets import answers, figures
 from biaslab.papers.triplets import printed as prints
 
-GENDERS = ["neutral", "feminine", "masculine"]
 PAIRS = ["neutral-feminine", "neutral-masculine"]
 
 
@@ -55,17 +52,12 @@ def printed():
     )
 
 
-NO_TESTS = tables.of([], "triplets_printed_chi_square")
-
-
-def similarity(feminine, masculine, *, metric="clip", dataset="D", model="M", higher=1, unit="1"):
+def similarity(feminine, masculine, *, metric="clip"):
     """Return measured similarities: one case a value."""
-    rows = [
-        {"model": model, "dataset": dataset, "space": "image", "metric": metric, "unit": unit, "pair": pair}
-        | {"case": f"t{i}", "value": value, "n": 1, "higher_is_closer": higher, "sample": "triplets", "reason": ""}
-        for pair, values in zip(PAIRS, (feminine, masculine), strict=True)
-        for i, value in enumerate(values)
-    ]  # fmt: skip
+    both = {"neutral-feminine": feminine, "neutral-masculine": masculine}
+    rows = [(pair, f"t{i}", value) for pair, values in both.items() for i, value in enumerate(values)]
+    same = {"model": "M", "dataset": "D", "space": "image", "metric": metric, "unit": "1", "n": 1}
+    rows = pd.DataFrame(rows, columns=["pair", "case", "value"]).assign(**same, higher_is_closer=1, sample="triplets")
     return tables.of(rows, "triplets_similarity")
 
 
@@ -81,37 +73,9 @@ def object_counts(counts, *, dataset="D", n_images=(100, 100, 100), group=None):
     return tables.of(rows, "triplets_group_object_counts" if group else "triplets_object_counts")
 
 
-def cell(table, **names):
-    rows = table
-    for column, value in names.items():
-        rows = rows[rows[column] == value]
-    assert len(rows) == 1, (names, len(rows))
-    return rows.iloc[0]
-
-
 def numbers(text):
     """Return the whole numbers in a text."""
     return [int(n) for n in re.findall(r"\d+", text)]
-
-
-def table_5():
-    """Return the printed cells of table 5 as texts: {(model, dataset, metric): {pair: value, "higher": bool}}."""
-    text = (files(published) / "data" / "triplets_table_5.csv").read_text(encoding="utf-8")
-    cells = {}
-    for row in csv.DictReader(text.splitlines()):
-        key = (row["model"], row["dataset"], row["metric"])
-        cells.setdefault(key, {"higher": row["higher_is_closer"] == "1"})[row["pair"]] = row["value"]
-    return cells
-
-
-def nearer_by_decimals(feminine, masculine, higher):
-    """Return the nearer gender and the rounding unit of two printed texts, in exact decimal arithmetic."""
-    texts = [t for t in (feminine, masculine) if t]
-    unit = max(Decimal(1).scaleb(Decimal(t).as_tuple().exponent) for t in texts)
-    if len(texts) < 2:
-        return "", unit
-    gap = (Decimal(masculine) - Decimal(feminine)) * (1 if higher else -1)
-    return "tie" if abs(gap) <= unit else "masculine" if gap > 0 else "feminine", unit
 
 
 # -- section 4: printed --------------------------------------------------------------------------------
@@ -133,16 +97,6 @@ def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
     assert n[prints.ONE_TRIPLET, "prompt"] == {1} and n[prints.ONE_TRIPLET, "image"] == {1000}
 
 
-def test_which_gender_is_nearer_agrees_with_decimal_arithmetic(printed):
-    gap = printed.gap[printed.gap["sample"] == "triplets"].set_index(["model", "dataset", "metric"])
-    cells = table_5()
-    assert set(gap.index) == set(cells)
-    for key, found in cells.items():
-        nearer, unit = nearer_by_decimals(*(found[p] for p in PAIRS), found["higher"])
-        assert gap.loc[key, "nearer"] == nearer, key
-        assert gap.loc[key, "rounding"] == pytest.approx(float(unit)), key
-
-
 def test_gap_is_turned_where_lower_is_closer(printed):
     pixels = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="diff_pix")
     assert pixels["gap"] == pytest.approx(42.61 - 39.34)
@@ -152,7 +106,7 @@ def test_gap_is_turned_where_lower_is_closer(printed):
     # distances 1 - 0.909 and 1 - 0.931
     assert text["percent_nearer"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
     clip = cell(printed.gap, model="SD v2.1", dataset="Flickr30k", metric="clip")
-    assert (clip["nearer"], clip["gap"]) == ("feminine", pytest.approx(-0.010))
+    assert (clip["nearer"], clip["gap"], clip["rounding"]) == ("feminine", pytest.approx(-0.010), pytest.approx(0.001))
 
 
 def test_summary_is_student_t_over_dataset_means(printed):
@@ -215,10 +169,8 @@ def test_measured_cases_give_paired_intervals():
 
 
 def test_a_cell_without_values_says_why():
-    measured = pd.concat(
-        [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")], ignore_index=True
-    )
-    gaps = triplets.disparity_gap(measured)
+    measured = [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")]
+    gaps = triplets.disparity_gap(pd.concat(measured, ignore_index=True))
     gap = gaps.set_index("metric")
     assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "nearer"] == ""
     assert gap.loc["clip", "reason"] == "no value is given"
@@ -233,11 +185,10 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
     # the clear one, though each interval alone excludes 0.
     t = np.linspace(-1, 1, 20) / np.linspace(-1, 1, 20).std(ddof=1)
     means = {"dino": 2.35, "ssim": 2.35, "clip": 6.0}
-    rows = [
-        similarity(np.full(20, 0.5), 0.5 + 0.01 * (t + mean / np.sqrt(20)), metric=metric)
-        for metric, mean in means.items()
-    ]
-    gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
+    values = {metric: 0.5 + 0.01 * (t + mean / np.sqrt(20)) for metric, mean in means.items()}
+    rows = pd.concat([similarity(np.full(20, 0.5), of, metric=metric) for metric, of in values.items()])
+    rows = rows.reset_index(drop=True)
+    gap = triplets.disparity_gap(rows)
     p = [2 * scipy_stats.t.sf(mean, 19) for mean in means.values()]
     assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
@@ -249,7 +200,7 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
     assert not strict.decided
     # p is below 1 - confidence exactly where the interval excludes 0.
     for confidence in (0.95, 0.975, 0.99, 0.9999):
-        found = triplets.disparity_gap(pd.concat(rows, ignore_index=True), confidence=confidence)
+        found = triplets.disparity_gap(rows, confidence=confidence)
         assert ((found["p"] < 1 - confidence) == (found["ci_low"] > 0)).all()
 
 
@@ -274,9 +225,7 @@ def test_unknown_names_are_refused():
     for analysis in (triplets.disparity, triplets.disparity_gap):
         with pytest.raises(InputError, match=r"triplets_similarity: higher_is_closer is 0\.5"):
             analysis(rows.assign(higher_is_closer=[1, 0.5]))
-
-
-def test_a_mean_beside_its_values_is_refused():
+    # A mean beside its values, too.
     rows = similarity([0.5, 0.6], [0.6, 0.7])
     rows.loc[rows["case"] == "t1", "case"] = "mean"
     with pytest.raises(InputError, match=r"has the case 'mean' beside others for \{'model': 'M'"):
@@ -386,10 +335,8 @@ def test_what_corrections_change(printed):
     many = printed.group_tests[printed.group_tests["sample"] == "triplets"]
     lost = many[(many["p"] < 0.05) & (many["p_holm"] >= 0.05)]
     # p = 0.002 stands behind 141 smaller ones: 0.002 x 159 = 0.318.
-    assert lost[["model", "dataset", "dependency_group", "pair"]].to_numpy().tolist() == [
-        ["SD v2.0", "GCC", "implicitly_independent", "neutral-masculine"]
-    ]
-    assert lost["p_holm"].tolist() == pytest.approx([0.318])
+    found = cell(lost, model="SD v2.0", dataset="GCC", dependency_group="implicitly_independent")
+    assert (len(lost), found["pair"], found["p_holm"]) == (1, "neutral-masculine", pytest.approx(0.318))
     # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'; they are of no single model.
     kinds = printed.group_tests["dependency_group"].str.partition("ly_")[0]
     found = answers.groups.findings(printed.group_tests.assign(kind=kinds))
@@ -431,13 +378,12 @@ def test_group_shares_take_triplets_as_the_sample(printed):
 
 
 def test_groups_and_intersections_from_counts():
-    rows = pd.concat(
-        [
-            object_counts({"cat": (1, 0, 0), "dog": (0, 2, 0), "bus": (0, 0, 0)}, group="explicitly_guided"),
-            object_counts({"cat": (1, 1, 1), "sky": (1, 1, 1), "sea": (0, 1, 0)}, group="implicitly_guided"),
-            object_counts({"cat": (3, 3, 3), "dog": (3, 3, 3), "joy": (3, 3, 3)}, group="nouns"),
-        ]
-    )
+    held = {
+        "explicitly_guided": {"cat": (1, 0, 0), "dog": (0, 2, 0), "bus": (0, 0, 0)},
+        "implicitly_guided": {"cat": (1, 1, 1), "sky": (1, 1, 1), "sea": (0, 1, 0)},
+        "nouns": {"cat": (3, 3, 3), "dog": (3, 3, 3), "joy": (3, 3, 3)},
+    }
+    rows = pd.concat(object_counts(counts, group=group) for group, counts in held.items())
     found = triplets.group_objects(rows, tables.of([], "triplets_printed_group_objects"))
     objects = found.set_index("dependency_group")
     # A bus was never found.
@@ -486,28 +432,27 @@ def test_detector_bounds(printed):
 # -- figures -------------------------------------------------------------------------------------------
 
 
-def measured(shift, *, dataset="ours", metrics=("t", "ssim"), n=8, model="mini"):
+def measured(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
     """Return measured similarities whose gap is ``shift`` in each triplet, give or take what alternates."""
     rows = []
     for metric, k in product(metrics, range(n)):
         near = 0.5 + 0.01 * k
         for pair, value in zip(PAIRS, (near, near + shift + 0.001 * (-1) ** k), strict=True):
-            space = "prompt" if metric == "t" else "image"
-            rows.append((model, dataset, space, metric, pair, f"c{k}", value, 1, "1", 1, "triplets", ""))
-    return pd.DataFrame(rows, columns=tables.schema("triplets_similarity").names)
+            rows.append(("prompt" if metric == "t" else "image", metric, pair, f"c{k}", value))
+    rows = pd.DataFrame(rows, columns=["space", "metric", "pair", "case", "value"])
+    same = {"model": model, "dataset": "ours", "n": 1, "unit": "1", "higher_is_closer": 1, "sample": "triplets"}
+    return tables.of(rows.assign(**same), "triplets_similarity")
 
 
 def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(printed):
     both = pd.concat([measured(0.05), printed.given["similarity"]], ignore_index=True)
     gap = triplets.disparity_gap(both)
     summary = triplets.gap_summary(gap)
-    assert list(dict.fromkeys(summary["model"])) == [
-        "SD v1.4, SD v2.0, SD v2.1", "mini", "SD v1.4", "SD v2.0", "SD v2.1",
-    ]  # fmt: skip
+    alone = ["SD v1.4", "SD v2.0", "SD v2.1"]
+    assert list(dict.fromkeys(summary["model"])) == [", ".join(alone), "mini", *alone]
     # What is said of the printed ones together is what is said without the measured one.
-    pd.testing.assert_frame_equal(
-        triplets.together(summary).drop(columns="model"), printed.together.drop(columns="model")
-    )
+    both = triplets.together(summary), printed.together
+    pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
     (said,) = answers.measured.findings(gap)
     assert said.model == "mini" and numbers(said.said) == [2, 2, 0, 0] and said.details[0].startswith("Planted")
     (turned,) = answers.measured.findings(triplets.disparity_gap(measured(-0.05)))
@@ -542,37 +487,23 @@ def test_bias_figure_fills_what_survives_holm():
     counts = {"suit": (5, 10, 60), "hat": (5, 20, 30), "dress": (9, 54, 2), "tree": (7, 20, 20)}
     ax = figures.bias_score(triplets.bias_score(object_counts(counts))).axes[0]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["suit (n = 70)", "hat (n = 50)", "dress (n = 56)"]
-    filled = {
-        round(float(x), 6)
-        for line in ax.lines
-        if line.get_marker() == "o" and line.get_markerfacecolor() != "white"
-        for x in line.get_xdata()
-    }
+    marks = [line for line in ax.lines if line.get_marker() == "o" and line.get_markerfacecolor() != "white"]
+    filled = {round(float(x), 6) for line in marks for x in line.get_xdata()}
     assert filled == {round(60 / 70, 6), round(2 / 56, 6)}
 
 
 # -- notebooks -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def counted(tmp_path):
-    """Return a folder with counts of objects alone: no similarities, no tests."""
+def test_notebooks_draw_and_say_what_counts_of_objects_give(notebook, tmp_path):
+    # A folder with counts of objects alone: no similarities, no tests.
     folder = tmp_path / "counted"
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
     for name, group in (("object_counts", None), ("group_object_counts", "implicitly_guided")):
         tables.write(object_counts(counts, group=group), folder / f"triplets_{name}.csv")
-    return str(folder)
-
-
-def test_notebooks_draw_and_say_what_counts_of_objects_give(notebook, counted):
-    for name, drawn in (
-        ("5_co_occurrence", {"triplets_bias_score"}),
-        (
-            "6_dependency_groups",
-            {"triplets_group_chi_square", "triplets_group_bias_score", "triplets_group_top_objects"},
-        ),
-    ):
-        recorded = notebook(f"triplets/{name}", source=counted)
+    of_groups = {f"triplets_group_{name}" for name in ("chi_square", "bias_score", "top_objects")}
+    for name, drawn in (("5_co_occurrence", {"triplets_bias_score"}), ("6_dependency_groups", of_groups)):
+        recorded = notebook(f"triplets/{name}", source=str(folder))
         assert {figure["name"] for figure in recorded["figures"]} == drawn
         pointed = {finding["figure"] for finding in recorded["findings"]} - {""}
         assert pointed and pointed <= drawn

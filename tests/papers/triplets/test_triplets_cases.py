@@ -7,25 +7,13 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 from scipy.spatial.distance import cosine as cosine_distance
+from triplet_rows import GENDERS, NO_TESTS, images_of
 
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
-
-GENDERS = ("neutral", "feminine", "masculine")
-NO_TESTS = tables.of([], "triplets_printed_chi_square")
-SWAPPED = {"feminine": "masculine", "masculine": "feminine", "neutral": "neutral"}
-
-
-def images_of(n_triplets=3, seeds=2, genders=GENDERS, dataset="D"):
-    rows = [
-        {"model": "M", "dataset": dataset, "triplet_id": f"t{t}", "seed": s, "prompt_gender": g}
-        | {"image_id": f"{dataset}-t{t}-{s}-{g}"}
-        for t, s, g in itertools.product(range(n_triplets), range(seeds), genders)
-    ]
-    return pd.DataFrame(rows)
 
 
 def objects_of(images, rng, odds=None):
@@ -137,7 +125,7 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
     same = ["chi_square", "p", "dof", "n_pooled", "cramers_v"]
     pd.testing.assert_frame_equal(found[same], plain[same])
     # "e" is rare and goes with "d", as in the table that the statistic is of.
-    dense = counts.pivot(index=["prompt_gender", "case"], columns="object", values="count").fillna(0)
+    dense = counts.pivot(index=["prompt_gender", "case"], columns="object", values="count")
     names = [f"t{i}" for i in range(30)]
     whole = [dense.loc[g].reindex(index=names, columns=list("abcde")).fillna(0).to_numpy() for g in GENDERS]
     merged = [np.column_stack([w[:, :3], w[:, 3] + w[:, 4]]) for w in whole]
@@ -156,12 +144,9 @@ def test_permutations_stand_beside_plain_tests_where_cases_are_told():
 def test_answers_go_by_permutations_where_objects_come_in_crowds():
     """Objects of a triplet's image come eight at a time: the chi-square test takes each for a new one."""
     rng = np.random.default_rng(11)
-    rows = [
-        {"model": "M", "dataset": "D", "prompt_gender": g, "case": f"t{k}", "object": name, "count": 8, "n_images": 24}
-        for k in range(24)
-        for g in GENDERS
-        for name in [("cup", "hat", "dog")[rng.integers(3)]]
-    ]  # fmt: skip
+    rows = pd.DataFrame(itertools.product(GENDERS, range(24)), columns=["prompt_gender", "case"]).astype(str)
+    shown = rng.choice(["cup", "hat", "dog"], len(rows))
+    rows = rows.assign(model="M", dataset="D", object=shown, count=8, n_images=24)
     counts = tables.of(rows, "triplets_object_counts")
     found = triplets.chi_square(counts, NO_TESTS, seed=1, replicates=999)
     assert (found["p_holm"] < 0.05).any() and (found["p_decisive_holm"] > 0.05).all()
@@ -171,16 +156,18 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     assert not told.decided and (told.n, told.p) == (24, grouped["p_decisive_holm"].min())
 
 
+def dogs(**genders):
+    """Return counts of dogs by gender: in how many cases, how many in each, in how many images."""
+    rows = [(g, f"t{k}{g}", n, size) for g, (times, n, size) in genders.items() for k in range(times)]
+    frame = pd.DataFrame(rows, columns=["prompt_gender", "case", "count", "n_images"])
+    return frame.assign(model="M", dataset="D", object="dog")
+
+
 def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Ten feminine triplets with 4 each, ten masculine: ten occurrences say as much as forty that come four by four.
-    rows = [
-        {"model": "M", "dataset": "D", "prompt_gender": g, "case": f"t{k}{g}", "object": "dog"}
-        | {"count": 4, "n_images": 99}
-        for g, n in (("feminine", 10), ("masculine", 15))
-        for k in range(n)
-    ]
-    found = triplets.bias_score(tables.of(rows, "triplets_object_counts")).iloc[0]
-    single = triplets.bias_score(tables.of([r | {"count": 1} for r in rows], "triplets_object_counts")).iloc[0]
+    rows = tables.of(dogs(feminine=(10, 4, 99), masculine=(15, 4, 99)), "triplets_object_counts")
+    found = triplets.bias_score(rows).iloc[0]
+    single = triplets.bias_score(rows.assign(count=1)).iloc[0]
     assert found["bias_score"] == single["bias_score"] == pytest.approx(0.6)
     assert found[["ci_low", "ci_high", "p"]].tolist() == pytest.approx(single[["ci_low", "ci_high", "p"]].tolist())
     # Each is a fair coin: 15 of 25.
@@ -188,18 +175,13 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Wilson's limits of 15 of 25, a little wider by Student's t and by the 24 of 25 in the variance.
     low, high = stats.wilson_interval(15, 25)
     assert 0 < low - single["ci_low"] < 0.02 and 0 < single["ci_high"] - high < 0.02
-    loose = triplets.bias_score(tables.of([rows[0], rows[-1]], "triplets_object_counts"), minimum_count=1)
+    loose = triplets.bias_score(rows.iloc[[0, -1]], minimum_count=1)
     # In two triplets only, one of either kind: nothing is known.
     assert loose[["ci_low", "ci_high"]].to_numpy().ravel() == pytest.approx([0, 1], abs=0.02)
 
 
 def test_unequal_sets_are_tested_by_rates():
-    rows = [
-        {"model": "M", "dataset": "D", "prompt_gender": g, "case": f"t{i}", "object": "dog"}
-        | {"count": n, "n_images": size}
-        for g, n, size in (("feminine", 1, 20), ("masculine", 3, 60))
-        for i in range(20)
-    ]
+    rows = dogs(feminine=(20, 1, 20), masculine=(20, 3, 60)).assign(case=[f"t{k}" for k in [*range(20)] * 2])
     found = triplets.bias_score(tables.of(rows, "triplets_object_counts")).iloc[0]
     # As often in an image of either set: nothing to test.
     assert found["bias_score"] == pytest.approx(0.5) and found["p"] == 1
@@ -262,11 +244,8 @@ def test_prompts_are_compared_once_a_triplet():
     texts = images.set_index("image_id").apply(lambda row: f"{row.triplet_id} {row.prompt_gender}", axis=1)
     found = cases.of_prompts(cases.pairs(images), texts)
     rows = list(found[["triplet_id", "pair", "first", "second"]].itertuples(index=False, name=None))
-    assert sorted(rows) == sorted(
-        (t, f"neutral-{g}", f"{t} neutral", f"{t} {g}")
-        for t in ("t0", "t1")
-        for g in ("feminine", "masculine", "placebo")
-    )
+    both = itertools.product(("t0", "t1"), ("feminine", "masculine", "placebo"))
+    assert sorted(rows) == sorted((t, f"neutral-{g}", f"{t} neutral", f"{t} {g}") for t, g in both)
     assert found["seed"].isna().all()
 
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from triplet_rows import NO_TESTS, images_of
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -12,17 +13,7 @@ from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 
-GENDERS = ("neutral", "feminine", "masculine")
 GROUPS = DEPENDENCY_GROUPS[:4]
-
-
-def images_of(n_triplets=4, seeds=2):
-    rows = [
-        {"model": "M", "dataset": "D", "triplet_id": f"t{t}", "seed": s, "prompt_gender": g}
-        | {"image_id": f"t{t}-{s}-{g}"}
-        for t, s, g in itertools.product(range(n_triplets), range(seeds), GENDERS)
-    ]
-    return pd.DataFrame(rows)
 
 
 def groups_of(images, rng):
@@ -41,11 +32,11 @@ def nouns_of(images, rng):
 
 def test_counts_and_shares_of_groups_by_a_loop():
     rng = np.random.default_rng(0)
-    images = images_of()
+    images = images_of(4, 2)
     groups, nouns = groups_of(images, rng), nouns_of(images, rng)
     # At this seed one image is missing, so that the other two of its triplet do not count.
-    seen = images[images["image_id"] != "t1-1-feminine"]
-    kept = seen[~seen["image_id"].str.startswith("t1-1-")]
+    seen = images[images["image_id"] != "D-t1-1-feminine"]
+    kept = seen[~seen["image_id"].str.startswith("D-t1-1-")]
     found = cases.group_object_counts(seen, groups, nouns)
     expected = {}
     held = {group: set() for group in DEPENDENCY_GROUPS}
@@ -66,7 +57,7 @@ def test_counts_and_shares_of_groups_by_a_loop():
     assert shares["percent_images"].to_dict() == pytest.approx({g: 100 * len(i) / 21 for g, i in held.items()})
     assert set(shares["n"]) == {21} and set(shares["n_triplets"]) == {4}
     # They are what the analyses of the paper's tables take.
-    tests = triplets.chi_square(found, tables.of([], "triplets_printed_chi_square"), seed=0, replicates=99)
+    tests = triplets.chi_square(found, NO_TESTS, seed=0, replicates=99)
     assert set(tests["dependency_group"]) == set(DEPENDENCY_GROUPS)
     objects = triplets.group_objects(found, tables.of([], "triplets_printed_group_objects"))
     assert objects.set_index("dependency_group")["n_objects"]["nouns"] == 3
@@ -79,9 +70,8 @@ def test_group_truth_by_scikit_learn():
     counts = rng.integers(0, 30, (6, 6)) + 40 * np.eye(6, dtype=int)
     counts[5, 5] = 0
     rows = [("M", names[i], names[j], counts[i, j]) for i, j in itertools.product(range(6), repeat=2) if counts[i, j]]
-    table = tables.check(
-        pd.DataFrame(rows, columns=["model", "planted", "measured", "count"]), "triplets_group_confusion"
-    )
+    table = pd.DataFrame(rows, columns=["model", "planted", "measured", "count"])
+    table = tables.check(table, "triplets_group_confusion")
     found = triplets.group_truth(table).set_index(["dependency_group", "metric"])
     planted = [p for _, p, _, n in rows for _ in range(n)]
     measured = [m for _, _, m, n in rows for _ in range(n)]

@@ -15,8 +15,6 @@ from biaslab.papers.triplets import cases
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab_world.triplets import nouns
 
-NO_TESTS = tables.of([], "triplets_printed_chi_square")
-
 
 def settings(folder, **design):
     design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
@@ -161,9 +159,8 @@ def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     ids = p.triplets._image_ids()
     rows = [(i, "dog", 1, 0, 0, 1, 1) for i in ids[:3]] + [(i, "", "", "", "", "", "") for i in ids[3:9]]
     path = tmp_path / "objects.csv"
-    pd.DataFrame(rows, columns=["image_id", "object", "score", "left", "top", "right", "bottom"]).to_csv(
-        path, index=False
-    )
+    columns = ["image_id", "object", "score", "left", "top", "right", "bottom"]
+    pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
     p = world(tmp_path, objects=str(path))
     images = triplets.measure.object_images(p)
     # Three triplets are looked at, of which one shows a dog in each of its images; the others are in no file.
@@ -180,12 +177,10 @@ def test_a_file_of_instances_stands_for_what_looks(tmp_path):
 
 def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample():
     given = {"a": {"cup": 3, "person": 9}, "b": {"cup": 1, "dog": 2}, "c": {"person": 1}}
-    rows = [
-        {"model": "M", "dataset": "D", "prompt_gender": "feminine", "case": case, "object": name, "count": n}
-        for case, objects in given.items() for name, n in objects.items()
-    ]  # fmt: skip
-    more = {"n_images": 6, "n_cases": 3, "dependency_group": "hidden"}
-    counts = tables.of([r | more for r in rows], "triplets_group_object_counts")
+    rows = [(case, name, n) for case, objects in given.items() for name, n in objects.items()]
+    same = {"model": "M", "dataset": "D", "prompt_gender": "feminine", "n_images": 6, "n_cases": 3}
+    counts = pd.DataFrame(rows, columns=["case", "object", "count"]).assign(**same, dependency_group="hidden")
+    counts = tables.of(counts, "triplets_group_object_counts")
     top = triplets.top_objects(counts)
     assert top[["object", "rank", "count"]].to_numpy().tolist() == [["cup", 1, 4], ["dog", 2, 2]]
     # Two images a case: 3, 1 and 0 cups are 1.5, 0.5 and 0 an image.
