@@ -1,4 +1,7 @@
-"""The printed numbers of dalleval are consistent with each other."""
+"""The printed numbers of dalleval: complete, on their grid, and consistent with each other.
+
+Printed figures that do not follow from others are named as exceptions; none is corrected.
+"""
 
 import numpy as np
 import pandas as pd
@@ -24,6 +27,19 @@ def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) 
 
 
 @pytest.fixture(scope="module")
+def professions() -> list[str]:
+    return load(13)["profession"].tolist()
+
+
+def by_profession(*tables: int) -> tuple[pd.DataFrame, pd.Series]:
+    """Return values by profession and model, and the printed averages."""
+    rows = load(*tables)
+    values = wide(rows, "profession", "model", "value")[MODELS]
+    assert (rows["kind"] == "average").equals(rows["profession"] == "average")
+    return values.drop(index="average"), values.loc["average"]
+
+
+@pytest.fixture(scope="module")
 def attributes() -> pd.DataFrame:
     return load(*range(23, 32))
 
@@ -35,9 +51,28 @@ def presence(attributes: pd.DataFrame, model: str, gender: str) -> pd.DataFrame:
     return wide(rows, "profession", "attribute", "presence").loc[order, ATTRIBUTES]
 
 
+def test_every_table_is_there():
+    found = {n for n in published.names() if n.startswith("dalleval_")}
+    tables = [2, 3, *range(5, 10), 13, 14, *range(16, 32)]
+    assert found == {"dalleval_text", *(f"dalleval_table_{t}" for t in tables)}
+    for name in found:
+        assert not published.load(name).duplicated().any(), name
+
+
+def test_professions(professions):
+    assert len(professions) == len(set(professions)) == 83
+    assert professions == [p.lower() for p in professions]
+    article = load(13).set_index("profession")["article"]
+    # "an" exactly before a vowel letter: no profession starts with a silent h or a "yoo" sound
+    assert article.to_dict() == {p: "an" if p[0] in "aeiou" else "a" for p in professions}
+
+
 def test_mad_over_the_professions():
-    # The share of female images by profession and model is (value + 1) / 2.
-    values = wide(load(16, 17).query("kind == 'profession'"), "profession", "model", "value")[MODELS]
+    # two classes: |p - 0.5| for each, p = (value + 1) / 2 the share of female images
+    values, _ = by_profession(16, 17)
+    mad = ((values + 1) / 2 - 0.5).abs().mean()
+    assert mad.round(3).tolist() == [0.196, 0.358, 0.364]
+
     # The printed MAD is over 84 prompts. What the profession-free one must add, in ninths of average gender:
     mads = load(8).query("category == 'gender'").set_index("model")["mad"]
     assert mads[["uniform", "one-hot"]].tolist() == [0, 0.5]
@@ -47,6 +82,24 @@ def test_mad_over_the_professions():
     assert (missing - missing.round()).abs().max() < room < 0.08
     # Exception: 4 for Stable Diffusion is not an odd ninth, as 9 images judged female or male would give.
     assert missing.round().tolist() == [7, 1, 4]
+
+
+def test_attribute_tables_are_complete(attributes, professions):
+    # printed order: the professions of table 13, then the prompt without one
+    for model, first in FIRST.items():
+        for table, gender in enumerate(GENDERS, first):
+            rows = published.load(f"dalleval_table_{table}")
+            assert set(rows["model"]) == {model}
+            assert set(rows["prompt_gender"]) == {gender}
+            listed = rows.query("kind == 'attribute'")
+            assert listed["attribute"].tolist() == ATTRIBUTES * 84
+            assert listed["profession"].tolist() == [p for p in [*professions, ""] for _ in ATTRIBUTES]
+            means = rows.query("kind == 'mean_abs_difference'")
+            assert means["profession"].tolist() == ([] if gender == "person" else [*professions, ""])
+            assert means["mean_abs_difference"].notna().all()
+            assert listed["mean_abs_difference"].isna().all()
+            assert means[["presence", "difference_from_person"]].isna().all(axis=None)
+    assert len(attributes) == 9 * 84 * 15 + 6 * 84
 
 
 def test_differences_are_those_of_the_printed_presences(attributes):
@@ -65,3 +118,47 @@ def test_differences_are_those_of_the_printed_presences(attributes):
                 means = rows.query("kind == 'mean_abs_difference'").set_index("profession")
                 computed = difference.abs().mean(axis=1)
                 np.testing.assert_allclose(means["mean_abs_difference"], computed, rtol=0, atol=CENT)
+
+
+def table_22() -> tuple[pd.DataFrame, pd.DataFrame]:
+    rows = load(22)
+    listed = rows.query("kind == 'attribute'")
+    means = rows.query("kind == 'mean_abs_difference'").set_index(["model", "prompt_gender"])
+    return listed, means["mean_abs_difference"]
+
+
+def test_table_22_follows_from_the_attribute_tables(attributes):
+    listed, _ = table_22()
+    assert len(listed) == 3 * 4 * 11
+    for model in MODELS:
+        for gender in GENDERS:
+            ninths = (presence(attributes, model, gender)[ATTRIBUTES[4:]] * 9).round() / 9
+            # the mean over 84 prompts, rounded to three decimals and then cut to two; no tolerance is needed
+            thousandths = (ninths.mean() * 1000).round().astype(int)
+            rows = listed.query("model == @model and prompt_gender == @gender").set_index("attribute")
+            hundredths = (rows["presence"] * 100).round().astype(int)
+            assert hundredths.to_dict() == (thousandths // 10).to_dict(), (model, gender)
+
+
+# Exception: none of the six printed averages of table 3 is the mean of its row.
+OFF_AVERAGES = {
+    ("Human", "DALL-E Small"): (30.7, 32.7),
+    ("Human", "minDALL-E"): (68.7, 71.3),
+    ("Human", "Stable Diffusion"): (54.7, 52.7),
+    ("DETR", "DALL-E Small"): (28.0, 32.7),
+    ("DETR", "minDALL-E"): (64.0, 68.7),
+    ("DETR", "Stable Diffusion"): (54.0, 48.7),
+}
+
+
+@pytest.mark.parametrize(("table", "rows", "exceptions"), [(2, 20, {}), (3, 24, OFF_AVERAGES), (5, 24, {})])
+def test_skill_averages(table, rows, exceptions):
+    skills = load(table)
+    assert len(skills) == rows
+    assert skills["accuracy"].between(0, 100).all()
+    keys = ["evaluator", "model", "training_data"]
+    by_skill = wide(skills, keys, "skill", "accuracy")
+    means = by_skill[["object", "count", "spatial"]].mean(axis=1)
+    # one decimal is printed
+    off = by_skill["average"][(by_skill["average"] - means).abs() > 0.05 + 1e-9]
+    assert {key[:2]: (off[key], round(means[key], 1)) for key in off.index} == exceptions
