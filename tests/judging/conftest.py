@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import tiny_blip
 
+from biaslab.judging import judge
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge
 
@@ -119,11 +120,7 @@ def picture():
 class ToldFaces:
     """Finds as many faces as the first pixel's red says; from 10 on one face of that side in pixels."""
 
-    def __init__(self):
-        self.batches = []
-
     def faces(self, images):
-        self.batches.append(len(images))
         return [self._of(int(image[0, 0, 0])) for image in images]
 
     @staticmethod
@@ -147,3 +144,20 @@ class ToldGender:
 @pytest.fixture
 def told():
     return Judge(ToldFaces(), ToldGender())
+
+
+@pytest.fixture
+def judges_are(monkeypatch):
+    """Return what puts judges in the place of models that are loaded; None where none may be."""
+    # They have no files; the settings' names are their identity.
+    monkeypatch.setattr(judge, "files_digest", lambda name, *_: name)
+
+    def put(judges):
+        def load(*_, **__):
+            # This code is part of what is kept, and so is the same where nothing may be loaded.
+            assert judges is not None, "models were loaded again"
+            return judges
+
+        monkeypatch.setattr(judge, "load", load)
+
+    return put
