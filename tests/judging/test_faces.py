@@ -1,5 +1,7 @@
 """Face detectors behind one contract, and the gate."""
 
+import json
+import shutil
 import sys
 import types
 
@@ -71,12 +73,19 @@ def test_its_faces_are_those_of_transformers_own_steps(detector_folder):
     assert DetectorFaces(str(detector_folder), min_score=1.0).faces(images) == [[]] * 3
 
 
-def test_what_detects_no_faces_is_refused(tmp_path, save_detector, clip_folder):
-    folder = save_detector(tmp_path, {0: "person", 1: "surface"})
-    with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface\)"):
+def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder):
+    folder = shutil.copytree(detector_folder, tmp_path / "detector")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"face"', '"surface"'))
+    with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface, dog\)"):
         DetectorFaces(str(folder))
     with pytest.raises(ParameterError, match="cannot be loaded as an object detector"):
         DetectorFaces(str(clip_folder))
+    file = folder / "preprocessor_config.json"
+    for size in (10**9, -3):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"size": {"height": size, "width": size}}))
+        with pytest.raises(ParameterError, match=f"detector: its configuration gives {size} as a side of images"):
+            faces.load(str(folder))
 
 
 class FakeDetector:
@@ -154,7 +163,7 @@ def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
 class FakeYuNet:
     """OpenCV's detector as its documentation describes it: a row a face, of which boxes have a width and a height."""
 
-    rows = ()
+    rows = seen = ()
 
     @staticmethod
     def create(framework, model, config, size, score, overlap):
@@ -167,6 +176,7 @@ class FakeYuNet:
 
     def detect(self, image):
         assert image.shape == (self.size[1], self.size[0], 3) and max(self.size) == faces.SIDE
+        self.seen.append(image)
         # Blue comes first there.
         assert image[0, 0].tolist() == [30, 20, 10]
         rows = [row for row in self.rows if row[-1] >= self.least]
@@ -181,6 +191,7 @@ def fake_yunet(monkeypatch):
     points = [40, 50, 60, 50, 50, 60, 45, 70, 55, 70]
     # In an image of 208 x 104, which is looked at with twice as many pixels a side.
     boxes = {0.7: (20, 30, 60, 80), 0.9: (-10, 150, 40, 100), 0.8: (500, 10, 20, 20), 0.3: (0, 0, 10, 10)}
+    monkeypatch.setattr(FakeYuNet, "seen", [])
     monkeypatch.setattr(FakeYuNet, "rows", [[*box, *points, score] for score, box in boxes.items()])
     return FakeYuNet
 
@@ -215,22 +226,11 @@ def test_yunet_itself_finds_nothing_where_nobody_is():
         faces.load("yunett")
 
 
-def test_yunet_is_given_no_thin_image(monkeypatch):
-    needs("yunet")
-    detector, asked = faces.load("yunet"), []
-
-    class Network:
-        setInputSize = asked.append
-
-        def detect(self, image):
-            asked.append(image)
-            # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
-            return 1, np.array([[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]], np.float32)
-
-    monkeypatch.setattr(detector, "_detector", Network())
+def test_yunet_is_given_no_thin_image(fake_yunet):
+    # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
+    fake_yunet.rows = [[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]]
     # 832 x 20 becomes 416 x 10, which OpenCV would fill up to 32: 4.10 answers of that with what the memory holds.
-    (found,) = detector.faces([np.full((20, 832, 3), 128, np.uint8)])
-    size, image = asked
-    assert size == (416, 64) and image.shape == (64, 416, 3)
-    assert (image[:10] == 128).all() and not image[10:].any()
+    (found,) = faces.load("yunet").faces([coloured(20, 832)])
+    (image,) = fake_yunet.seen
+    assert image.shape == (64, 416, 3) and (image[:10] == (30, 20, 10)).all() and not image[10:].any()
     assert [tuple(face)[:4] for face in found] == [(80, 2, 160, 10)]

@@ -156,10 +156,10 @@ BLIP2, PROMPT = "Blip2ForConditionalGeneration", "Question: {} Answer:"
         *((language, "captioner", BLIP2, "") for language in ("opt", "t5")),
     ],
 )
-def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, photos, request):
+def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, photos, tiny):
     import transformers
 
-    folder, longest = request.getfixturevalue(which), {"vqa": 20, "captioner": 40}[kind]
+    folder, longest = tiny(which), {"vqa": 20, "captioner": 40}[kind]
     own = getattr(transformers, of_class).from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     questions = QUESTIONS if kind == "vqa" else [""] * len(OF)
@@ -180,11 +180,11 @@ def described(photos, name, store, kind="captioner"):
     return found["answer"].tolist()
 
 
-def test_a_sentence_is_no_answer_of_the_same_model(opt, photos, tmp_path):
+def test_a_sentence_is_no_answer_of_the_same_model(tiny, photos, tmp_path):
     """BLIP-2 does both: an empty question about an image is another text than none."""
-    answered, said = (described(photos, opt, tmp_path, kind) for kind in ("vqa", "captioner"))
+    answered, said = (described(photos, tiny("opt"), tmp_path, kind) for kind in ("vqa", "captioner"))
     assert said != answered
-    assert said == described(photos, opt, tmp_path / "apart")
+    assert said == described(photos, tiny("opt"), tmp_path / "apart")
 
 
 def changed(folder, made, edit):
@@ -198,7 +198,8 @@ def changed(folder, made, edit):
     return made
 
 
-def test_models_for_something_else_are_refused(blip, caption_blip, detector_folder, photos, tmp_path):
+def test_models_for_something_else_are_refused(tiny, detector_folder, photos, tmp_path):
+    blip, caption_blip = tiny("blip"), tiny("caption_blip")
     for folder, kind, message in (
         (blip, "captioner", "'BlipForQuestionAnswering', which is no BLIP or BLIP-2 for captions"),
         (caption_blip, "vqa", "'BlipForConditionalGeneration', which is no BLIP or BLIP-2 for questions"),
@@ -225,7 +226,7 @@ def test_models_for_something_else_are_refused(blip, caption_blip, detector_fold
         blips.located("vqa:mini-captioner")
 
 
-def test_buffers_of_old_releases_are_no_other_part(caption_blip, photos, tmp_path):
+def test_buffers_of_old_releases_are_no_other_part(tiny, photos, tmp_path):
     """Checkpoints on the hub still have what transformers used to save beside weights."""
     import torch
 
@@ -233,6 +234,7 @@ def test_buffers_of_old_releases_are_no_other_part(caption_blip, photos, tmp_pat
         weights["vision_model.embeddings.position_ids"] = torch.arange(5)[None]
         weights["text_decoder.bert.embeddings.buffer"] = torch.arange(64)[None]
 
-    old, new = changed(caption_blip, tmp_path / "old", buffers), caption_blip
-    said = [blips.load(str(of), "captioner", device="cpu").ask(photos, [0, 1], ["", ""]) for of in (old, new)]
+    new = tiny("caption_blip")
+    both = (new, changed(new, tmp_path / "old", buffers))
+    said = [blips.load(str(of), "captioner", device="cpu").ask(photos, [0, 1], ["", ""]) for of in both]
     assert said[0] == said[1]
