@@ -32,6 +32,7 @@ a,training,nurse,y,male
 b,generated,nurse,x,female
 a,training,nurse,z,female
 b,generated,nurse,y,
+c,generated,nurse,,
 """
 SHARES = """occupation,source,percent_female,n
 nurse,training,90,200
@@ -80,11 +81,6 @@ def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     assert note(rated, "images with a rating missing") == 3
 
 
-def test_an_image_that_nobody_rated_needs_no_rater(write):
-    rated = readers.read(write(LONG + "c,generated,nurse,,\n"))
-    assert rated.images["label"].tolist() == ["female", "female", "unrated"] and rated.raters == ("x", "y", "z")
-
-
 def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
     rng = np.random.default_rng(5)
     rows = [
@@ -117,6 +113,11 @@ def test_shares_keep_their_values_and_n(write):
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
     assert rated.outcomes["n_images"].isna().all() and (rated.outcomes["reason"] == "").all()
     tables.check(rated.percent_female, "paradox_percent_female")
+    # Of 97.5 and 0 %: nobody knows who is undecided.
+    means = rating.shares(rated).set_index(["source", "answer"])["percent"]["generated"]
+    assert means.to_dict() == pytest.approx({"female": 48.75, "male": 51.25})
+    none = readers.read(write(f"{SHARE_HEAD}nurse,training,0,9\nnurse,generated,0,9\n"))
+    assert (none.percent_female["percent_female"] == 0).all()
 
 
 def test_other_spellings_of_labels_are_read_and_reported(write):
@@ -126,6 +127,9 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
     assert rated.ratings.loc[1, ["r1", "r3"]].tolist() == ["male", "unsure"]
     assert pd.isna(rated.ratings.loc[1, "r2"])
     assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not rated") == 1
+    # A column of genders alone is one rater.
+    rated = readers.read(write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n"))
+    assert rated.kind == "wide" and rated.images["label"].tolist() == ["female", "male"]
 
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
@@ -162,7 +166,7 @@ def test_training_images_without_a_model_serve_every_model(write):
 
 def test_prompts_of_shares_are_kept_and_training_serves_all(write):
     head = "occupation,source,percent_female,n,prompt\n"
-    rated = readers.read(write(head + "nurse,training,90,9,\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
+    rated = readers.read(write(head + "nurse,training,90,9,\nnurse,generated,0.5,9,1\nnurse,generated,70,9,2\n"))
     assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
     with pytest.raises(InputError, match="prompt '2' has shares of one source only"):
         readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
@@ -171,15 +175,12 @@ def test_prompts_of_shares_are_kept_and_training_serves_all(write):
 # -- what is left out, visibly ---------------------------------------------------------------------------
 
 
-def test_an_occupation_with_one_source_only_is_counted_with_its_reason(write):
+def test_an_occupation_without_a_share_of_both_sources_is_counted_with_its_reason(write):
     rated = readers.read(write(SHARES + "maid,generated,95,100\n"))
     row = cell(rated, "generated", "maid")
     assert row["reason"] == "no training images of this occupation" and row["percent_female"] == 95
     assert rated.notes.set_index("item").loc["occupations with one source only"].tolist() == [1, "maid"]
     assert (rated.outcomes.loc[rated.outcomes["occupation"] != "maid", "reason"] == "").all()
-
-
-def test_an_occupation_without_a_decided_image_has_no_share(write):
     rated = readers.read(write(f"{HEAD}a,training,nurse,unsure\nb,generated,nurse,female\n"))
     row = cell(rated, "training")
     assert row["n"] == 0 and np.isnan(row["percent_female"])
@@ -208,7 +209,6 @@ BAD = [
     ("a,b\n1,2\n", "fits no format. It has: a, b."),
     ("image,source,Source,occupation,r1\na,training,training,nurse,female\n", "two columns named 'source'"),
     (WIDE.replace("image", "imgae"), "Rename 'imgae' to 'image'."),
-    (LONG.replace("rater", "ratr"), "Rename 'ratr' to 'rater'."),
     (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
     ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
     (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
@@ -223,8 +223,8 @@ BAD = [
     (f"{HEAD}a,training,nurse,female\n ,training,nurse,female\n", "image is '', empty"),
     (f"{HEAD}a,training,Nurse,female\nb,training,nurse,female\n", "spelt 'Nurse' and 'nurse'"),
     (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') stands there twice"),
-    (f"{LONG}a,training,nurse,y,male\n", "has two ratings by rater 'y', the second in data row 6"),
-    (f"{LONG}c,training,nurse,,male\n", "rater is empty in data row 6"),
+    (f"{LONG}a,training,nurse,y,male\n", "has two ratings by rater 'y', the second in data row 7"),
+    (f"{LONG}d,training,nurse,,male\n", "rater is empty in data row 7"),
     (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give a number from 0 to 100"),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
@@ -252,12 +252,6 @@ def test_files_that_cannot_be_read(write, tmp_path):
             readers.read(path)
 
 
-def test_shares_of_one_percent_and_less_pass_where_others_are_above(write):
-    for generated, training in ((0.5, 40), (0, 0)):
-        shares = f"{SHARE_HEAD}nurse,training,{training},200\nnurse,generated,{generated},200\n"
-        assert readers.read(write(shares)).percent_female["percent_female"].tolist() == [generated, training]
-
-
 # -- as people have them ---------------------------------------------------------------------------------
 
 
@@ -277,6 +271,7 @@ def workbook(path, **sheets):
 
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = readers.read(write(LONG))
+    assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.raters == ("x", "y", "z")
     named = LONG.replace("image,source,occupation,rater,label", "File,Source,Profession,Annotator ID,Gender")
     files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
     files.append(write(LONG.replace("rater,label", "worker-id,Perceived Gender"), "other.csv"))
@@ -289,11 +284,6 @@ def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
         same = readers.read(write(text))
         pd.testing.assert_frame_equal(rated.percent_female, same.percent_female)
         pd.testing.assert_frame_equal(rated.images, same.images)
-
-
-def test_a_column_of_genders_alone_is_one_rater(write):
-    rated = readers.read(write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n"))
-    assert rated.kind == "wide" and rated.images["label"].tolist() == ["female", "male"]
 
 
 def test_a_workbook_of_several_tables_or_none_is_refused(tmp_path):
@@ -344,11 +334,6 @@ def test_generated_images_alone_lead_with_their_shares(write):
     assert finding.question == "How many generated images are perceived as female?"
     # One of two nurses, no pilot (a tie): (1/2 + 0) / 2.
     assert finding.estimate == pytest.approx(25) and "male 25.0 %, undecided 50.0 %" in finding.answer
-
-
-def test_of_shares_that_were_counted_before_nobody_knows_who_is_undecided(write):
-    rated = readers.read(write("occupation,source,percent_female,n\nnurse,generated,75,8\n"))
-    assert rating.shares(rated).set_index("answer")["percent"].to_dict() == {"female": 75, "male": 25}
 
 
 def test_other_judges_nobody_female_or_male(write):

@@ -70,8 +70,7 @@ def judge_error(judgements: pd.DataFrame, truth: pd.Series, *, confidence: float
         rows += [(name, f"judged_{r}", decided[r], total[r]) for r in REFERENCES]
     out = pd.DataFrame(rows, columns=["group", "measure", "count", "n"])
     value, low, high = percent(out["count"], out["n"], confidence)
-    out = out.assign(value=value, ci_low=low, ci_high=high)
-    return out[["group", "measure", "value", "ci_low", "ci_high", "n"]]
+    return out.assign(value=value, ci_low=low, ci_high=high)[["group", "measure", "value", "ci_low", "ci_high", "n"]]
 
 
 def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

@@ -141,8 +141,7 @@ class YuNetFaces:
     """
 
     def __init__(self, *, min_score: float = MIN_SCORE) -> None:
-        self.min_score = float(min_score)
-        how = (SIDE, SIDE), self.min_score, _YUNET_COVERS
+        how = (SIDE, SIDE), float(min_score), _YUNET_COVERS
         with pinned.opencv(YUNET) as (cv2, network):
             self._detector = cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *how)
 
@@ -187,7 +186,6 @@ class MediaPipeFaces:
         from mediapipe.tasks import python as tasks
 
         self._mediapipe = mediapipe
-        self.min_score = float(min_score)
         # The file's bytes, so that a path is never resolved again by the library's own rules.
         model = tasks.BaseOptions(model_asset_buffer=reading.content(Path(file).expanduser()))
         options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=min_score)

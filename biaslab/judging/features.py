@@ -77,10 +77,9 @@ class Features:
     def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
         if not len(images):
             raise InputError("There is no image to take features of.")
-        found = self._batches.run(
-            images, lambda same_size: see(self._network.pixels(same_size, self._device)).float().cpu().numpy()
-        )
-        return finite.checked(np.stack(found), self.name, next(self._network.model.parameters()).dtype)
+        network = self._network
+        found = self._batches.run(images, lambda some: see(network.pixels(some, self._device)).float().cpu().numpy())
+        return finite.checked(np.stack(found), self.name, next(network.model.parameters()).dtype)
 
 
 class _OfTimm:
@@ -96,9 +95,8 @@ class _OfTimm:
         known = timm.data.resolve_data_config(model=self.model)
         size = tuple(known["input_size"][1:])
         loaded.check_sizes(name, "a side of images", size)
-        self._pixels = Pixels(
-            size, known["mean"], known["std"], known["interpolation"], shorter=round(min(size) / CROP)
-        )
+        shorter = round(min(size) / CROP)
+        self._pixels = Pixels(size, known["mean"], known["std"], known["interpolation"], shorter=shorter)
 
     def pixels(self, images: Sequence[np.ndarray], device):
         return self._pixels(images, device, next(self.model.parameters()).dtype)

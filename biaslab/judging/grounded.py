@@ -64,7 +64,6 @@ class Grounded:
 
 
 def _tagger(name: str, thresholds: Thresholds, vocabulary: Sequence[str], device: str):
-    """Return what says the tags of images."""
     where, kind = loaded.of_transformers(name, "tagger", "a tagger")
     if kind == "florence2":
         return _Florence("AutoModelForImageTextToText", name, where, "a Florence-2 model", device)

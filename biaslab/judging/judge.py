@@ -124,8 +124,7 @@ def _seen(
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on: not the limits, which decide upon kept answers, nor the speed."""
     inputs = settings.model_dump(mode="json", include={"faces", "gender", "texts", "min_score", "dtype"})
-    gender = files_digest(settings.gender, "clip")
-    weights = {"faces": files_digest(settings.faces, "detector"), "gender": gender}
+    weights = {"faces": files_digest(settings.faces, "detector"), "gender": files_digest(settings.gender, "clip")}
     return {"images": images.digest, "settings": inputs, "weights": weights}
 
 
@@ -182,9 +181,8 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
         rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
-        if len(faces) == 1 and judges.gender:
             asked[k] = Person(images[k], faces[0][:4], faces[0].landmarks)
-    if asked:
+    if asked and judges.gender:
         for k, (p, reason) in zip(asked, judges.gender.answers(list(asked.values())), strict=True):
             rows[k].update(p_female=p, reason=reason)
     return rows

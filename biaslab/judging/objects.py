@@ -61,8 +61,7 @@ def detect(
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
                 values[len(rows) + k] = kept.ravel()
             rows += opened
-        looked = pd.DataFrame(rows)[["image_id", "outcome", "reason"]]
-        return looked.assign(found=values)
+        return pd.DataFrame(rows)[["image_id", "outcome", "reason"]].assign(found=values)
 
     inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
@@ -71,8 +70,7 @@ def detect(
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
-    whole = table(list(kept["image_id"]), parted, list(classes))
-    return whole, kept[["image_id", "outcome", "reason"]]
+    return table(list(kept["image_id"]), parted, list(classes)), kept[["image_id", "outcome", "reason"]]
 
 
 def table(

@@ -169,7 +169,12 @@ def _orders(
 ) -> dict[int, dict]:
     """Return role_p and role_other of the images in ``phrases``, or the reason why there are none."""
     texts = {p: lexicons.fill(ROLE_TEXT, p) for told in phrases.values() for p in told}
-    unknown = _unknown(texts, classifier)
+    unknown = {}
+    for phrase, text in texts.items():
+        try:
+            classifier.text_embeddings([text])
+        except ParameterError as error:
+            unknown[phrase] = f"roles: {error}"
     why = {k: next((unknown[p] for p in told if p in unknown), "") for k, told in phrases.items()}
     found = {k: {"reason": reason} for k, reason in why.items() if reason}
     shown, at = [], {}
@@ -182,17 +187,6 @@ def _orders(
         own = logits[rows][:, [known.index(p) for p in phrases[k]]]
         found[k] = dict(zip(("role_p", "role_other"), order(own, phrases[k]), strict=True))
     return found
-
-
-def _unknown(texts: dict[str, str], classifier: ZeroShot) -> dict[str, str]:
-    """Return the phrases whose texts the classifier does not know, with why."""
-    unknown = {}
-    for phrase, text in texts.items():
-        try:
-            classifier.text_embeddings([text])
-        except ParameterError as error:
-            unknown[phrase] = f"roles: {error}"
-    return unknown
 
 
 def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
@@ -212,7 +206,6 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
 
 
 def _decided(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
-    """Return judgements: what the models saw, with the limits."""
     sure = [seen["role_p"] >= ROLE_THRESHOLD, seen["role_other"] >= ROLE_THRESHOLD]
     role = np.select([seen["role_p"].isna(), *sure], ["", RIGHT, SWAPPED], UNCLEAR)
     return alone.frame(alone.decided(seen, settings, seen["people"]).assign(role=role), COLUMNS)

@@ -59,9 +59,8 @@ def compare(
         units, shard_rows=_SHARD_PAIRS, gpu=by != "pixels" and device != "cpu", **bar
     )
     kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])
-    return kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")[
-        ["first", "second", "metric", "value", "reason"]
-    ]
+    long = kept.melt(["first", "second", "reason"], var_name="metric", value_name="value")
+    return long[["first", "second", "metric", "value", "reason"]]
 
 
 def network(by: str, name: str) -> str:
@@ -79,7 +78,6 @@ def weights(by: str, name: str) -> str:
 
 
 def _compared(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.DataFrame:
-    """Return the metrics of some pairs, a column each."""
     ids = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
     read = dict(zip(ids, images.read(ids), strict=True))
     sides = list(zip(pairs["first"], pairs["second"], strict=True))

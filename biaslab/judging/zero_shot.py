@@ -170,12 +170,10 @@ def _located(found: Repository) -> Located:
     return found.with_weights([*known, *there][:1] or patterns)
 
 
-# What a model is made from, all of it fetched and looked through: its configuration, file of weights, folder of the
-# tokenizer (None where open_clip has it), and options of open_clip.
-_Parts = tuple[dict, Path, Path | None, dict]
-
-
-def _parts(name: str) -> _Parts:
+def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
+    """Return what a model is made from, all of it fetched and looked through: its configuration, file of weights,
+    folder of the tokenizer (None where open_clip has it), and options of open_clip.
+    """
     if tagged := _tagged(name):
         import open_clip
 

@@ -144,11 +144,12 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     long = not set(_LONG).isdisjoint(table)
     cells.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
     raters = [c for c in table if c and c not in known]
-    if not long:
-        cells.refuse_left_out(left_out, path)
-    if not long and not raters:
+    if long:
+        return table, None
+    cells.refuse_left_out(left_out, path)
+    if not raters:
         raise InputError(f"{path} has no column of ratings. {_NEEDS}")
-    return table, None if long else raters
+    return table, raters
 
 
 def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series:
@@ -234,8 +235,7 @@ def _labelled(table: pd.DataFrame, label: str) -> pd.DataFrame:
 
 def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence: float) -> list[dict]:
     """Return one row per aspect and setting of ``table``, then the mean over aspects for each setting."""
-    rows, drawn = [], {}
-    nothing = {"ci_low": np.nan, "ci_high": np.nan}
+    rows, drawn, nothing = [], {}, {"ci_low": np.nan, "ci_high": np.nan}
     for at, cell in table.groupby(_CELL, sort=False, observed=True):
         found, coefficient, items, images = work(cell)
         n, reason = len(items), found.reason if np.isnan(found.value) else ""

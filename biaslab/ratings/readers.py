@@ -236,8 +236,7 @@ def votes_on(frame: pd.DataFrame, keys: list[str], raters: list[str] | None, pat
     few = len(names) <= MOST_COLUMNS
     columns = names if few else [str(k + 1) for k in range(codes.shape[1])]
     kind = pd.CategoricalDtype(list(LABELS))
-    given_by = [(k, c) for k, c in enumerate(columns) if given[k]]
-    ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in given_by}
+    ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]}
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
     n_raters = int(given.sum()) if raters else len(names)
     counted = {label: int((codes == k).sum()) for k, label in enumerate(LABELS)}
@@ -264,8 +263,7 @@ def _spread(
     items = frame[~frame.duplicated(keys)][keys].reset_index(drop=True)
     item, label = item[given], label[given]
     column, names = pd.factorize(rater[given])
-    width = len(names)
-    if width > MOST_COLUMNS:
+    if (width := len(names)) > MOST_COLUMNS:
         # Which rater it was does not matter to votes and to agreement over all raters.
         column = pd.Series(item).groupby(item).cumcount().to_numpy()
         width = int(column.max(initial=0)) + 1
@@ -345,16 +343,14 @@ def _paired(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return outcomes with shares and why a row has no counterpart, and the notes as a table."""
     outcomes = outcomes.merge(percent_female.drop(columns="approach"), on=_CELL, validate="one_to_one")
-    decided = outcomes.pivot_table(
-        index=["model", "occupation"], columns="source", values="n", aggfunc="sum", observed=True
-    ).reindex(columns=list(SOURCES))
+    by = [outcomes[name] for name in ("model", "occupation", "source")]
+    decided = outcomes["n"].groupby(by, observed=True).sum().unstack().reindex(columns=list(SOURCES))
     pair = decided.reindex(pd.MultiIndex.from_frame(outcomes[["model", "occupation"]]))
     reason = pd.Series("", index=outcomes.index, dtype=object)
     for source, n in pair.items():
         reason[n.isna().to_numpy()] = f"no {source} images of this occupation"
         reason[(n == 0).to_numpy()] = f"no {source} image was decided female or male"
-    columns = [*_CELL, "n_images", *OUTCOMES, "n", "percent_female"]
-    outcomes = outcomes[columns].assign(reason=reason)
+    outcomes = outcomes[[*_CELL, "n_images", *OUTCOMES, "n", "percent_female"]].assign(reason=reason)
     alone = sorted(set(outcomes.loc[reason.str.endswith("of this occupation"), "occupation"]))
     notes = [
         *notes,

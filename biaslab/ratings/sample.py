@@ -242,7 +242,7 @@ def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFr
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
     once = judgements.drop_duplicates("image_id")
     once = once.assign(vote=once["image_id"].map(plain).map(votes(rated).to_dict()).astype(object))
-    return once[once["vote"].notna()].reset_index(drop=True)
+    return once.dropna(subset="vote").reset_index(drop=True)
 
 
 def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:

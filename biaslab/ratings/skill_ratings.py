@@ -20,7 +20,6 @@ from biaslab.judging.segmenters import folded
 STEPS = ("objects", "number", "relation")
 _YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}
 _NEEDS = f"Ratings of skills need: image_id, {', '.join(STEPS)} and, where several people rated, rater."
-
 _NEEDS_OBJECTS = (
     "Ratings of objects need image_id, object and shown (yes or no), and where several people rated, rater."
 )
@@ -35,8 +34,7 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
     """
     table = _answers(path, image_ids, STEPS, _NEEDS)
     steps = table[list(STEPS)]
-    nothing = (steps == "").all(axis=1)
-    cells.refuse(nothing, Path(path), "nothing is rated", "rate a step, or take the row out")
+    cells.refuse((steps == "").all(axis=1), Path(path), "nothing is rated", "rate a step, or take the row out")
     table["correct"] = (steps != "no").all(axis=1).map({True: "yes", False: "no"})
     return table[["image_id", "rater", *STEPS, "correct"]].reset_index(drop=True)
 

@@ -1,12 +1,15 @@
 """Tiny random models in the formats of the real ones, and judges that do as they are told."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_blip
+import tiny_grounding
 
+from biaslab.judging import judge
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge
 
@@ -37,24 +40,39 @@ def clip_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def detector_folder(tmp_path_factory):
     """A random YOLOS of one layer that knows faces, as transformers saves it."""
-    pytest.importorskip("torch")
-    return _save_detector(tmp_path_factory.mktemp("detector"), {0: "person", 1: "face", 2: "dog"})
+    torch = pytest.importorskip("torch")
+    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
+
+    folder, labels = tmp_path_factory.mktemp("detector"), {0: "person", 1: "face", 2: "dog"}
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes |= {"image_size": [32, 32], "patch_size": 16, "num_detection_tokens": 6}
+    config = YolosConfig(**sizes, id2label=labels, label2id={v: k for k, v in labels.items()})
+    YolosForObjectDetection(config).save_pretrained(folder)
+    YolosImageProcessor(size=tiny_grounding.SIZE, do_pad=False).save_pretrained(folder)
+    return folder
 
 
-def _blip(name, save, *how):
-    @pytest.fixture(scope="session", name=name)
-    def made(tmp_path_factory):
-        pytest.importorskip("torch", reason="judging needs the extra 'models'")
-        return save(tmp_path_factory.mktemp(name), *how)
+# Of a language model of BLIP-2, opt goes on from what stands before, and t5 has an encoder and a decoder.
+SAVED = tiny_grounding.SAVED | {
+    "blip": tiny_blip.save_blip,
+    "caption_blip": partial(tiny_blip.save_blip, kind="BlipForConditionalGeneration"),
+    **{language: partial(tiny_blip.save_blip2, language=language) for language in ("opt", "t5")},
+}
 
-    return made
 
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """Return the folder of a tiny model by its name; each is built when first asked for."""
+    pytest.importorskip("torch", reason="judging needs the extra 'models'")
+    root = tmp_path_factory.mktemp("tiny")
 
-# A random BLIP for questions, one for captions, and BLIP-2 with a language model that goes on from what stands before
-# and with one of an encoder and a decoder.
-blip = _blip("blip", tiny_blip.save_blip)
-caption_blip = _blip("caption_blip", tiny_blip.save_blip, "BlipForConditionalGeneration")
-opt, t5 = (_blip(language, tiny_blip.save_blip2, language) for language in ("opt", "t5"))
+    def folder(name):
+        if not (root / name).is_dir():
+            SAVED[name](root / name)
+        return str(root / name)
+
+    return folder
 
 
 @pytest.fixture
@@ -86,25 +104,6 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def save_detector():
-    return _save_detector
-
-
-def _save_detector(folder, labels):
-    import torch
-    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
-
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    sizes |= {"image_size": [32, 32], "patch_size": 16, "num_detection_tokens": 6}
-    config = YolosConfig(**sizes, id2label=labels, label2id={v: k for k, v in labels.items()})
-    YolosForObjectDetection(config).save_pretrained(folder)
-    size = {"height": 32, "width": 32}
-    YolosImageProcessor(size=size, do_pad=False).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
 def picture():
     """Make images whose first pixel says what the told detector and gender model shall see in them."""
 
@@ -119,11 +118,7 @@ def picture():
 class ToldFaces:
     """Finds as many faces as the first pixel's red says; from 10 on one face of that side in pixels."""
 
-    def __init__(self):
-        self.batches = []
-
     def faces(self, images):
-        self.batches.append(len(images))
         return [self._of(int(image[0, 0, 0])) for image in images]
 
     @staticmethod
@@ -147,3 +142,20 @@ class ToldGender:
 @pytest.fixture
 def told():
     return Judge(ToldFaces(), ToldGender())
+
+
+@pytest.fixture
+def judges_are(monkeypatch):
+    """Return what puts judges in the place of models that are loaded; None where none may be."""
+    # They have no files; the settings' names are their identity.
+    monkeypatch.setattr(judge, "files_digest", lambda name, *_: name)
+
+    def put(judges):
+        def load(*_, **__):
+            # This code is part of what is kept, and so is the same where nothing may be loaded.
+            assert judges is not None, "models were loaded again"
+            return judges
+
+        monkeypatch.setattr(judge, "load", load)
+
+    return put

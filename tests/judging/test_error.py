@@ -31,24 +31,12 @@ def rows():
     return pd.DataFrame({"image_id": ids, "occupation": group, **columns}), pd.Series(truth, index=ids)
 
 
-def test_counts_of_what_is_and_what_was_said(rows):
-    found = confusion(*rows).set_index(["group", "truth", "judged"])["n"]
-    assert found[("nurse", "female", "female")] == 2
-    assert found[("nurse", "female", "no_face")] == 1
-    assert found[("pilot", "neither", "male")] == 1
-    assert found[("all", "male", "male")] == 3
-    assert found["all"].sum() == 10 and found["nurse"].sum() == 6
-    assert list(dict.fromkeys(confusion(*rows)["group"])) == ["all", "nurse", "pilot"]
-
-
 def test_sensitivity_and_specificity_by_hand(rows):
     found = judge_error(*rows).set_index(["group", "measure"])
     shares = {
         ("nurse", "sensitivity"): (2, 3),
         ("nurse", "specificity"): (1, 2),
         ("nurse", "judged_female"): (3, 4),
-        ("nurse", "judged_male"): (2, 2),
-        ("pilot", "specificity"): (2, 2),
         ("pilot", "judged_male"): (2, 3),
         ("pilot", "judged_neither"): (1, 1),
         ("all", "sensitivity"): (2, 3),
@@ -58,6 +46,9 @@ def test_sensitivity_and_specificity_by_hand(rows):
     for key, (count, n) in shares.items():
         assert found.loc[key, "value"] == pytest.approx(100 * count / n), key
         assert found.loc[key, "n"] == n, key
+    counts = confusion(*rows).set_index(["group", "truth", "judged"])["n"]
+    assert [counts[("nurse", "female", said)] for said in ("female", "male", "no_face")] == [2, 1, 1]
+    assert counts[("pilot", "neither", "male")] == 1 and [counts[of].sum() for of in ("all", "nurse")] == [10, 6]
     # Wilson at 95 %, 3 of 4: as in the outcomes' test.
     assert found.loc[("all", "specificity"), "ci_low"] == pytest.approx(30.06, abs=0.01)
     # No pilot is a woman by the reference: nothing is known, and that is said.
@@ -77,13 +68,12 @@ def test_images_of_no_known_truth_do_not_count_and_those_of_two_groups_once(rows
 
 def errors(**groups):
     """Errors of groups from (sensitivity, its n, specificity, its n)."""
-    rows = []
-    for name, (sens, sens_n, spec, spec_n) in groups.items():
-        rows += [(name, "sensitivity", sens, sens_n), (name, "specificity", spec, spec_n)]
+    rows = [(name, "sensitivity", *known[:2]) for name, known in groups.items()]
+    rows += [(name, "specificity", *known[2:]) for name, known in groups.items()]
     return pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
 
 
-def test_shares_are_corrected_by_the_formula_and_few_references_are_those_of_all():
+def test_shares_are_corrected_by_the_formula_or_have_a_reason():
     shares = pd.DataFrame({"occupation": ["nurse", "pilot", "baker"], "percent_female": [40.0] * 3, "n": [200] * 3})
     known = errors(all=(95, 400, 90, 400), nurse=(100, 30, 100, 30), pilot=(100, 300, 100, 29))
     found = correct(shares, known).set_index("occupation")
@@ -93,16 +83,14 @@ def test_shares_are_corrected_by_the_formula_and_few_references_are_those_of_all
     assert found.loc["baker", "percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
     assert (found["corrected_low"] < found["percent_corrected"]).all() and (found["reason"] == "").all()
     assert (found["percent_corrected"] < found["corrected_high"]).all()
-
-
-def test_what_cannot_be_corrected_has_a_reason():
-    shares = pd.DataFrame({"occupation": "nurse", "percent_female": [40.0, np.nan], "n": [200, 0]})
-    found = correct(shares, errors(all=(95, 400, 90, 400)))
-    assert list(found["reason"]) == ["", "no image was judged"] and np.isnan(found["percent_corrected"][1])
-    chance = correct(shares[:1], errors(all=(40, 400, 60, 400)))
-    assert list(chance["reason"]) == ["the judge is no better than chance here"]
-    lacking = correct(shares[:1], errors(all=(np.nan, 0, 90, 400)))
-    assert list(lacking["reason"]) == ["no reference images of one gender"]
+    for percent, known, reason in (
+        (np.nan, (95, 400, 90, 400), "no image was judged"),
+        (40.0, (40, 400, 60, 400), "the judge is no better than chance here"),
+        (40.0, (np.nan, 0, 90, 400), "no reference images of one gender"),
+    ):
+        nurses = shares[:1].assign(percent_female=percent, n=0 if np.isnan(percent) else 200)
+        (row,) = correct(nurses, errors(all=known)).itertuples()
+        assert row.reason == reason and np.isnan(row.percent_corrected)
 
 
 def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
@@ -111,14 +99,11 @@ def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
     both = {"training": pd.concat([judgements] * 20, ignore_index=True), "generated": other}
     both["training"]["image_id"] += [f"-{k // 10}" for k in range(200)]
     known = pd.concat([truth.set_axis(truth.index + f"-{k}") for k in range(20)])
-    votes = pd.Series({"ax": "female"})
-    errors, counts = by_source(both, {"truth": known, "simulated": votes})
+    errors, counts = by_source(both, {"truth": known, "simulated": pd.Series({"ax": "female"})})
     tables.check(errors, "judging_error")
     tables.check(counts, "judging_confusion")
-    assert set(zip(errors["reference"], errors["source"], strict=True)) == {
-        ("truth", "training"),
-        ("simulated", "generated"),
-    }
+    measured = set(zip(errors["reference"], errors["source"], strict=True))
+    assert measured == {("truth", "training"), ("simulated", "generated")}
     at = {"model": "m", "approach": "naive", "prompt": "1", "occupation": "nurse", "percent_female": 50.0, "n": 40}
     shares = pd.DataFrame([{**at, "source": s} for s in ("training", "generated")])
     found = tables.check(correct_by_source(shares, errors), "judging_corrected").set_index("source")

@@ -1,5 +1,7 @@
 """Face detectors behind one contract, and the gate."""
 
+import json
+import shutil
 import sys
 import types
 
@@ -23,6 +25,8 @@ def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
         assert large_enough(*face(*size)[:4], 200, 100) == large
     # In floating point 0.1 + 0.2 - 0.2 is a hair below 0.1: a face of just the limit counts all the same.
     assert large_enough(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 64, 64)
+    # Without a gate every image passes.
+    assert faces.load(faces.WHOLE).faces([np.zeros((30, 40, 3))]) == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]]
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -69,12 +73,19 @@ def test_its_faces_are_those_of_transformers_own_steps(detector_folder):
     assert DetectorFaces(str(detector_folder), min_score=1.0).faces(images) == [[]] * 3
 
 
-def test_what_detects_no_faces_is_refused(tmp_path, save_detector, clip_folder):
-    folder = save_detector(tmp_path, {0: "person", 1: "surface"})
-    with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface\)"):
+def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder):
+    folder = shutil.copytree(detector_folder, tmp_path / "detector")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"face"', '"surface"'))
+    with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface, dog\)"):
         DetectorFaces(str(folder))
     with pytest.raises(ParameterError, match="cannot be loaded as an object detector"):
         DetectorFaces(str(clip_folder))
+    file = folder / "preprocessor_config.json"
+    for size in (10**9, -3):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"size": {"height": size, "width": size}}))
+        with pytest.raises(ParameterError, match=f"detector: its configuration gives {size} as a side of images"):
+            faces.load(str(folder))
 
 
 class FakeDetector:
@@ -109,13 +120,10 @@ class FakeDetector:
 @pytest.fixture
 def fake_mediapipe(monkeypatch):
     named = types.SimpleNamespace
-    vision = named(FaceDetector=FakeDetector, FaceDetectorOptions=lambda **options: named(**options))
-    python = types.ModuleType("mediapipe.tasks.python")
-    python.vision, python.BaseOptions = vision, lambda **options: named(**options)
-    tasks, mediapipe = types.ModuleType("mediapipe.tasks"), types.ModuleType("mediapipe")
-    tasks.python, mediapipe.tasks = python, tasks
-    mediapipe.ImageFormat, mediapipe.Image = named(SRGB="srgb"), lambda **options: named(**options)
-    for name, module in (("", mediapipe), (".tasks", tasks), (".tasks.python", python)):
+    vision = named(FaceDetector=FakeDetector, FaceDetectorOptions=named)
+    python = named(vision=vision, BaseOptions=named)
+    mediapipe = named(tasks=named(python=python), ImageFormat=named(SRGB="srgb"), Image=named)
+    for name, module in (("", mediapipe), (".tasks", mediapipe.tasks), (".tasks.python", python)):
         monkeypatch.setitem(sys.modules, f"mediapipe{name}", module)
 
 
@@ -155,7 +163,7 @@ def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
 class FakeYuNet:
     """OpenCV's detector as its documentation describes it: a row a face, of which boxes have a width and a height."""
 
-    rows = ()
+    rows = seen = ()
 
     @staticmethod
     def create(framework, model, config, size, score, overlap):
@@ -168,6 +176,7 @@ class FakeYuNet:
 
     def detect(self, image):
         assert image.shape == (self.size[1], self.size[0], 3) and max(self.size) == faces.SIDE
+        self.seen.append(image)
         # Blue comes first there.
         assert image[0, 0].tolist() == [30, 20, 10]
         rows = [row for row in self.rows if row[-1] >= self.least]
@@ -181,14 +190,10 @@ def fake_yunet(monkeypatch):
     monkeypatch.setattr(pinned, "content", lambda name: b"model")
     points = [40, 50, 60, 50, 50, 60, 45, 70, 55, 70]
     # In an image of 208 x 104, which is looked at with twice as many pixels a side.
-    FakeYuNet.rows = [
-        [20, 30, 60, 80, *points, 0.7],
-        [-10, 150, 40, 100, *points, 0.9],
-        [500, 10, 20, 20, *points, 0.8],
-        [0, 0, 10, 10, *points, 0.3],
-    ]
-    yield FakeYuNet
-    FakeYuNet.rows = ()
+    boxes = {0.7: (20, 30, 60, 80), 0.9: (-10, 150, 40, 100), 0.8: (500, 10, 20, 20), 0.3: (0, 0, 10, 10)}
+    monkeypatch.setattr(FakeYuNet, "seen", [])
+    monkeypatch.setattr(FakeYuNet, "rows", [[*box, *points, score] for score, box in boxes.items()])
+    return FakeYuNet
 
 
 def coloured(height, width):
@@ -205,15 +210,12 @@ def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
     assert len(YuNetFaces(min_score=0.2).faces([coloured(104, 208)])[0]) == 3
     images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
     assert faces.load("yunet", min_score=0.95).faces(images) == [[]] * 5
-
-
-def test_numbers_of_yunets_that_are_none_are_refused(fake_yunet):
     fake_yunet.rows = [[float("nan")] * 14 + [0.9]]
     with pytest.raises(InputError, match="yunet gives numbers that are not finite"):
-        faces.load("yunet").faces([coloured(20, 20)])
+        faces.load("yunet").faces(images[:1])
 
 
-def test_yunet_itself_finds_nothing_where_nobody_is(root):
+def test_yunet_itself_finds_nothing_where_nobody_is():
     needs("yunet")
     detector = faces.load("yunet")
     grey = [np.full((h, w, 3), 128, np.uint8) for h, w in ((1, 1), (5, 3000), (64, 48), (1024, 1024))]
@@ -224,28 +226,11 @@ def test_yunet_itself_finds_nothing_where_nobody_is(root):
         faces.load("yunett")
 
 
-def test_yunet_is_given_no_thin_image(monkeypatch):
-    needs("yunet")
-    detector, asked = faces.load("yunet"), []
-
-    class Network:
-        setInputSize = asked.append
-
-        def detect(self, image):
-            asked.append(image)
-            # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
-            return 1, np.array([[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]], np.float32)
-
-    monkeypatch.setattr(detector, "_detector", Network())
+def test_yunet_is_given_no_thin_image(fake_yunet):
+    # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
+    fake_yunet.rows = [[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]]
     # 832 x 20 becomes 416 x 10, which OpenCV would fill up to 32: 4.10 answers of that with what the memory holds.
-    (found,) = detector.faces([np.full((20, 832, 3), 128, np.uint8)])
-    size, image = asked
-    assert size == (416, 64) and image.shape == (64, 416, 3)
-    assert (image[:10] == 128).all() and not image[10:].any()
+    (found,) = faces.load("yunet").faces([coloured(20, 832)])
+    (image,) = fake_yunet.seen
+    assert image.shape == (64, 416, 3) and (image[:10] == (30, 20, 10)).all() and not image[10:].any()
     assert [tuple(face)[:4] for face in found] == [(80, 2, 160, 10)]
-
-
-def test_without_a_gate_every_image_passes():
-    images = [np.zeros((30, 40, 3), np.uint8)]
-    found = faces.load(faces.WHOLE).faces(images)
-    assert found == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]] and gate(found[0]) == ""

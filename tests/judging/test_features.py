@@ -12,6 +12,7 @@ from biaslab.measures.similarity import cosines
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+SMALL = {"num_classes": 7, "pretrained_cfg_overlay": {"input_size": (3, 32, 32)}}
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
 
 
@@ -37,7 +38,7 @@ def images():
     return [np.asarray(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
 
 
-def prepared(images, model, side=32, shorter=37):
+def prepared(images, model):
     """Return images by Pillow and torchvision, one by one: the shorter side to 37 = 32 / 0.875, the middle 32."""
     import timm
     from PIL import Image
@@ -45,7 +46,7 @@ def prepared(images, model, side=32, shorter=37):
 
     known = timm.data.resolve_data_config(model=model)
     how = tv.InterpolationMode(known["interpolation"])
-    steps = [tv.Resize(shorter, how), tv.CenterCrop(side), tv.ToTensor(), tv.Normalize(known["mean"], known["std"])]
+    steps = [tv.Resize(37, how), tv.CenterCrop(32), tv.ToTensor(), tv.Normalize(known["mean"], known["std"])]
     return torch.stack([tv.Compose(steps)(Image.fromarray(i)) for i in images])
 
 
@@ -68,7 +69,7 @@ def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
 
 
 def test_scores_of_a_residual_network(tmp_path, images):
-    model = save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})
+    model = save(tmp_path, "resnet10t", **SMALL)
     with torch.no_grad():
         expected = model(prepared(images, model))
     found = Features(str(tmp_path), device="cpu")
@@ -77,37 +78,26 @@ def test_scores_of_a_residual_network(tmp_path, images):
     assert found.places(images).shape == (4, 1, 512)
 
 
-def test_backbone_of_the_embedded_detector(images):
-    from transformers import AutoModelForObjectDetection
+@pytest.mark.parametrize("name", ["mini-detector", "segformer"])
+def test_what_a_model_of_transformers_sees_images_with(tiny, images, name):
+    import transformers
 
-    found = Features("mini-detector", device="cpu")
-    whole = AutoModelForObjectDetection.from_pretrained(find("mini-detector")).eval()
+    if name == "segformer":
+        name = tiny(name)
+        whole = transformers.SegformerForSemanticSegmentation.from_pretrained(name).eval()
+    else:
+        whole = transformers.AutoModelForObjectDetection.from_pretrained(find(name)).eval()
+    found = Features(name, device="cpu")
     square = [i for i in images if i.shape == (37, 37, 3)]
     pixels = found._network.pixels(square, torch.device("cpu"))
-    assert pixels.shape == (1, 3, 64, 64) and pixels.max() <= 1
     with torch.no_grad():
-        last = whole.model.backbone.model(pixels).feature_maps[-1]
+        if name == "mini-detector":
+            assert pixels.shape == (1, 3, 64, 64) and pixels.max() <= 1
+            last = whole.model.backbone.model(pixels).feature_maps[-1]
+        else:
+            last = whole.segformer(pixels).last_hidden_state
     np.testing.assert_allclose(found.image_embeddings(square), last.mean(dim=(2, 3)), atol=1e-5)
     np.testing.assert_allclose(found.places(square), last.flatten(2).mT, atol=1e-5)
-
-
-def test_encoder_of_a_segmenter(tmp_path, images):
-    from transformers import SegformerConfig, SegformerForSemanticSegmentation, SegformerImageProcessor
-
-    torch.manual_seed(3)
-    sizes = {"hidden_sizes": [8, 12], "num_attention_heads": [1, 2], "depths": [1, 1], "sr_ratios": [2, 1]}
-    steps = {"patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "num_encoder_blocks": 2}
-    config = SegformerConfig(**sizes, **steps, decoder_hidden_size=8, num_labels=3)
-    model = SegformerForSemanticSegmentation(config).eval()
-    model.save_pretrained(tmp_path)
-    SegformerImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
-    found = Features(str(tmp_path), device="cpu")
-    pixels = found._network.pixels(images[:1], torch.device("cpu"))
-    with torch.no_grad():
-        last = model.segformer(pixels).last_hidden_state
-    assert last.shape == (1, 12, 8, 8)
-    np.testing.assert_allclose(found.places(images[:1]), last.flatten(2).mT, atol=1e-5)
-    np.testing.assert_allclose(found.image_embeddings(images[:1]), last.mean(dim=(2, 3)), atol=1e-5)
 
 
 def test_names_of_timm_are_found_on_the_hub():
@@ -128,8 +118,7 @@ def test_folders_that_are_refused(tmp_path):
         Features("mini-sd", device="cpu")
     save(tmp_path / "whole", "vit_small_patch16_224.dino", **VIT)
     config = json.loads((tmp_path / "whole/config.json").read_text())
-    pickled = tmp_path / "pickled"
-    pickled.mkdir()
+    (pickled := tmp_path / "pickled").mkdir()
     (pickled / "config.json").write_text(json.dumps(config))
     torch.save({}, pickled / "pytorch_model.bin")
     with pytest.raises(ParameterError, match="safetensors only"):
@@ -145,23 +134,19 @@ def test_folders_that_are_refused(tmp_path):
             Features(str(tmp_path / "whole"), device="cpu")
 
 
-@pytest.mark.parametrize("size", [10**9, 1.5])
-def test_a_size_that_no_image_has_is_told_before_any_image(tmp_path, size):
-    save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["pretrained_cfg"]["input_size"] = [3, size, size]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ParameterError) as error:
-        Features(str(tmp_path), device="cpu")
-    assert str(error.value).startswith(f"{tmp_path}: its configuration gives {size} as a side of images")
-
-
 def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path, monkeypatch):
     """Where it says its weights are, timm would get them: from the hub, an address, a file."""
     import socket
 
-    save(tmp_path, "resnet10t", num_classes=7, pretrained_cfg_overlay={"input_size": (3, 32, 32)})
+    save(tmp_path, "resnet10t", **SMALL)
     config = json.loads((tmp_path / "config.json").read_text())
+    # A size that no image has is told before any image is read.
+    for size in (10**9, 1.5):
+        known = config["pretrained_cfg"] | {"input_size": [3, size, size]}
+        (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": known}))
+        with pytest.raises(ParameterError) as error:
+            Features(str(tmp_path), device="cpu")
+        assert str(error.value).startswith(f"{tmp_path}: its configuration gives {size} as a side of images")
     elsewhere = {"hf_hub_id": "owner/name", "url": "https://example.org/weights.pth", "file": "/etc/hostname"}
     config["pretrained_cfg"] |= elsewhere
     (tmp_path / "config.json").write_text(json.dumps(config))

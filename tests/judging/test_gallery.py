@@ -60,12 +60,8 @@ def test_each_image_has_its_boxes_title_and_caption(images):
     assert [ax.get_title(loc="left") for ax in figure.axes][3:] == ["several faces", "no face", "unreadable"]
     assert [ax.texts[-1].get_text() for ax in figure.axes] == [f"caption {k}" for k in range(6)]
     assert figure.axes[5].texts[0].get_text() == "truncated"
-
-
-def test_numbers_that_do_not_fit():
     with pytest.raises(ValueError, match="0 images, 6 judgements and 0 captions"):
         gallery([], ROWS)
-    assert not gallery([], ROWS[:0]).axes[0].axison
 
 
 def test_blurred_galleries_blur_every_face_and_what_was_never_looked_at(images):
@@ -78,25 +74,20 @@ def test_blurred_galleries_blur_every_face_and_what_was_never_looked_at(images):
 
 
 def test_a_blurred_face_is_not_in_the_image():
-    rng = np.random.default_rng(0)
     # Two images that differ in nothing but fine detail within the box look the same afterwards.
-    coarse = rng.integers(60, 190, (6, 6, 3)).repeat(20, axis=0).repeat(20, axis=1)
+    coarse = np.random.default_rng(0).integers(60, 190, (6, 6, 3)).repeat(20, axis=0).repeat(20, axis=1)
     pattern = np.indices((120, 120)).sum(axis=0)[..., None] % 2 * 2 - 1
     first, second = (np.full((200, 200, 3), 90, np.uint8) for _ in range(2))
     first[40:160, 40:160] = coarse + 50 * pattern
     second[40:160, 40:160] = coarse - 50 * pattern
     box = [(40, 40, 160, 160)]
     blurred = [blur_faces(image, box, margin=0) for image in (first, second)]
-    assert (first != second).any()
     assert np.abs(blurred[0].astype(int) - blurred[1]).max() <= 1
     # Outside the box nothing changes, and the original is not touched.
     outside = np.ones((200, 200), bool)
     outside[40:160, 40:160] = False
     np.testing.assert_array_equal(blurred[0][outside], first[outside])
     assert (first[40:160, 40:160] == (coarse + 50 * pattern)).all()
-
-
-def test_boxes_beyond_the_image_are_clipped():
-    image = np.random.default_rng(0).integers(0, 256, (10, 10, 3), dtype=np.uint8)
-    blurred = blur_faces(image, [(-5, -5, 4, 4), (20, 20, 30, 30)], margin=0)
-    assert (blurred[:4, :4] != image[:4, :4]).any() and (blurred[4:] == image[4:]).all()
+    # Boxes beyond the image are clipped.
+    blurred = blur_faces(first, [(-5, -5, 50, 50), (220, 220, 230, 230)], margin=0)
+    assert (blurred[:50, :50] != first[:50, :50]).any() and (blurred[50:] == first[50:]).all()

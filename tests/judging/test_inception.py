@@ -37,37 +37,23 @@ def weights(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def images():
-    """Two sets of images, the second of darker ones, (2, 20, 28, 3) each."""
-    rng = np.random.default_rng(0)
-    coarse = [rng.integers(0, top, (2, 5, 7, 3), dtype=np.uint8) for top in (256, 90)]
-    return [some.repeat(4, axis=1).repeat(4, axis=2) for some in coarse]
-
-
-@pytest.fixture(scope="module")
-def model(weights):
-    return Inception(str(weights), device="cpu")
-
-
-@pytest.fixture(scope="module")
-def features(model, images):
-    return [model.image_embeddings(list(some)) for some in images]
-
-
-def test_features_are_torchmetrics_own(model, features, images, weights):
+def test_features_are_torchmetrics_own(weights):
     # Seconds of imports, which a worker that runs no test of this file does without.
     from torchmetrics.image.fid import FrechetInceptionDistance
 
+    rng = np.random.default_rng(0)
+    # The last two are darker.
+    coarse = np.concatenate([rng.integers(0, top, (2, 5, 7, 3), dtype=np.uint8) for top in (256, 90)])
+    images = coarse.repeat(4, axis=1).repeat(4, axis=2)
+    model = Inception(str(weights), device="cpu")
     metric = FrechetInceptionDistance(feature=2048, feature_extractor_weights_path=str(weights))
-    for found, some in zip(features, images, strict=True):
-        assert found.shape == (len(some), 2048) and found.dtype == np.float32
-        own = metric.inception(torch.from_numpy(some).permute(0, 3, 1, 2)).numpy()
-        np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
+    found = model.image_embeddings(list(images))
+    assert found.shape == (4, 2048) and found.dtype == np.float32
+    own = metric.inception(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5 * own.std())
     with pytest.raises(InputError):
         model.image_embeddings([])
-    both = np.concatenate(features)
-    assert np.linalg.matrix_rank(both - both.mean(axis=0)) == 3, "the network must tell images apart"
+    assert np.linalg.matrix_rank(found - found.mean(axis=0)) == 3, "the network must tell images apart"
 
 
 def test_a_name_with_a_digest_is_held_to_it(tmp_path):
@@ -132,9 +118,8 @@ def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
 
 
 def test_weights_of_another_network_are_refused(weights, tmp_path):
-    path = tmp_path / "weights.pth"
-    whole = torch.load(weights, weights_only=True)
-    fewer = {k: v for k, v in whole.items() if k != "Mixed_7c.branch_pool.conv.weight"}
+    path, fewer = tmp_path / "weights.pth", torch.load(weights, weights_only=True)
+    del fewer["Mixed_7c.branch_pool.conv.weight"]
     for other in ([], fewer | {"fc.bias": torch.zeros(1000)}):
         torch.save(other, path)
         with pytest.raises(ParameterError, match=r"cannot be loaded as Inception-v3's weights"):

@@ -5,7 +5,6 @@ from itertools import chain, pairwise
 import numpy as np
 import pandas as pd
 import pytest
-import tiny_grounding
 from array_images import ArrayImages
 
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
@@ -17,22 +16,8 @@ from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
 from biaslab.models.images import Unreadable
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 LOW = Thresholds(tag=0, box=0, text=0, area=0)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """Return the folder of a tiny model by its name; each is built when first asked for."""
-    pytest.importorskip("torch", reason="judging needs the extra 'models'")
-    root = tmp_path_factory.mktemp("tiny")
-
-    def folder(name):
-        if not (root / name).is_dir():
-            (root / name).mkdir()
-            tiny_grounding.SAVED[name](root / name)
-        return str(root / name)
-
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -71,28 +56,20 @@ def test_regions_of_a_map_by_hand():
 # -- segmenters --------------------------------------------------------------------------------------------
 
 
-def logits_of(folder, image):
-    """Return a SegFormer's logits as the library gives them, (classes, height, width) of the image."""
+def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
     import torch
     import transformers
-
-    model = transformers.SegformerForSemanticSegmentation.from_pretrained(folder).eval()
-    processor = transformers.SegformerImageProcessor.from_pretrained(folder)
-    with torch.no_grad():
-        found = model(**processor(images=image.copy(), return_tensors="pt")).logits
-    return torch.nn.functional.interpolate(found, image.shape[:2], mode="bilinear", align_corners=False)[0].numpy()
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
-    from scipy import special
     from scipy.ndimage import label
 
+    model = transformers.SegformerForSemanticSegmentation.from_pretrained(tiny("segformer")).eval()
+    processor = transformers.SegformerImageProcessor.from_pretrained(tiny("segformer"))
     found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").look(photos)
     named = {1: "dog", 2: "coffee cup", 3: "person"}
     for image, seen in zip(photos, found, strict=True):
-        logits = logits_of(tiny("segformer"), image).astype(float)
-        shares, best = special.softmax(logits, axis=0), logits.argmax(axis=0)
+        with torch.no_grad():
+            logits = model(**processor(images=image.copy(), return_tensors="pt")).logits
+        (logits,) = torch.nn.functional.interpolate(logits, image.shape[:2], mode="bilinear", align_corners=False)
+        shares, best = logits.double().softmax(0).numpy(), logits.argmax(0).numpy()
         for k, name in named.items():
             parts, n = label(best == k, structure=np.ones((3, 3)))
             mine = [i for i in seen if i.object == name]
@@ -105,7 +82,6 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
     assert {i.object for seen in found for i in seen} == set(named.values())
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["segformer", "mask2former"])
 def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
     segmenter = segmenters.Segmenter(tiny(kind), LOW, device="cpu")
@@ -117,12 +93,7 @@ def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
         assert all((a.mask != b.mask).mean() < 0.01 for a, b in zip(first, second, strict=True))
     assert sum(map(len, one)) > 0
     for image, seen in zip(photos, one, strict=True):
-        for instance in seen:
-            assert instance.mask.shape == image.shape[:2] and 0 <= instance.score <= 1
-            # The box is that of the mask.
-            y, x = np.nonzero(instance.mask)
-            height, width = instance.mask.shape
-            assert instance.box == (x.min() / width, y.min() / height, (x.max() + 1) / width, (y.max() + 1) / height)
+        assert all(i.mask.shape == image.shape[:2] and 0 <= i.score <= 1 for i in seen)
 
 
 # -- tags, boxes and masks ---------------------------------------------------------------------------------
@@ -130,7 +101,6 @@ def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
 WORDS = ("dog", "cup", "skateboard")
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("tagger", "segmenter"), [("siglip", "sam"), ("clip", "none")])
 def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
     names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]
@@ -144,7 +114,6 @@ def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, phot
             assert i.mask is None or (i.mask.shape == image.shape[:2] and i.mask.dtype == bool)
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, photos):
     import torch
     import transformers
@@ -170,7 +139,6 @@ def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, ph
         assert 0 < sum(map(len, tags)) < 9
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     from transformers import Florence2Processor
 
@@ -178,25 +146,9 @@ def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
     tagger = grounded._tagger(tiny("florence2"), LOW, (), "cpu")
     # Random weights answer in no form at all.
     assert [type(tags) for tags in tagger(photos)] == [list] * 3
-    answers = iter(
-        ["Dog<loc_1><loc_2><loc_3><loc_4>coffee cup<loc_1><loc_1><loc_2><loc_2>dog<loc_0><loc_0><loc_1><loc_1>"]
-    )
-    monkeypatch.setattr(Florence2Processor, "batch_decode", lambda *a, **k: [next(answers)])
+    answer = "Dog<loc_1><loc_2><loc_3><loc_4>coffee cup<loc_1><loc_1><loc_2><loc_2>dog<loc_0><loc_0><loc_1><loc_1>"
+    monkeypatch.setattr(Florence2Processor, "batch_decode", lambda *_, **__: [answer])
     assert list(tagger(photos[:1])) == [["dog", "coffee cup"]]
-
-
-class Spoken:
-    """Boxes as a detector of tags gives them, in two chunks of them."""
-
-    def __init__(self, *chunks):
-        self.chunks, self.asked = list(chunks), []
-
-    def __call__(self, image, tags):
-        import torch
-
-        self.asked.append(tags)
-        names, scores, boxes = self.chunks.pop(0)
-        return {"text_labels": names, "scores": torch.tensor(scores), "boxes": torch.tensor(boxes).reshape(-1, 4)}
 
 
 @pytest.fixture
@@ -205,17 +157,26 @@ def boxes(tiny):
 
 
 def test_of_overlapping_boxes_the_best_stays_whatever_it_is_called(boxes, monkeypatch):
+    import torch
+
     image = np.zeros((100, 200, 3), np.uint8)
-    spoken = Spoken(
+    said = [
         (["dog", "cup", ""], [0.5, 0.9, 0.8], [[0, 0, 100, 100], [0, 0, 100, 90], [150, 0, 200, 50]]),
         (["hat", "hat"], [0.7, 0.6], [[-20, 10, 60, 60], [100, 0, 300, 100]]),
-    )
+    ]
+    asked = []
+
+    def spoken(_, tags):
+        names, *numbers = said[len(asked)]
+        asked.append(tags)
+        return {"text_labels": names} | dict(zip(("scores", "boxes"), map(torch.tensor, numbers), strict=True))
+
     monkeypatch.setattr(boxes, "_ask", spoken)
     monkeypatch.setattr(boxes, "_chunks", lambda tags: [tags[:2], tags[2:]])
     names, scores, found = boxes(image, ["dog", "cup", "hat"])
     # The dog's box overlaps the cup's by 0.9; nothing names the third; the hats' are cut at the edge. Of the first of
     # them 60 x 50 of 60 x 50 lie in the cup's 100 x 90: an overlap of a third.
-    assert spoken.asked == [["dog", "cup"], ["hat"]]
+    assert asked == [["dog", "cup"], ["hat"]]
     assert names == ["cup", "hat", "hat"] and scores == pytest.approx([0.9, 0.7, 0.6])
     np.testing.assert_allclose(found, [[0, 0, 100, 90], [0, 10, 60, 60], [100, 0, 200, 100]])
 
@@ -314,12 +275,9 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     # Another threshold is another look.
     instances.find(source, str(named), thresholds=Thresholds(box=0.3), **given)
     assert told.looked == 6
-
-
-def test_no_image_and_no_object_are_empty_tables(named, tmp_path, monkeypatch):
-    monkeypatch.setattr(instances, "load", Told())
+    # No image and no object are empty tables.
     for images in ([], [picture(0)]):
-        found = instances.find(ArrayImages(images), str(named), store=Store(tmp_path), progress=False, device="cpu")
+        found = instances.find(ArrayImages(images), str(named), **given)
         assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
 
 
@@ -369,10 +327,8 @@ def written(tmp_path, rows=ROWS, *, kind="csv", drop=(), **changed):
 def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
     found = instances.read(written(tmp_path, kind=kind), IDS)
     assert list(found.objects) == list(COLUMNS)
-    assert found.objects[["image_id", "instance", "object", "score"]].to_numpy().tolist() == [
-        ["a/0", 0, "dog", 0.9],
-        ["a/0", 1, "coffee cup", 0.4],
-    ]
+    objects = [["a/0", 0, "dog", 0.9], ["a/0", 1, "coffee cup", 0.4]]
+    assert found.objects[["image_id", "instance", "object", "score"]].to_numpy().tolist() == objects
     np.testing.assert_array_equal(masks(found.objects[1:])[0], MASK)
     assert found.objects[list(BOX)].iloc[0].tolist() == [0.1, 0.2, 0.5, 0.6]
     # Somebody looked at b, and found nothing; nothing says that anybody looked at c.
@@ -387,10 +343,8 @@ def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
     [
         ({"image_id": "z/9"}, r"'z/9'.* 3 images.*data row 1.*'b/0'"),
         ({"score": 1.5}, r"score is '1.5'.*0 to 1"),
-        ({"score": "sure"}, "score is 'sure'"),
         ({"score": ""}, "score is ''"),
         ({"left": 12}, r"left is '12'.*pixels"),
-        ({"bottom": -0.1}, "bottom is '-0.1'"),
         ({"right": "nan"}, "right is 'nan'"),
         ({"left": 0.5}, "left is '0.5', not below right"),
         ({"object": ""}, "object is empty"),
@@ -405,14 +359,10 @@ def test_what_does_not_fit_in_a_file_is_named(changed, said, tmp_path):
         instances.read(written(tmp_path, **changed), IDS)
 
 
-def test_masks_of_one_image_in_two_sizes_are_refused(tmp_path):
-    other = np.ones((8, 8), bool)
-    rows = [*ROWS[:1], {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(other), "height": 8, "width": 8}]
+def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
+    other = {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(np.ones((8, 8), bool))}
     with pytest.raises(InputError, match=r"'a/0' is of another size.*data row 2"):
-        instances.read(written(tmp_path, rows), IDS)
-
-
-def test_a_column_or_a_file_that_is_missing_is_named(tmp_path):
+        instances.read(written(tmp_path, [ROWS[0], other | {"height": 8, "width": 8}]), IDS)
     for column in ("image_id", "object", "score", "top", "height"):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             instances.read(written(tmp_path, drop=[column]), IDS)

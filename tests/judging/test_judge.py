@@ -9,18 +9,12 @@ from array_images import ArrayImages
 
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge as module
-from biaslab.judging.judge import JudgeSettings, decide, judge, judge_images, outcomes
+from biaslab.judging.judge import JudgeSettings, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.keep.store import Store
 from biaslab.models import hub
 from biaslab.models.images import Unreadable
 from biaslab.ratings.person_ratings import judge_images as by_raters
-
-
-@pytest.fixture(autouse=True)
-def no_weights(monkeypatch):
-    """The told judges have no files; the settings' names are their identity."""
-    monkeypatch.setattr(module, "files_digest", lambda name, *_: name)
 
 
 @pytest.fixture
@@ -43,25 +37,18 @@ def cases(picture):
     )
 
 
-def loading(told):
-    """Return what loads models; its code, which is part of what is kept, is the same where it must not."""
+@pytest.fixture
+def run(judges_are, cases, tmp_path):
+    def _run(judges, settings=JudgeSettings()):  # noqa: B008
+        judges_are(judges)
+        return judge(cases, settings, store=Store(tmp_path), progress=False)
 
-    def load(*_, **__):
-        assert told is not None, "models were loaded again"
-        return told
-
-    return load
-
-
-def run(images, told, tmp_path, settings=JudgeSettings()):  # noqa: B008
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "load", loading(told))
-        return judge(images, settings, store=Store(tmp_path), progress=False)
+    return _run
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_every_image_has_its_outcome(cases, told, tmp_path):
-    found = run(cases, told, tmp_path)
+def test_every_image_has_its_outcome(run, told):
+    found = run(told)
     assert list(found["image_id"]) == [str(k) for k in range(11)]
     first, last = ["judged"] * 3 + ["uncertain"] * 2, ["judged", "unreadable", "blocked"]
     assert found["outcome"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
@@ -80,18 +67,14 @@ def test_every_image_has_its_outcome(cases, told, tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_what_is_judged_is_not_judged_again(cases, told, tmp_path):
-    first = run(cases, told, tmp_path)
+def test_what_is_judged_is_not_judged_again(run, told):
+    first = run(told)
     # How fast does not matter, nor who else is asked.
     others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
-    again = run(cases, None, tmp_path, JudgeSettings(batch_size=7, tone="none", **others))
+    again = run(None, JudgeSettings(batch_size=7, tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):
-        run(cases, None, tmp_path, JudgeSettings(faces="other"))
-
-
-def test_the_threshold_holds_on_both_sides():
-    assert decide([0.9, 0.1, 0.8999, 0.1001, np.nan], 0.9).tolist() == ["female", "male", *["unsure"] * 3]
+        run(None, JudgeSettings(faces="other"))
 
 
 def test_outcomes_count_what_never_occurs_and_every_image():
@@ -154,8 +137,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path, monkeypatch):
-    monkeypatch.undo()
+def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
     settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)

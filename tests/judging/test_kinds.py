@@ -46,7 +46,7 @@ def settings(**changes):
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_in_every_role_a_judge_of_drawings_is_refused_for_photographs(role, folders):
+def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(role, folders):
     model = folders("sd1")
     given = settings(**{role: DRAWN[role]})
     # Images behind captions are photographs, too, so that only the judge is in question.
@@ -59,10 +59,6 @@ def test_in_every_role_a_judge_of_drawings_is_refused_for_photographs(role, fold
     drawn = settings(**DRAWN)
     drawn["generation"] = {"pictures": "drawings"}
     check(model, Settings.of(drawn), {TABLES[role]})
-
-
-@pytest.mark.parametrize("role", NAMES)
-def test_in_every_role_a_judge_of_photographs_is_refused_for_drawings(role):
     given = settings(**DRAWN | {role: NAMES[role]})
     with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
         check("mini", Settings.of(given), {TABLES[role]})
@@ -99,11 +95,6 @@ def test_what_judges_know_by_their_names(known, judges):
         assert kinds.knows(*judge.rsplit(" ", 1)) == known
 
 
-def test_parts_of_a_judge_know_the_same():
-    with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
-        kinds.knows("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
-
-
 def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     """The folder says it, so that no copy under another name looks at photographs."""
     where = registry.resolve("mini-clip", "clip")
@@ -116,6 +107,9 @@ def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     (copy / registry.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
         kinds.knows(str(copy), "clip")
+    # Parts of a judge know the same.
+    with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
+        kinds.knows("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
 
 
 @pytest.fixture

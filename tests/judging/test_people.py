@@ -8,12 +8,10 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.ground.errors import ParameterError
-from biaslab.judging import judge as single
 from biaslab.judging import people as module
-from biaslab.judging import person
 from biaslab.judging.faces import Face
 from biaslab.judging.fairface import FairFaceGender
-from biaslab.judging.judge import Judge, JudgeSettings, judge
+from biaslab.judging.judge import NUMBERS, Judge, JudgeSettings, judge
 from biaslab.judging.people import gate, judge_people, judge_people_images, order, parts
 from biaslab.judging.person import Person, head_and_shoulders, wider
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE
@@ -22,8 +20,6 @@ from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-# Those that know the world's drawings.
-OF_DRAWINGS = JudgeSettings(faces="mini-detector", gender="mini-clip")
 # Where people stand in the images made here; red says that there is a face, green who it is.
 WIDTH, HEIGHT = 60, 40
 
@@ -40,20 +36,19 @@ class PaintedFaces:
     """Finds the faces that are listed under an image's first pixel, in the order given (not from left to right)."""
 
     def __init__(self, cases):
-        self.cases, self.batches = cases, []
+        self.cases = cases
 
     def faces(self, images):
-        self.batches.append(len(images))
         return [self.cases[int(image[0, 0, 2])] for image in images]
 
 
 class PaintedGender:
     """Says the green of a crop's reddest pixels in percent, as the told gender."""
 
-    answers = ZeroShotGender.answers
+    answers, side = ZeroShotGender.answers, 0
 
-    def __init__(self, side=0):
-        self.side, self.shown = side, []
+    def __init__(self):
+        self.shown = []
 
     def p_female(self, images):
         self.shown += list(images)
@@ -110,12 +105,9 @@ CASES = {
 NAMES = [f"case-{k}" for k in CASES]
 
 
-def pixels():
-    return [painted(k, *CASES[k]) for k in CASES]
-
-
-def source(extra=()):
-    return ArrayImages([*pixels(), *extra], [*NAMES, *(f"extra-{k}" for k in range(len(extra)))])
+def source(*extra):
+    pixels = [painted(k, *CASES[k]) for k in CASES]
+    return ArrayImages([*pixels, *extra], [*NAMES, *(f"extra-{k}" for k in range(len(extra)))])
 
 
 def ask(ids, *phrases):
@@ -123,37 +115,25 @@ def ask(ids, *phrases):
     return pd.DataFrame(rows, columns=["image_id", "position", "phrase"])
 
 
-def judges(gender=None):
-    return Judge(PaintedFaces({k: faces for k, (faces, _) in CASES.items()}), gender or PaintedGender())
+def judges():
+    return Judge(PaintedFaces({k: faces for k, (faces, _) in CASES.items()}), PaintedGender())
 
 
-@pytest.fixture(autouse=True)
-def no_weights(monkeypatch):
-    monkeypatch.setattr(single, "files_digest", lambda name, *_: name)
-
-
-def loading(told):
-    """Return what loads models; its code, which is part of what is kept, is the same where it must not."""
-
-    def load(*_, **__):
-        assert told is not None, "models were loaded again"
-        return told
-
-    return load
-
-
-def run(asked, tmp_path, *, images=None, settings=JudgeSettings(), made=...):  # noqa: B008
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(single, "load", loading(judges() if made is ... else made))
+@pytest.fixture
+def run(judges_are, tmp_path):
+    def _run(asked, *, images=None, settings=JudgeSettings(), made=...):  # noqa: B008
+        judges_are(judges() if made is ... else made)
         return judge_people(images or source(), asked, settings, store=Store(tmp_path), progress=False)
+
+    return _run
 
 
 # -- outcomes ----------------------------------------------------------------------------------------------
 
 
-def test_every_pair_has_its_outcome(tmp_path):
-    images = source([Unreadable("truncated"), Unreadable("blocked")])
-    found = run(ask(images.table["image_id"], "nurse", "carpenter"), tmp_path, images=images)
+def test_every_pair_has_its_outcome(run):
+    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
     outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
     alike = ["judged", "no_face", "one_face", "too_many_faces", "overlapping", "judged", "overlapping"]
@@ -163,64 +143,57 @@ def test_every_pair_has_its_outcome(tmp_path):
     assert set(found["outcome"]) <= set(OUTCOMES_OF_PEOPLE)
     by = found.set_index(["image_id", "position"])
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
-    assert by.loc["extra-0", "reason"].tolist() == ["truncated"] * 2
-    assert by.loc["extra-1", "reason"].tolist() == ["", ""]
+    assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
     assert by.loc["case-3", "n_faces"].tolist() == [3, 3]
-    assert by.loc["case-4", "x0"].isna().all() and by.loc["case-4", "p_female"].isna().all()
+    assert by.loc["case-4", ["x0", "p_female"]].isna().all(axis=None)
     # The face that is too small has a box and no gender; the other person is judged.
-    assert by.loc[("case-7", 2), ["x0", "x1"]].tolist() == [40, 42]
-    assert by.loc[("case-7", 2), "gender"] == "" and np.isnan(by.loc[("case-7", 2), "p_female"])
+    assert by.loc[("case-7", 2), ["x0", "x1", "gender"]].tolist() == [40, 42, ""]
+    assert np.isnan(by.loc[("case-7", 2), "p_female"])
     assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
 
 
-def test_people_are_ordered_by_the_centres_of_their_faces(tmp_path):
-    found = run(ask(["case-0"], "nurse", "carpenter"), tmp_path)
-    # The detector names the right face first.
-    assert found["x0"].tolist() == [8, 40] and found["gender"].tolist() == ["female", "male"]
-    np.testing.assert_allclose(found["p_female"], [0.97, 0.05])
+def test_people_are_ordered_by_the_centres_of_their_faces(run):
     # Rows come as they are asked for, not by image or position.
-    mixed = ask(["case-0", "case-5"], "nurse", "carpenter").iloc[[3, 0, 2, 1]]
-    again = run(mixed, tmp_path)
-    assert again["image_id"].tolist() == ["case-5", "case-0", "case-5", "case-0"]
-    assert again["position"].tolist() == [2, 1, 1, 2]
-    assert again["gender"].tolist() == ["male", "female", "female", "male"]
+    mixed = ask(["case-0", "case-5"], "nurse", "carpenter").iloc[[3, 0, 2, 1]].reset_index(drop=True)
+    found = run(mixed)
+    assert found[["image_id", "position"]].equals(mixed[["image_id", "position"]])
+    assert found["gender"].tolist() == ["male", "female", "female", "male"]
+    # The detector names the right face of case-0 first.
+    assert found["x0"][[1, 3]].tolist() == [8, 40]
+    np.testing.assert_allclose(found["p_female"][[1, 3]], [0.97, 0.05])
 
 
-def test_three_people_and_one_in_a_picture_of_three(tmp_path):
-    found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"), tmp_path)
+def test_three_people_and_one_in_a_picture_of_three(run):
+    found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"))
     assert found["gender"].tolist()[:3] == ["female", "male", "female"]
     # Two faces of three are too few as well; how many there were is in n_faces.
     assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
     assert found["n_faces"].tolist()[3:6] == [2] * 3
-    assert run(ask(["case-3"], "a"), tmp_path)["outcome"].tolist() == ["too_many_faces"]
-    none = run(ask([], "a"), tmp_path)
+    assert run(ask(["case-3"], "a"))["outcome"].tolist() == ["too_many_faces"]
+    none = run(ask([], "a"))
     assert none.empty and list(none.columns) == list(module.COLUMNS)
 
 
-def test_one_person_is_judged_as_judge_does(tmp_path, monkeypatch):
-    images = source([Unreadable("truncated"), Unreadable("blocked")])
-    made = judges()
-    monkeypatch.setattr(single, "load", loading(made))
+def test_one_person_is_judged_as_judge_does(run, tmp_path):
+    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    found = run(ask(images.table["image_id"], "nurse"), images=images)
     expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
-    found = run(ask(images.table["image_id"], "nurse"), tmp_path, images=images)
-    same = ["image_id", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason"]
-    same += ["image_width", "image_height"]
+    same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
     several = expected["outcome"].replace("several_faces", "too_many_faces")
     assert found["outcome"].tolist() == several.tolist()
     # Alone, a person has the whole width: 3 of 60 columns is too small then.
-    narrow = {**CASES, 8: ([box(8, width=3)], (95,))}
-    made.faces.cases = {k: faces for k, (faces, _) in narrow.items()}
-    images = ArrayImages([painted(8, *narrow[8])], ["case-8"])
-    assert run(ask(["case-8"], "nurse"), tmp_path, images=images, made=made)["outcome"][0] == "face_too_small"
+    faces = [box(8, width=3)]
+    images, made = ArrayImages([painted(8, faces, (95,))]), Judge(PaintedFaces({8: faces}), PaintedGender())
+    assert run(ask(["0"], "nurse"), images=images, made=made)["outcome"][0] == "face_too_small"
 
 
-def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(tmp_path):
+def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
     asked = ask(NAMES, "nurse", "carpenter")
-    first = run(asked, tmp_path)
+    first = run(asked)
 
     def again(**limits):
-        found = run(asked, tmp_path, settings=JudgeSettings(**limits), made=None)
+        found = run(asked, settings=JudgeSettings(**limits), made=None)
         return found.set_index(["image_id", "position"])
 
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
@@ -280,12 +253,10 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
 @pytest.fixture
 def grid():
     """An image whose red is the column and whose green is the row."""
-    image = np.zeros((40, 60, 3), np.uint8)
-    image[..., 0], image[..., 1] = np.arange(60)[None, :], np.arange(40)[:, None]
-    return image
+    return np.stack([*np.indices((40, 60))[::-1], np.zeros((40, 60))], axis=2).astype(np.uint8)
 
 
-def test_a_crop_shows_what_a_picture_of_one_person_shows(grid, monkeypatch):
+def test_a_crop_shows_what_a_picture_of_one_person_shows(grid):
     # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
     # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
     someone = stands(grid, box(8), (0, 29))
@@ -294,9 +265,6 @@ def test_a_crop_shows_what_a_picture_of_one_person_shows(grid, monkeypatch):
     assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
     assert crop[:, 0, 1].tolist() == [0, *range(39)]
     assert head_and_shoulders(someone, side=16).shape == (16, 16, 3)
-    # Half the share, twice the square.
-    monkeypatch.setattr(person, "FACE_SHARE", 0.15)
-    assert head_and_shoulders(someone).shape == (80, 80, 3)
 
 
 def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
@@ -328,15 +296,14 @@ def test_the_order_follows_from_the_sums_of_logits():
     assert order(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
 
 
-def test_roles_are_right_swapped_or_unclear(tmp_path, monkeypatch):
+def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
     def told(a, b, left, right):
-        cases = {0: ([box(8), box(40)], (left, right))}
+        faces = [box(8), box(40)]
         of = {f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v for p, v in ((a, 97), (b, 5), ("flurb", 0))}
         gender = PaintedGender()
         gender.classifier = PaintedRoles(of)
-        made = Judge(PaintedFaces({0: cases[0][0]}), gender)
-        images = ArrayImages([painted(0, *cases[0])], ["a"])
-        return run(ask(["a"], a, b), tmp_path, images=images, made=made).iloc[0]
+        images = ArrayImages([painted(0, faces, (left, right))])
+        return run(ask(["0"], a, b), images=images, made=Judge(PaintedFaces({0: faces}), gender)).iloc[0]
 
     # (97 and 5) looks exactly as asked, swapped is 92 off twice: the odds are e^(18.4).
     row = told("nurse", "auditor", 97, 5)
@@ -357,18 +324,14 @@ def test_roles_are_right_swapped_or_unclear(tmp_path, monkeypatch):
 # -- the embedded models -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def renders():
+def test_people_of_renders_are_judged_right(tmp_path):
     from biaslab_world.pairs import held_out_pairs
 
-    return held_out_pairs(60, seed=3)
-
-
-def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
-    monkeypatch.undo()
+    renders = held_out_pairs(60, seed=3)
     truth, store = renders.table, Store(tmp_path)
     asked = truth[["image_id", "position", "phrase"]]
-    found = judge_people(renders, asked, OF_DRAWINGS, store=store, progress=False)
+    settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
+    found = judge_people(renders, asked, settings, store=store, progress=False)
     passed = found["outcome"].isin(["judged", "uncertain"])
     assert passed.mean() >= 0.85
     judged = (found["outcome"] == "judged") & ~truth["ambiguous"]
@@ -378,6 +341,6 @@ def test_people_of_renders_are_judged_right(renders, tmp_path, monkeypatch):
     assert len(looked) >= 90 and (looked == "right").mean() >= 0.95 and "swapped" not in set(looked)
     # Asked for the other way round, nobody stands as asked.
     turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
-    found = judge_people(renders, turned, OF_DRAWINGS, store=store, progress=False)
+    found = judge_people(renders, turned, settings, store=store, progress=False)
     looked = found.loc[found["role"] != "", "role"]
     assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)

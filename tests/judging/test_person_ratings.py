@@ -63,21 +63,15 @@ def test_both_forms_say_the_same(content, write):
 def test_judgements_have_the_shape_of_every_judge(write):
     found = judge_people(ASKED, write(WIDE))
     assert list(found) == list(COLUMNS)
-    assert list(found["image_id"]) == list(ASKED["image_id"])
-    assert list(found["position"]) == list(ASKED["position"])
-    assert list(found["outcome"]) == [
-        *("judged", "judged", "uncertain", "uncertain", "judged", "judged", "unrated", "unrated")
-    ]
+    pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED, check_dtype=False)
+    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unrated"] * 2]
     assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
     assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
     assert (found["role"] == "").all() and found[["p_female", "x0", "n_faces", "role_p"]].isna().all(axis=None)
 
 
-STRANGERS = "image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n"
-
-
 def test_ratings_of_others_are_named_or_left_aside(write):
-    path = write(STRANGERS)
+    path = write("image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n")
     # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
     listed = r"'1' of image 'zz'.*'3' of image 'b'.*'left' of image 'a'.*'middle' of image 'b'"
     with pytest.raises(InputError, match=rf"rates 4 people .*data row 2\): .*{listed}"):
@@ -87,6 +81,9 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_raters == 0
     assert list(judge_people(others, path)["outcome"]) == ["unrated"] * 2
+    # Of images of one person no position need be said; raters whose names differ in case are two.
+    rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
+    assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_raters == 2
 
 
 @pytest.mark.parametrize(
@@ -111,23 +108,18 @@ def test_bad_files_say_what_and_where(content, message, write):
         read(write(content), ASKED)
 
 
-def test_of_images_of_one_person_no_position_need_be_said(write):
-    assert labels(read(write("image,Ann\na,female\n"), ASKED)) == ["female"] + ["missing"] * 7
-    # Raters whose names differ in case are two raters.
-    assert read(write("image_id,position,Ann,ann\na,1,male,male\n"), ASKED).n_raters == 2
+OTHER = {"female": "male", "male": "female"}
 
 
-def world(seed, n_images, two=True, aspect="occupation", error=0.15):
-    """People of ``n_images`` images; the people of one image are mistaken together more often than apart."""
-    rng = np.random.default_rng(seed)
-    positions = [1, 2] if two else [1]
-    other, rows = {"female": "male", "male": "female"}, []
+def world(seed, n_images, two=True, aspect="occupation"):
+    """People of ``n_images`` images; the people of one image are mistaken together."""
+    rng, rows = np.random.default_rng(seed), []
     for i in range(n_images):
-        whole = rng.random() < error
-        for position in positions:
+        whole = rng.random() < 0.15
+        for position in [1, 2] if two else [1]:
             shows = "female" if rng.random() < 0.5 else "male"
             outcome = "judged" if rng.random() > 0.1 else "uncertain"
-            said = (other[shows] if whole else shows) if outcome == "judged" else "unsure"
+            said = (OTHER[shows] if whole else shows) if outcome == "judged" else "unsure"
             rows.append((f"{aspect}{i}", position, shows, said, outcome))
     frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "outcome"])
     return frame.assign(aspect=aspect, setting="paired" if two else "single")
@@ -169,13 +161,10 @@ def test_kappa_and_its_interval_by_another_route():
 
 def rated_file(people, seed, n_raters=3):
     """Return ratings of people by raters who err in one of ten, as the text of a file."""
-    rng = np.random.default_rng(seed)
-    other = {"female": "male", "male": "female"}
-    lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(n_raters))])]
-    for p in people.itertuples():
-        said = [other[p.truth] if rng.random() < 0.1 else p.truth for _ in range(n_raters)]
-        lines.append(",".join([p.image_id, str(p.position), *said]))
-    return "\n".join(lines) + "\n"
+    wrong = np.random.default_rng(seed).random((len(people), n_raters)) < 0.1
+    truth = people["truth"].to_numpy()[:, None]
+    said = pd.DataFrame(np.where(wrong, np.vectorize(OTHER.get)(truth), truth)).add_prefix("r")
+    return people[["image_id", "position"]].join(said).to_csv(index=False)
 
 
 def test_tables_7_and_9_from_a_file(write):
@@ -185,7 +174,7 @@ def test_tables_7_and_9_from_a_file(write):
     shown = truth_of(people)
     judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
     found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
-    assert not found.duplicated(["aspect", "setting", "judge", "reference", "statistic"]).any()
+    assert not found.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
     known = found[found["reason"] == ""]
     assert len(known) == 12
     assert (known["ci_low"] < known["value"]).all() and (known["value"] < known["ci_high"]).all()
@@ -206,12 +195,10 @@ def test_tables_7_and_9_from_a_file(write):
     assert width["average"] < width["occupation"] and width["average"] < width["power"]
 
     # A judge against itself is at 1, without an interval to speak of.
-    own = found[(found["judge"] == "annotators") & (found["reference"] == "annotators")]
-    own = own[(own["statistic"] == "cohen_kappa") & (own["aspect"] == "power")].iloc[0]
+    own = found.query("judge == reference == 'annotators' and statistic == 'cohen_kappa' and aspect == 'power'").iloc[0]
     assert own["value"] == 1 and np.isnan(own["ci_low"]) and "same value" in own["reason"]
     # What the study's table needs is there.
-    schema = tables.schema("paired_judge_agreement")
-    assert set(schema.names) - {"model"} <= set(found)
+    assert {*tables.schema("paired_judge_agreement").names} - {"model"} <= {*found}
 
 
 def test_raters_may_differ_between_people(write):
@@ -226,8 +213,7 @@ def test_raters_may_differ_between_people(write):
         rng.shuffle(said)
         lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(raters, said, strict=True)]
     # One person with two ratings only is left out.
-    lines.pop()
-    sparse = read(write("\n".join(lines)), people)
+    sparse = read(write("\n".join(lines[:-1])), people)
     assert sparse.n_raters == 5
     found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
     own = agreement.fleiss_kappa(dense.ratings[:-1], seed=1, replicates=50)

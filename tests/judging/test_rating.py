@@ -19,12 +19,17 @@ def judgements():
     """30 training images (10 for each occupation) and 6 generated ones; of each source the last was not judged."""
     out = {}
     for source, n in (("training", 30), ("generated", 6)):
-        rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)]})
-        rows = rows.assign(occupation=[OCCUPATIONS[k % 3] for k in range(n)], outcome="judged")
+        rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)], "outcome": "judged"})
+        rows["occupation"] = np.resize(OCCUPATIONS, n)
         rows["gender"], rows["p_female"] = np.resize(["female", "male"], n), np.resize([0.95, 0.02], n)
         rows.loc[n - 1, ["outcome", "gender", "p_female"]] = ["no_face", "", np.nan]
         out[source] = rows
     return out
+
+
+@pytest.fixture
+def every(judgements):
+    return pd.concat([table.assign(source=source) for source, table in judgements.items()], ignore_index=True)
 
 
 @pytest.fixture
@@ -34,25 +39,22 @@ def drawn(judgements):
 
 
 def test_the_sample_is_spread_over_sources_and_occupations(judgements):
-    found = draw(candidates(judgements), 16, seed=3)
+    images = candidates(judgements)
+    found = draw(images, 16, seed=3)
     # Half and half would be 8 and 8; there are only 5 generated images to judge, so training gives 11.
     assert Counter(found["source"]) == {"training": 11, "generated": 5}
     # 11 of training over three occupations: 4, 4 and 3.
     training = Counter(found.loc[found["source"] == "training", "occupation"])
     assert sorted(training.values()) == [3, 4, 4]
     assert len(found) == 16 and found["image_id"].is_unique
-    pd.testing.assert_frame_equal(found, draw(candidates(judgements), 16, seed=3))
-    assert list(found["image_id"]) != list(draw(candidates(judgements), 16, seed=4)["image_id"])
-
-
-def test_an_image_of_two_occupations_is_drawn_once_and_of_none_nothing(judgements):
-    every = candidates(judgements)
-    doubled = pd.concat([every, every.assign(occupation="clerk")], ignore_index=True)
-    found = draw(doubled, 1000, seed=0)
+    pd.testing.assert_frame_equal(found, draw(images, 16, seed=3))
+    assert list(found["image_id"]) != list(draw(images, 16, seed=4)["image_id"])
+    # An image of two occupations is drawn once.
+    found = draw(pd.concat([images, images.assign(occupation="clerk")], ignore_index=True), 1000, seed=0)
     assert len(found) == 34 and found["image_id"].is_unique
     with pytest.raises(ParameterError, match="n is 0"):
-        draw(every, 0, seed=0)
-    assert draw(every[:0], 5, seed=0).empty
+        draw(images, 0, seed=0)
+    assert draw(images[:0], 5, seed=0).empty
 
 
 def test_made_up_raters_err_as_often_as_they_are_told(judgements):
@@ -101,7 +103,7 @@ def write(path, *rows):
     return readers.read(path)
 
 
-def test_agreement_by_hand(judgements, tmp_path):
+def test_agreement_by_hand(every, tmp_path):
     # The judge says female of even images, male of odd ones.
     rated = write(
         tmp_path / "r.csv",
@@ -111,7 +113,6 @@ def test_agreement_by_hand(judgements, tmp_path):
         "g0,generated,nurse,unsure,unsure,female",  # the raters are unsure
         "g1,generated,pilot,male,female,",  # a tie
     )
-    every = pd.concat([t.assign(source=s) for s, t in judgements.items()], ignore_index=True)
     table = agreement(rated, every, seed=0, replicates=200)
     tables.check(table, "judging_agreement")
     found = table.set_index(["statistic", "labels", "subset"])
@@ -130,8 +131,7 @@ def test_agreement_by_hand(judgements, tmp_path):
     assert list(wrong["image_id"]) == ["g1", "t2", "g0"]
 
 
-def test_nothing_rated_gives_rows_with_a_reason(drawn, judgements, tmp_path):
-    every = pd.concat([t.assign(source=s) for s, t in judgements.items()], ignore_index=True)
+def test_nothing_rated_gives_rows_with_a_reason(drawn, every, tmp_path):
     found = tables.check(agreement(None, every, seed=0), "judging_agreement")
     assert len(found) == 12 and (found["reason"] == sample.NO_RATINGS).all()
     assert sample.votes(None).empty and sample.disagreements(None, every).empty

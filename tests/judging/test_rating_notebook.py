@@ -3,6 +3,7 @@
 import json
 import re
 import types
+from itertools import product
 
 import matplotlib as mpl
 import numpy as np
@@ -17,24 +18,15 @@ from biaslab.study import study as module
 OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
 
 
-def images_of(kind, n):
-    pixels = np.random.default_rng(n).integers(0, 256, (n, 16, 16, 3), dtype=np.uint8)
-    return ArrayImages(pixels, [f"{kind}-{k}" for k in range(n)], name=kind)
-
-
-def judgements_of(kind, n):
+def judgements_of(kind):
     """Every second image shows a woman; the judge turns every tenth away and errs on every 20th."""
-    k = np.arange(n)
+    k = np.arange(240)
     female, judged, right = k % 2 == 0, k % 10 != 9, k % 20 != 4
     said = np.where(female == right, "female", "male")
     rows = pd.DataFrame({"image_id": [f"{kind}-{i}" for i in k], "occupation": [OCCUPATIONS[i // 2 % 4] for i in k]})
-    rows = rows.assign(
-        outcome=np.where(judged, "judged", "no_face"),
-        gender=np.where(judged, said, ""),
-        p_female=np.where(judged, np.where(said == "female", 0.97, 0.03), np.nan),
-        **dict.fromkeys(("x0", "y0"), 2.0),
-        **dict.fromkeys(("x1", "y1"), 9.0),
-    )
+    rows = rows.assign(outcome=np.where(judged, "judged", "no_face"), gender=np.where(judged, said, ""))
+    rows["p_female"] = np.where(judged, np.where(said == "female", 0.97, 0.03), np.nan)
+    rows[["x0", "y0", "x1", "y1"]] = 2.0, 2.0, 9.0, 9.0
     return rows.assign(truth_gender=np.where(female, "female", "male")) if kind == "training" else rows
 
 
@@ -44,22 +36,18 @@ class MadeUp(module.Study):
     pipeline = types.SimpleNamespace(label="mini", training_pictures="drawings")
 
     def images(self, kind):
-        return images_of(kind, 240)
+        pixels = np.random.default_rng(240).integers(0, 256, (240, 16, 16, 3), dtype=np.uint8)
+        return ArrayImages(pixels, [f"{kind}-{k}" for k in range(240)], name=kind)
 
     def judgements(self, kind):
-        return judgements_of(kind, 240)
+        return judgements_of(kind)
 
     def load(self, measure):
         name = sources.table_of(measure)
         assert name == "paradox_percent_female"
-        at = {"approach": "naive", "prompt": "1", "percent_female": 40.0, "n": 50.0}
-        rows = [
-            {"model": m, "occupation": o, "source": s, **at}
-            for m in ("mini", "SD 1.4")
-            for o in OCCUPATIONS
-            for s in ("training", "generated")
-        ]
-        return tables.check(pd.DataFrame(rows), name)
+        rows = product(("mini", "SD 1.4"), OCCUPATIONS, ("training", "generated"))
+        rows = pd.DataFrame(rows, columns=["model", "occupation", "source"])
+        return tables.check(rows.assign(approach="naive", prompt="1", percent_female=40.0, n=50.0), name)
 
 
 @pytest.fixture
@@ -127,10 +115,9 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
 
 def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     rows = ["image,source,occupation,ana,ben"]
-    for kind in ("training", "generated"):
-        for k in range(120):
-            label = "female" if k % 2 == 0 else "male"
-            rows.append(f"{kind}-{k},{kind},{OCCUPATIONS[k // 2 % 4]},{label},{label}")
+    for kind, k in product(("training", "generated"), range(120)):
+        label = "female" if k % 2 == 0 else "male"
+        rows.append(f"{kind}-{k},{kind},{OCCUPATIONS[k // 2 % 4]},{label},{label}")
     path = tmp_path / "ratings.csv"
     path.write_text("\n".join(rows) + "\n")
     space = execute(ratings_file=str(path))

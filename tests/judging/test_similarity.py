@@ -19,6 +19,7 @@ pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "small"), ("a", "lost"), ("a", "a"), ("small", "small")]
+PAIRS = pd.DataFrame(PAIRS, columns=["first", "second"])
 
 
 @pytest.fixture
@@ -30,19 +31,24 @@ def images():
 
 
 @pytest.fixture
-def pairs():
-    return pd.DataFrame(PAIRS, columns=["first", "second"])
+def compared(images, tmp_path):
+    """Compare pairs of the images by something."""
+
+    def _compared(*by, pairs=PAIRS):
+        return compare(images, pairs, *by, store=Store(tmp_path), device="cpu", progress=False)
+
+    return _compared
 
 
 def wide(found):
     return found.pivot(index=["first", "second"], columns="metric", values="value")
 
 
-def test_pixels_of_each_pair(images, pairs, tmp_path, monkeypatch):
+def test_pixels_of_each_pair(images, compared, monkeypatch):
     monkeypatch.setitem(similarity._AT_ONCE, "cpu", 2)  # two pairs at a time
-    found = compare(images, pairs, "pixels", store=Store(tmp_path), device="cpu", progress=False)
+    found = compared("pixels")
     assert list(found) == ["first", "second", "metric", "value", "reason"]
-    assert set(found["metric"]) == set(METRICS["pixels"]) and len(found) == 3 * len(pairs)
+    assert set(found["metric"]) == set(METRICS["pixels"]) and len(found) == 3 * len(PAIRS)
     values = wide(found)
     for a, b in (("a", "b"), ("b", "c"), ("small", "small")):
         maps = ssim_maps(*(luma(np.stack(images.read([i]))) for i in (a, b)))
@@ -55,18 +61,15 @@ def test_pixels_of_each_pair(images, pairs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("by", ["resnet", "clip", "dino"])
-def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, pairs, tmp_path, monkeypatch, by):
+def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, compared, monkeypatch, by):
     kind = ZeroShot if by == "clip" else Features
     network = kind(similarity.network(by, "mini"), device="cpu")
     seen = []
     whole = kind.image_embeddings
     monkeypatch.setattr(kind, "image_embeddings", lambda self, some: seen.append(len(some)) or whole(self, some))
-    more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
-    found = compare(images, pairs, by, "mini", **more)
+    found = compared(by, "mini")
+    pd.testing.assert_frame_equal(compared(by, "mini"), found)
     assert seen == [4]
-    again = compare(images, pairs, by, "mini", **more)
-    assert seen == [4]
-    pd.testing.assert_frame_equal(found, again)
     vectors = {i: whole(network, images.read([i]))[0].astype(float) for i in ("a", "b", "c", "small")}
     for (a, b), value in wide(found)[by].dropna().items():
         expected = vectors[a] @ vectors[b] / np.linalg.norm(vectors[a]) / np.linalg.norm(vectors[b])
@@ -76,10 +79,9 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, pa
 
 
 @pytest.mark.parametrize("name", ["mini-detector", "mini"])
-def test_split_products_by_a_named_network(images, pairs, tmp_path, monkeypatch, name):
+def test_split_products_by_a_named_network(images, compared, monkeypatch, name):
     monkeypatch.setitem(similarity._AT_ONCE, "cpu", 3)  # three pairs at a time
-    more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
-    found = wide(compare(images, pairs, "split_product", name, **more))
+    found = wide(compared("split_product", name))
     network = similarity.network("split_product", name)
     places = {i: Features(network, device="cpu").places(images.read([i]))[0] for i in ("a", "b")}
     a, b = places["a"].astype(float), places["b"].astype(float)
@@ -90,11 +92,10 @@ def test_split_products_by_a_named_network(images, pairs, tmp_path, monkeypatch,
     assert found.loc[("a", "a"), "split_product"] == pytest.approx(1, abs=1e-5)
 
 
-def test_what_is_not_known_is_refused_before_any_image_is_read(images, pairs, tmp_path, monkeypatch):
+def test_what_is_not_known_is_refused_before_any_image_is_read(images, compared, monkeypatch):
     monkeypatch.setattr(images, "read", lambda _: pytest.fail("read"))
-    more = {"store": Store(tmp_path), "device": "cpu", "progress": False}
     with pytest.raises(UnknownNameError, match="split_product"):
-        compare(images, pairs, "split", **more)
+        compared("split")
     with pytest.raises(ParameterError, match="no features model named 'resnet5O'"):
-        compare(images, pairs, "resnet", "resnet5O", **more)
-    assert compare(images, pairs[:0], "pixels", **more).empty
+        compared("resnet", "resnet5O")
+    assert compared("pixels", pairs=PAIRS[:0]).empty

@@ -1,5 +1,7 @@
 """Skin tone of drawn faces: swatches by hand, what cannot be skin, and rendered faces whose tone is known."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,8 +19,7 @@ BOX = (10.0, 5.0, 30.0, 29.0)
 COLUMNS = ["tone", "angle", "red", "green", "blue", "share", "reason"]
 
 
-def face_tones(images, boxes, of):
-    return skin_tone.face_tones(images, boxes, of, DRAWINGS)
+face_tones = partial(skin_tone.face_tones, pictures=DRAWINGS)
 
 
 def face(colour, ground=(20, 90, 200)):
@@ -55,19 +56,17 @@ def test_features_and_background_do_not_count():
 
 
 def test_what_is_not_there_has_a_reason():
-    rng = np.random.default_rng(0)
-    noise = rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
     images = [face(swatch_rgb()[4]), Unreadable("truncated"), noise]
-    boxes = [BOX, (np.nan,) * 4, (10, 5, 13.9, 29), (60, 5, 80, 29), BOX, BOX, (-20, -20, 70, 70)]
-    # A box of which a part is known is none, even where that part is small.
-    boxes += [(np.nan, 5, 30, 8), (10, 5, 13, np.nan)]
+    boxes = [BOX, (np.nan,) * 4, (10, 5, 13.9, 29), (60, 5, 80, 29), BOX, BOX]
+    # A box of which a part is known is none, even where that part is small. Beyond the image nothing is seen.
+    boxes += [(np.nan, 5, 30, 8), (10, 5, 13, np.nan), (-20, -20, 70, 70)]
     found = face_tones(images, boxes, [0, 0, 0, 0, 1, 2, 0, 0, 0])
-    reasons = ["", "no face", "face too small", "face too small", "unreadable", "no even colour"]
-    assert list(found["reason"][:6]) == reasons
-    assert list(found["reason"][7:]) == ["no face"] * 2
-    assert found["tone"][1:6].isna().all() and found["tone"][0] == 5
-    # Beyond the image nothing is seen: the box is cut to 40 x 48, whose middle shows face and ground.
-    assert found["share"][6] > 0
+    reasons = ["", "no face", "face too small", "face too small", "unreadable", "no even colour", *["no face"] * 2]
+    assert list(found["reason"][:8]) == reasons
+    assert found["tone"][1:8].isna().all() and found["tone"][0] == 5
+    # The box is cut to 40 x 48, whose middle shows face and ground.
+    assert found["share"][8] > 0
 
 
 @pytest.fixture(scope="module")
@@ -106,28 +105,28 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     people = people.sample(frac=1, random_state=0)
     people.iloc[3, 2:] = np.nan
     source.pictures = DRAWINGS
-    store = Store(tmp_path)
-    found = judge_skin_tones(source, people, store=store, progress=False)
+    how = {"store": Store(tmp_path), "progress": False}
+    found = judge_skin_tones(source, people, **how)
     assert list(found["image_id"]) == list(people["image_id"]) and found["reason"][3] == "no face"
     direct = face_tones(images, people[["x0", "y0", "x1", "y1"]], [int(k[1:]) for k in people["image_id"]])
     pd.testing.assert_frame_equal(found[COLUMNS], direct, check_dtype=False)
     monkeypatch.setattr(skin_tone, "face_tones", lambda *_, **__: pytest.fail("looked again"))
-    pd.testing.assert_frame_equal(judge_skin_tones(source, people, store=store, progress=False), found)
+    pd.testing.assert_frame_equal(judge_skin_tones(source, people, **how), found)
 
 
 def test_photographs_are_read_where_it_is_asked_for(tmp_path):
-    source = ArrayImages([face(swatch_rgb()[4])])
-    people = pd.DataFrame({"image_id": ["0"], "x0": 10.0, "y0": 5.0, "x1": 30.0, "y1": 29.0})
-    found = {}
-    for name in ("", "none", "pixels"):
-        found[name] = judge_skin_tones(source, people, name, store=Store(tmp_path), progress=False).iloc[0]
-    assert found[""].equals(found["none"]) and np.isnan(found[""]["tone"])
-    assert (found[""]["reason"], found[""]["judge"]) == ("not read", "none")
-    assert (found["pixels"]["tone"], found["pixels"]["judge"]) == (5, "tone by pixels")
+    source, how = ArrayImages([face(swatch_rgb()[4])]), {"store": Store(tmp_path), "progress": False}
+    people = pd.DataFrame([("0", *BOX)], columns=["image_id", "x0", "y0", "x1", "y1"])
     # The same pixels, drawn, are read as such, and not found again as a photograph's.
-    source.pictures = DRAWINGS
-    drawn = judge_skin_tones(source, people, store=Store(tmp_path), progress=False).iloc[0]
-    assert (drawn["tone"], drawn["judge"]) == (5, "tone by pixels")
+    for pictures, names, read in (
+        ("photographs", ("", "none"), (None, "not read", "none")),
+        ("photographs", ("pixels",), (5, "", "tone by pixels")),
+        (DRAWINGS, ("",), (5, "", "tone by pixels")),
+    ):
+        source.pictures = pictures
+        for name in names:
+            found = judge_skin_tones(source, people, name, **how)[["tone", "reason", "judge"]].astype(object)
+            assert tuple(found.where(found.notna(), None).iloc[0]) == read
     source.pictures = "photographs"
-    nobody = judge_skin_tones(source, people.iloc[:0], store=Store(tmp_path), progress=False)
+    nobody = judge_skin_tones(source, people.iloc[:0], **how)
     assert nobody.empty and list(nobody) == ["image_id", *COLUMNS, "judge"]

@@ -1,4 +1,6 @@
-"""Asking BLIP and BLIP-2 about people: transformers' own answers, the rule that reads them, and the stage."""
+"""BLIP and BLIP-2, asked about images or for a sentence: transformers' own texts, how they are read, and the stage."""
+
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -6,12 +8,15 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
+from biaslab.ground.errors import ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.questions import question, read_answer, read_yes_no
 from biaslab.judging.vqa import ask_about, judge_people_vqa
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_questions_are_those_of_table_8():
@@ -53,10 +58,11 @@ class Told:
     TEXTS = ("female", "a man", "male and\nfemale", "two people", "no")
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.shown = [], 0
 
     def ask(self, images, of, questions):
         self.asked.append(list(zip(of, questions, strict=True)))
+        self.shown += len(images)
         return [self.TEXTS[images[k][0, 0, int("right" in q)]] for k, q in zip(of, questions, strict=True)]
 
 
@@ -72,13 +78,13 @@ def images():
     return ArrayImages(shown, ["two", "odd", "broken", "one", "withheld"])
 
 
-def people(*rows):
-    return pd.DataFrame(rows, columns=["image_id", "position", "phrase"])
-
-
-ASKED = people(
-    *(("one", 1, "pilot"), ("two", 2, "nurse"), ("two", 1, "carpenter"), ("odd", 1, "nurse"), ("odd", 2, "nurse")),
-    *(("broken", 1, "nurse"), ("withheld", 1, "nurse")),
+# One question about the image "two" stands apart from the other.
+ASKED = pd.DataFrame(
+    [
+        *(("one", 1, "pilot"), ("two", 2, "nurse"), ("odd", 1, "nurse"), ("odd", 2, "nurse")),
+        *(("two", 1, "carpenter"), ("broken", 1, "nurse"), ("withheld", 1, "nurse")),
+    ],
+    columns=["image_id", "position", "phrase"],
 )
 
 
@@ -95,20 +101,17 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path)
     told = Told()
     found = run(images, ASKED, named, tmp_path, told)
     assert list(found) == list(vqa.COLUMNS)
-    assert list(zip(found["image_id"], found["position"], strict=True)) == list(
-        zip(ASKED["image_id"], ASKED["position"], strict=True)
-    )
-    assert list(found["outcome"]) == ["judged"] * 3 + ["uncertain"] * 2 + ["unreadable", "blocked"]
-    assert list(found["gender"]) == ["male", "male", "female", "unsure", "unsure", "", ""]
+    pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED[["image_id", "position"]], check_dtype=False)
+    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
+    assert list(found["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
     # The raw text is kept, on one line.
-    assert list(found["answer"]) == ["a man", "a man", "female", "male and female", "two people", "", ""]
-    assert list(found["reason"][3:]) == ["answer says both genders", "answer says no gender", "truncated", ""]
-    np.testing.assert_array_equal(found["image_width"], [9] * 5 + [np.nan] * 2)
+    assert list(found["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
+    assert list(found["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
+    assert found[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
     assert found[["p_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
     # Each image is shown once, whatever number of people it is asked about.
-    asked = [q for q in told.asked[0] if "in the picture" in q[1]]
-    assert len(told.asked) == 1 and sorted(k for k, _ in asked) == [0, 1, 1, 2, 2]
-    assert asked[0] == (0, "What gender is the pilot in the picture?")
+    assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 2, 2, 1]
+    assert told.asked[0][0] == (0, "What gender is the pilot in the picture?")
 
 
 def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
@@ -127,46 +130,10 @@ def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(run(images, ASKED, named, tmp_path, Told()), first)
 
 
-class Echo:
-    """Answers with the image's first pixel and the question; keeps which images it was shown at once."""
-
-    def __init__(self):
-        self.shown, self.of = [], []
-
-    def ask(self, images, of, questions):
-        self.shown.append([int(image[0, 0, 0]) for image in images])
-        self.of.append(list(of))
-        return [f"{images[k][0, 0, 0]}\n{q}" for k, q in zip(of, questions, strict=True)]
-
-
-@pytest.fixture
-def ask(monkeypatch, named, tmp_path):
-    def _ask(images, told, *rows):
-        monkeypatch.setattr(blips, "load", lambda *_, **__: told)
-        units = pd.DataFrame(rows, columns=["image_id", "question"])
-        return ask_about(images, units, f"vqa:{named}", store=Store(tmp_path), progress=False)
-
-    return _ask
-
-
-def test_an_image_is_shown_once_for_all_its_questions(ask, images):
-    rows = [("one", "a hat?"), ("one", "a tie?"), ("broken", "a hat?"), ("two", "a hat?")]
-    rows += [("withheld", "a hat?"), ("odd", "a hat?"), ("one", "a mask?")]
-    told = Echo()
-    found = ask(images, told, *rows)
-    assert list(found) == ["image_id", "outcome", "reason", "answer", "image_width", "image_height"]
-    # By hand: the pictures begin with 1, 0 and 2; two cannot be shown. A text is put on one line.
-    assert found["answer"].tolist() == ["1 a hat?", "1 a tie?", "", "0 a hat?", "", "2 a hat?", "1 a mask?"]
-    assert found["outcome"].tolist() == ["", "", "unreadable", "", "blocked", "", ""]
-    assert found.loc[found["outcome"] == "", ["image_width", "image_height"]].to_numpy().tolist() == [[9, 6]] * 5
-    # Though one question about the first image stands apart from the others.
-    assert told.shown == [[1, 0, 2]] and told.of == [[0, 0, 1, 2, 0]]
-
-
-def test_nothing_to_ask_needs_no_model(ask, images):
-    found = ask(images, None, ("broken", "a hat?"), ("withheld", "a hat?"))
+def test_nothing_to_ask_needs_no_model(run, images, named, tmp_path):
+    found = run(images, ASKED[-2:], named, tmp_path, None)
     assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
-    none = ask(images, None)
+    none = run(images, ASKED[:0], named, tmp_path, None)
     assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
 
 
@@ -176,29 +143,98 @@ WHOM += [("carpenter manager", 1, 1), ("nurse", 1, 2), ("pilot", 2, 2)]
 QUESTIONS = [question(*whom) for whom in WHOM]
 
 
-def own_answers(folder, kind, photos, prompt):
-    """Ask one question at a time through transformers' own processor and generate."""
-    import transformers
-
-    model = getattr(transformers, kind).from_pretrained(folder).eval()
-    processor = transformers.AutoProcessor.from_pretrained(folder)
-    asked = zip(OF, QUESTIONS, strict=True)
-    return [own_text(model, processor, photos[k], prompt.format(q)) for k, q in asked]
+BLIP2, PROMPT = "Blip2ForConditionalGeneration", "Question: {} Answer:"
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
-    ("which", "kind", "prompt"),
+    ("which", "kind", "of_class", "prompt"),
     [
-        ("blip", "BlipForQuestionAnswering", "{}"),
-        ("opt", "Blip2ForConditionalGeneration", "Question: {} Answer:"),
-        ("t5", "Blip2ForConditionalGeneration", "Question: {} Answer:"),
+        ("blip", "vqa", "BlipForQuestionAnswering", "{}"),
+        *((language, "vqa", BLIP2, PROMPT) for language in ("opt", "t5")),
+        # BLIP is given no text at all, BLIP-2 an empty one, from which its language model goes on.
+        ("caption_blip", "captioner", "BlipForConditionalGeneration", None),
+        *((language, "captioner", BLIP2, "") for language in ("opt", "t5")),
     ],
 )
-def test_answers_are_transformers_own_in_any_batch(which, kind, prompt, photos, request):
-    made = request.getfixturevalue(which)
-    expected = own_answers(made, kind, photos, prompt)
+def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, photos, tiny):
+    import transformers
+
+    folder, longest = tiny(which), {"vqa": 20, "captioner": 40}[kind]
+    own = getattr(transformers, of_class).from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    questions = QUESTIONS if kind == "vqa" else [""] * len(OF)
+    given = [prompt and prompt.format(asked) for asked in questions]
+    expected = [own_text(own, processor, photos[k], text, longest) for k, text in zip(OF, given, strict=True)]
     assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
-    model = blips.load(f"vqa:{made}", device="cpu")
-    assert model.ask(photos, OF, QUESTIONS) == expected
-    assert model.ask(photos[:1], [0], QUESTIONS[:1]) == expected[:1]
+    # Captions have the whole length that they may have, which is more than an answer's.
+    assert kind == "vqa" or max(len(text.split()) for text in expected) > 20
+    model = blips.load(f"vqa:{folder}", kind, device="cpu")
+    assert model.ask(photos, OF, questions) == expected
+    assert model.ask(photos[:1], [0], questions[:1]) == expected[:1]
+
+
+def described(photos, name, store, kind="captioner"):
+    images = ArrayImages([np.require(photo, requirements="W") for photo in photos])
+    units = pd.DataFrame({"image_id": ["0", "1"], "question": ""})
+    found = ask_about(images, units, str(name), store=Store(store), kind=kind, device="cpu", progress=False)
+    return found["answer"].tolist()
+
+
+def test_a_sentence_is_no_answer_of_the_same_model(tiny, photos, tmp_path):
+    """BLIP-2 does both: an empty question about an image is another text than none."""
+    answered, said = (described(photos, tiny("opt"), tmp_path, kind) for kind in ("vqa", "captioner"))
+    assert said != answered
+    assert said == described(photos, tiny("opt"), tmp_path / "apart")
+
+
+def changed(folder, made, edit):
+    """Copy a model to ``made`` with other weights."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, made)
+    weights = load_file(made / "model.safetensors")
+    edit(weights)
+    save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
+    return made
+
+
+def test_models_for_something_else_are_refused(tiny, detector_folder, photos, tmp_path):
+    blip, caption_blip = tiny("blip"), tiny("caption_blip")
+    for folder, kind, message in (
+        (blip, "captioner", "'BlipForQuestionAnswering', which is no BLIP or BLIP-2 for captions"),
+        (caption_blip, "vqa", "'BlipForConditionalGeneration', which is no BLIP or BLIP-2 for questions"),
+        (detector_folder, "captioner", "'yolos', which is no BLIP or BLIP-2"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            blips.load(str(folder), kind)
+    # Where the configuration does not say, the weights do.
+    for folder, kind, message in ((blip, "captioner", "too many"), (caption_blip, "vqa", "lacks")):
+        bare = shutil.copytree(folder, tmp_path / kind)
+        text = (bare / "config.json").read_text()
+        (bare / "config.json").write_text(text.replace('"architectures"', '"built"'))
+        with pytest.raises(ParameterError, match=rf"{message}.* text_encoder"):
+            blips.load(str(bare), kind)
+    headless = changed(
+        caption_blip, tmp_path / "headless", lambda w: w.pop("text_decoder.cls.predictions.transform.dense.weight")
+    )
+    with pytest.raises(ParameterError, match="lacks 1 weights"):
+        blips.load(str(headless), "captioner")
+    # The embedded models' kinds are known before they are loaded.
+    with pytest.raises(ParameterError, match="'mini-vqa' is a vqa model"):
+        described(photos, "mini-vqa", tmp_path)
+    with pytest.raises(ParameterError, match="'mini-captioner' is a captioner model"):
+        blips.located("vqa:mini-captioner")
+
+
+def test_buffers_of_old_releases_are_no_other_part(tiny, photos, tmp_path):
+    """Checkpoints on the hub still have what transformers used to save beside weights."""
+    import torch
+
+    def buffers(weights):
+        weights["vision_model.embeddings.position_ids"] = torch.arange(5)[None]
+        weights["text_decoder.bert.embeddings.buffer"] = torch.arange(64)[None]
+
+    new = tiny("caption_blip")
+    both = (new, changed(new, tmp_path / "old", buffers))
+    said = [blips.load(str(of), "captioner", device="cpu").ask(photos, [0, 1], ["", ""]) for of in both]
+    assert said[0] == said[1]

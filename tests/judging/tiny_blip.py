@@ -3,11 +3,8 @@
 import numpy as np
 import tiny_pipelines
 
-_SPOKEN = (
-    "what gender is the nurse pilot carpenter manager on left right middle in picture ? female male woman man "
-    "question : answer a no person"
-)
-WORDS = (*_SPOKEN.split(),)
+_SPOKEN = "what gender is the nurse pilot carpenter manager on left right middle in picture ? female male woman man"
+WORDS = (*f"{_SPOKEN} question : answer a no person".split(),)
 _VISION = tiny_pipelines.VISION | {"patch_size": 16}
 _SIZE = {"height": 32, "width": 32}
 
@@ -57,8 +54,7 @@ def save_blip2(folder, language):
     import torch
     from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
 
-    qformer = {"vocab_size": 4, "encoder_hidden_size": 16, "cross_attention_frequency": 1}
-    qformer |= tiny_pipelines.TINY
+    qformer = tiny_pipelines.TINY | {"vocab_size": 4, "encoder_hidden_size": 16, "cross_attention_frequency": 1}
     processor = Blip2Processor(BlipImageProcessor(size=_SIZE), tokenizer(), num_query_tokens=3)
     image_token = processor.tokenizer.convert_tokens_to_ids("<image>")
     torch.manual_seed(5)
