@@ -22,6 +22,12 @@ def rows():
     return benchmark.readings(photographed.pictures(benchmark))
 
 
+def test_light_is_told_from_dark(rows):
+    value, low, high, n_light, n_dark = benchmark.area(rows, "light", "dark")
+    assert value >= 0.95 and low < value <= high
+    assert n_light >= 20 and n_dark >= 5
+
+
 def test_no_skin_is_left_out_more_than_another(rows):
     counts = pd.crosstab(rows["label"], rows["tone"].isna())
     for one, other in (("light", "dark"), ("light", "medium"), ("medium", "dark")):
@@ -58,3 +64,11 @@ def test_the_area_is_that_of_all_pairs():
     apart = rows.assign(angle=[50, 60, 70, 1, 2])
     value, low, high, *_ = benchmark.area(apart, "light", "dark")
     assert (value, high) == (1, 1) and 0.2 < low < 0.8
+
+
+def test_the_benchmark_says_how_few_are_dark(rows, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py"])
+    benchmark.main()
+    said = capsys.readouterr().out
+    n_dark = (rows["label"] == "dark").sum()
+    assert f"{n_dark} portraits of dark-skinned people are few" in said and "by tone by pixels" in said
