@@ -244,7 +244,7 @@ class _Work:
             rows, terms = self._matcher.match(texts)
             return rows
 
-        for found in self._corpus.batches(_ROWS, part=int(parts["part"].iloc[0]), wanted=mentions):
+        for found in self._corpus.batches(_ROWS, part=int(parts["part"].item()), wanted=mentions):
             priorities = _mix(hashes(found["caption_id"].tolist(), self._seed) ^ self._salts[terms])
             good = priorities <= self._limits[terms]
             # One caption of each term is kept in any case: it carries the term's total.

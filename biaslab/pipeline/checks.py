@@ -186,9 +186,10 @@ def check_dalleval(pipeline: Pipeline) -> None:
 
 
 def check_alignment(pipeline: Pipeline) -> None:
-    """Look at captions of images, and at the images behind them. Raises InputError: They cannot be used.
+    """Look at captions of images, and at the images behind them.
 
-    ParameterError: ``dalleval.images`` is no folder, or the model does not know a caption's word.
+    Raises InputError: They cannot be used. ParameterError: ``dalleval.images`` is no folder, or the model does not know
+    a caption's word.
     """
     s = pipeline.settings.dalleval
     if s.images and not os.path.isdir(s.images):

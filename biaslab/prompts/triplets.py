@@ -214,7 +214,7 @@ class _Work:
             return rows[~out]
 
         held: list[pd.DataFrame] = []
-        for found in self._corpus.batches(_ROWS, part=int(parts["part"].iloc[0]), wanted=wanted):
+        for found in self._corpus.batches(_ROWS, part=int(parts["part"].item()), wanted=wanted):
             some = found[["caption_id", "text"]].drop_duplicates("text")
             texts = some["text"].tolist()
             told = some.assign(key=hashes(texts, self._seed), reached=self._reached(texts))
