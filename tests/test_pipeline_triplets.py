@@ -11,7 +11,7 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.prompts.triplets import sentences, words
+from biaslab.prompts.triplets import STEPS, sentences, words
 from biaslab_world import triplets as world
 
 CAPTIONS = [
@@ -304,3 +304,15 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     figure = triplets.figures.examples(pictures, shown)
     assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == ["neutral", "feminine"]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])
+
+
+def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
+    p = pipeline(tmp_path)
+    assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
+    # Tables name the corpus and no folder of this machine.
+    assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
+    words = triplets.measure.excluded_words(p).set_index("word")["captions_excluded"]
+    assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
+    # By the paper's rule alone nothing more is asked of a caption.
+    paper = left(pipeline(tmp_path, filter="paper"))
+    assert paper["sampled"] == 3 and "depicted" not in paper

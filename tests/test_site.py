@@ -360,3 +360,8 @@ def test_the_site_is_read_and_searched_from_a_file(site, browser):
             tab.wait_for_selector(".md-search-result__item", timeout=20_000)
         context.close()
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+
+
+def test_titles_cannot_break_out_of_bibtex():
+    run, *_ = citation.of_run(RUN | {"title": "a}, author = {b}\\", "run": "x"})
+    assert "  title = {a, author = b},\n" in run.bibtex

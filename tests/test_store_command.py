@@ -235,3 +235,20 @@ def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
     status, _, error = run(capsys, "prune", "--yes")
     assert status == 2 and error.startswith(f"biaslab: This user may not use {theirs}")
     assert states(root) == {theirs: UNREAD} and len([*theirs.glob("*.parquet")]) == 2
+
+
+def test_links_are_not_followed(root, tmp_path):
+    old = old_code(root)
+    away = old.rename(tmp_path / old.name)
+    old.symlink_to(away)
+    assert results(root) == []
+    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()
+
+
+def test_two_that_prune_at_once_do_not_disturb_each_other(root, monkeypatch):
+    old = [compute(root, {MODULE: str(k) * 16}) for k in range(3)]
+    found = results(root)
+    prune(root, delete=True)
+    monkeypatch.setattr(pruning, "results", lambda root: found)
+    assert prune(root, delete=True) == ([], [])
+    assert not any(folder.exists() for folder in old)

@@ -328,3 +328,17 @@ def test_ranks_put_the_better_first(printed):
     limits = table.loc[("R-precision", "Stable Diffusion"), ["ci_low", "ci_high"]]
     assert limits.tolist() == pytest.approx([100 * low, 100 * high])
     assert table.loc["FID"][["ci_low", "ci_high"]].isna().all(axis=None)
+
+
+def test_skin_tone_averages(printed):
+    overall = printed["overall_average"].query("category == 'skin_tone'")
+    assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
+
+
+def test_check_of_the_swatches(printed):
+    tones = printed["skin_tone_check"].groupby("computation")["nearest_tone"].apply(list)
+    assert tones["cielab"] == list(range(1, 11))
+    assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
+    # Of the script's only the fifth is right.
+    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
+    assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}
