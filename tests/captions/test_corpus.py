@@ -511,3 +511,12 @@ def test_bad_input_is_named(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=message):
             read(open_corpus(str(tmp_path / name)))
+
+
+def test_captions_in_lists_are_not_read(tmp_path, caplog):
+    pd.DataFrame({"caption": [["a nurse"], ["a chef"]]}).to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text('{"caption": ["a nurse"], "n": 1}\n')
+    for name, others in (("a.parquet", "none that can be read"), ("a.jsonl", "n")):
+        with pytest.raises(InputError, match=rf"{name} has no column 'text' .*: {others}\."):
+            read(open_corpus(str(tmp_path / name)))
+        assert f"{name}: columns with lists, objects or bytes are not carried along: caption." in caplog.text

@@ -42,14 +42,17 @@ def encoded(image, kind="PNG", **options):
     return whole.getvalue()
 
 
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
 def png(width, height, n):
     """Return a PNG of 8-bit RGBA that states a size; ``n`` rows of its pixels follow."""
     header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
     pack, row = zlib.compressobj(9), b"\0" + b"\x10\x20\x30\x40" * width
     data = b"".join(pack.compress(row) for _ in range(n)) + pack.flush()
-    chunks = [b"IHDR" + header, b"IDAT" + data, b"IEND"]
-    parts = (struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
 
 
 RED = encoded(Image.new("RGB", (90, 60), (200, 20, 30)), "JPEG", quality=95)
@@ -73,6 +76,7 @@ SCANS = RED[:-2] + b"\xff\xda" * 300 + b"\xff\xd9"
 GIVEN = {
     "red": (RED, 200, {"Content-Type": "image/jpeg"}),
     "html": (b"<html><script>alert(1)</script></html>", 200, {"Content-Type": "image/jpeg"}),
+    "svg": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 200, {"Content-Type": "image/svg+xml"}),
     "image-called-html": (RED, 200, {"Content-Type": "text/html"}),
     "cut": (NOISE[:3000], 200, {"Content-Type": "image/jpeg"}),
     "broken": (BROKEN, 200, {"Content-Type": "image/png"}),
@@ -88,6 +92,7 @@ GIVEN = {
     "large": (LARGE, 200, {}),
     "webp": (WEBP, 200, {}),
     "scans": (SCANS, 200, {}),
+    "circle": (b"", 307, {"Location": "circle"}),
 }
 
 
@@ -164,6 +169,9 @@ class Answers(BaseHTTPRequestHandler):
             self.wfile.write(b"a")
             time.sleep(0.1)
 
+    def on_silent(self, rest, n):
+        time.sleep(3)
+
     def on_short(self, rest, n):  # Fewer bytes than stated, then the end.
         self.give(RED[:300], length=False, Content_Length=str(len(RED)))
 
@@ -226,6 +234,7 @@ HOSTILE = {
     "big": "too_large",
     "scans": "too_large",
     "html": "not_an_image",
+    "svg": "not_an_image",
     "image-called-html": "ok",
     "cut": "truncated",
     "short": "connection_failed",
@@ -236,6 +245,7 @@ HOSTILE = {
     "reset": "connection_failed",
     "reset-once": "ok",
     "loop": "too_many_redirects",
+    "circle": "too_many_redirects",
     "gzip": "ok",
     "gzip-bomb": "too_many_bytes",
     "gzip-tail": "too_many_bytes",
@@ -252,11 +262,15 @@ HOSTILE = {
     to("http://2130706433/"): "refused_address",
     to("http://1.1.1.1:22/"): "refused_port",
     to("file:///etc/passwd"): "refused_scheme",
+    to("ftp://example.com/x.jpg"): "refused_scheme",
+    to("http://a b:c/"): "bad_url",
     to("/red"): "ok",
     "file:///etc/passwd": "refused_scheme",
+    "ftp://example.com/x.jpg": "refused_scheme",
     "data:image/png;base64,AAAA": "refused_scheme",
     "http://a b:c/": "bad_url",
     "http://x:99999/": "bad_url",
+    "http://127.0.0.1:1/x.jpg": "refused_address",
     "http://x/" + "a" * 9000: "bad_url",
     "": "no_url",
     None: "no_url",
@@ -544,15 +558,17 @@ print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist(), "saved": m
 """
 
 
+def child(paths, server, folder, **settings):
+    table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
+    given = json.dumps([table, str(folder), server.address, {**QUICK, **settings}])
+    return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
+
+
 def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     kinds = ("endless", "gzip-bomb", "large", "webp", "big", "gzip-tail", "stated", "scans", "html")
     # More than are fetched at a time, with four large pictures.
     paths = [f"{kind}/{i}" for i in range(2) for kind in kinds]
-    table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
-    settings = {**QUICK, "seconds": 120, "silence": 60}
-    given = json.dumps([table, str(tmp_path / "pictures"), server.address, settings])
-    done = subprocess.run([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout)
+    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120, silence=60).communicate()[0])
     wanted = HOSTILE | {"large": "ok", "webp": "ok"}
     assert found["outcomes"] == [wanted[kind] for kind in kinds] * 2
     assert found["peak"] < 1e9
@@ -561,19 +577,22 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
 # -- pictures ----------------------------------------------------------------------------------------------------
 
 
-def test_pictures_are_made_smaller_and_keep_their_shape():
-    def saved(image, kind="PNG"):
-        made, *size = Decoder(DownloadSettings(format="png", size=100)).picture(encoded(image, kind))
-        return np.asarray(Image.open(io.BytesIO(made))).astype(int), tuple(size)
+def saved(data, **settings):
+    """Return the picture that is made of ``data`` as an array, and the size that was received."""
+    made, *size = Decoder(DownloadSettings(format="png", **settings)).picture(data)
+    with Image.open(io.BytesIO(made)) as image:
+        return np.asarray(image).astype(int), tuple(size)
 
+
+def test_pictures_are_made_smaller_and_keep_their_shape():
     left = Image.new("RGB", (1000, 400), "blue")
     left.paste("red", (0, 0, 500, 400))
-    made, size = saved(left, "JPEG")
+    made, size = saved(encoded(left, "JPEG"), size=100)
     assert made.shape == (40, 100, 3) and size == (1000, 400)
     assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
     # Never larger, and never thinner than a pixel.
-    assert saved(Image.new("RGB", (30, 20)))[0].shape == (20, 30, 3)
-    assert saved(Image.new("RGB", (4000, 1)))[0].shape == (1, 100, 3)
+    assert saved(encoded(Image.new("RGB", (30, 20))), size=100)[0].shape == (20, 30, 3)
+    assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
 
 
 def test_no_metadata_is_kept():
@@ -604,6 +623,8 @@ def test_downloads_are_a_source_of_images(fetch, tmp_path):
     assert same.digest == source.digest != other.digest
 
 
-def test_an_opt_out_that_is_none_is_refused():
+def test_settings_that_say_how_fast_change_no_digest():
+    assert DownloadSettings(concurrency=3, seconds=5).digest == DownloadSettings().digest
+    assert DownloadSettings(size=256).digest != DownloadSettings().digest
     with pytest.raises(ParameterError, match="'noia'"):
         DownloadSettings(opt_out=("noia",))

@@ -201,3 +201,7 @@ def test_captions_of_every_type():
     assert indicators(iter(["a man"]))["indicator"].tolist() == ["male"]
     assert indicators(pd.Series(["a man", pd.NA], dtype="string"))["indicator"].tolist() == ["male", "none"]
     assert indicators([]).columns.tolist() == ["indicator", "spans"]
+
+
+def test_a_word_or_name_does_not_go_on_in_the_next_caption():
+    assert indicators(["wo", "man", "Anna", "Novak"])["spans"].tolist() == ["", "0:3:male-word", "", ""]

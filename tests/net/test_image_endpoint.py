@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -89,6 +88,13 @@ def test_images_come_as_from_any_other_generator(server, store):
         images.read(["p9/0"])
 
 
+def test_prompts_that_share_noise_have_one_seed(server, store):
+    table = made(server, store, asked(3, images=2).assign(noise_id=["t", "t", "u"])).table
+    # No endpoint takes noise: the seed says which images would share it.
+    assert list(table["image_id"]) == ["p0/0", "p1/0", "p0/1", "p1/1", "p2/0", "p2/1"]
+    assert list(table["seed"]) == [image_seed(7, *key) for key in zip("ttttuu", (0, 0, 1, 1, 0, 1), strict=True)]
+
+
 def test_a_request_holds_what_is_set_and_nothing_else(server, store):
     made(server, store, asked(1))
     assert server.requests[0] == {"path": "/v1/images/generations", "model": "painter-3", "prompt": "photo 0", "n": 1}
@@ -141,11 +147,7 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
     assert file.read_bytes() == data and file.suffix == {"PNG": ".png", "JPEG": ".jpg", "WEBP": ".webp"}[kind]
 
 
-def test_no_prompts_prompts_that_share_noise_and_those_that_do_not_fit(server, store):
-    # No endpoint takes noise: the seed says which images would share it.
-    shared = made(server, store, asked(3).assign(noise_id=["t", "t", "u"])).table
-    assert list(shared["seed"]) == [image_seed(7, key, 0) for key in "ttu"]
-    server.requests.clear()
+def test_no_prompts_and_prompts_that_do_not_fit(server, store):
     images = made(server, store, asked(0))
     assert list(images.table.columns)[:5] == ["image_id", "prompt_id", "index", "seed", "outcome"]
     assert len(images.table) == 0 and images.read([]) == [] and server.requests == []
@@ -185,6 +187,23 @@ def test_where_nobody_listens_nothing_is_spent(server, store):
 
 
 @pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, "content_policy_violation"), (400, "moderation_blocked"), (403, "content_filter"), (500, "content_filter")],
+)
+def test_a_refusal_is_kept_with_code_and_message_and_never_asked_again(server, store, status, code):
+    refusal = failure(status, "Rejected by our safety system.", code)
+    server.reply = lambda text, n: refusal if text == "photo 1" else drawn(picture(of(text)))
+    images = made(server, store, asked(3))
+    assert images.table["outcome"].tolist() == ["ok", "refused", "ok"]
+    assert images.table["detail"][1] == f"{code}: Rejected by our safety system."
+    assert images.read(["p1/0"]) == [Unreadable("blocked")]
+    assert images.spent == 0.5
+    server.reply = lambda text, n: drawn(picture(of(text)))
+    assert made(server, store, asked(3)).table["outcome"].tolist() == ["ok", "refused", "ok"]
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
     ("body", "outcome", "detail", "n"),
     [
         (picture((1, 2, 3))[:-30], "not_an_image", "truncated", 1),
@@ -199,7 +218,6 @@ def test_where_nobody_listens_nothing_is_spent(server, store):
         (failure(400, "size is not supported"), "rejected", "HTTP 400: size is not supported", 1),
         (failure(413), "rejected", "HTTP 413", 1),
         (failure(500, "it broke"), "unavailable", "HTTP 500: it broke", 8),
-        (REFUSAL, "refused", "content_policy_violation: Your request was rejected", 1),
     ],
 )
 def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, n):
@@ -213,11 +231,11 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     assert images.table["detail"][1].startswith(detail)
     assert [r["prompt"] for r in server.requests].count("photo 1") == n
     (shown,) = images.read(["p1/0"])
-    assert shown == Unreadable({"not_an_image": detail, "refused": "blocked"}.get(outcome, outcome))
+    assert shown == Unreadable(detail if outcome == "not_an_image" else outcome)
     # What was paid for stays; what never was an answer is asked for again.
     server.reply = lambda text, k: drawn(picture(of(text)))
     again = made(server, store, asked(3), **limits)
-    paid = outcome in ("not_an_image", "refused")
+    paid = outcome == "not_an_image"
     assert again.table["outcome"].tolist() == ["ok", outcome if paid else "ok", "ok"]
     assert (again.digest == images.digest) == paid
     assert len(server.requests) == 2 + n + (0 if paid else 1)
@@ -258,10 +276,15 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
 
 def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     base = server.url.removesuffix("/v1")
-    tries = [(503, {}, ""), (503, {}, ""), (200, {}, picture((2, 100, 200)))]
+    tries = []
+
+    def third_time():
+        tries.append(1)
+        return (503, {}, "") if len(tries) < 3 else (200, {}, picture((2, 100, 200)))
+
     server.files |= {
         "/1": (302, {"Location": "http://10.0.0.1/secret"}, ""),
-        "/2": lambda: tries.pop(0),
+        "/2": third_time,
         "/3": (403, {}, "expired"),
         "/4": (200, {}, b"<html>"),
         "/5": (200, {}, picture((5, 5, 5)) + bytes(100_000)),
@@ -275,8 +298,10 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     more = {"allow": (base.removeprefix("http://"),), "most_bytes": 50_000, "concurrency": 1}
     images = made(server, store, asked(7), **more)
     assert " ".join(images.table["outcome"]) == "ok not_fetched ok lost not_an_image not_an_image lost"
-    details = "|".join(detail.partition(":")[0] for detail in images.table["detail"])
-    assert details == "|refused_address||forbidden|not an image|too many bytes|refused_scheme"
+    assert (
+        "|".join(d.partition(":")[0] for d in images.table["detail"])
+        == "|refused_address||forbidden|not an image|too many bytes|refused_scheme"
+    )
     assert len(server.requests) == 7
     server.files["/1"] = 200, {}, picture((1, 1, 1))
     assert made(server, store, asked(7), **more).table["outcome"].tolist()[1] == "ok"
@@ -290,7 +315,6 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
     ("reply", "kind", "message"),
     [
         (failure(401, f"Incorrect API key: {KEY}"), ParameterError, "variable FAKE_KEY.*HTTP 401"),
-        (failure(403, "You have no access.", "forbidden"), ParameterError, "does not accept the key"),
         (failure(400, "limit", "billing_hard_limit_reached"), RunError, "wants to be paid first"),
     ],
 )
@@ -344,15 +368,20 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
     for image_id, outcome in zip(some.table["image_id"], some.table["outcome"], strict=True):
         (image,) = some.read([image_id])
         assert image == Unreadable("not bought") if outcome == "not_bought" else image.shape == (4, 6, 3)
-    # The limit holds for all that is bought from the model in the store; another has a limit of its own.
-    with pytest.raises(RunError, match=r"cost_limit to 1\.25 or more"):
-        made(server, store, asked(1), size="512x512", cost_limit=1.10)
-    made(server, store, asked(0), model="other", cost_limit=0.25)
     # What the message says is just enough.
     images = made(server, store, asked(6), cost_limit=1.5)
     assert set(images.table["outcome"]) == {"ok"} and images.spent == 1.5
     assert sorted(r["prompt"] for r in server.requests) == [f"photo {i}" for i in range(6)]
     assert images.digest != some.digest
+
+
+def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(server, store):
+    made(server, store, asked(2), cost_limit=0.5)
+    with pytest.raises(RunError, match="cost_limit to 1 or more"):
+        made(server, store, asked(2), size="512x512", cost_limit=0.6)
+    # Another model has a limit of its own.
+    made(server, store, asked(1), model="other", cost_limit=0.25)
+    assert len(server.requests) == 3
 
 
 def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):
@@ -479,7 +508,9 @@ def test_half_a_reply_after_a_power_cut_is_asked_for_again(server, store, caplog
 
 
 def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
-    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     with monkeypatch.context() as patched:
         patched.setattr(ledgers, "replace", full)
         with pytest.raises(RunError, match=r"No space left to write .*Images bought before are kept"):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_chat import answers
 
+from biaslab.ground.errors import ParameterError
 from biaslab.mitigation.endpoint import _read
 from biaslab.net import replies
 
@@ -189,3 +190,9 @@ def test_long_replies_are_read_to_their_end(piece):
     said = piece * 200_000
     assert len(replies.plain(said)) <= len(said)
     assert isinstance(_read(said), str) and replies.status(200, said.encode()) == 200
+
+
+def test_a_key_that_is_not_accepted_is_no_refusal(server, store):
+    server.reply = lambda question, n: failure(403, "You have no access to this model.", "forbidden")
+    with pytest.raises(ParameterError, match="does not accept the key"):
+        bought(server, store)

@@ -9,7 +9,6 @@ import pytest
 
 from biaslab import published
 
-DATASETS = ["GCC", "COCO", "TextCaps", "Flickr30k", "Profession"]
 VERSIONS = ["SD v1.4", "SD v2.0", "SD v2.1"]
 GROUPS = ["explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent", "hidden"]
 # Half a unit of the last printed decimal, and room for binary fractions.
