@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from biaslab.generation.images import image_ids_of
-from biaslab.ground import processor
+from biaslab.ground import cells, processor
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.plaintext import plain
 from biaslab.ground.wording import between, durations, megabytes
@@ -81,18 +82,21 @@ def sized(checked: RunParams, points: float) -> list[str]:
 
 def rehearse(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Rehearsal:
     """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does; say so beside it with ``progress``."""
-    without, say = jobs.left_out(planned), execute.print_aside if progress else None
+    opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
+    found = asked(opened)
+    without = [*jobs.left_out(planned), *jobs.unmatched(opened), *check_ratings(found)]
     for text in without if say else ():
         say(text)
-    opened = jobs.pipelines(planned)
     each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.others)]
-    found = asked(opened)
-    check_ratings(found)
     return replace(rehearsal.rehearsed(found, each, say=say, **how), left_out=without)
 
 
-def check_ratings(found: Iterable[Asked]) -> None:
-    """Refuse ratings of none of the images that a run asks for, as far as their ids are known (InputError)."""
+def check_ratings(found: Iterable[Asked]) -> list[str]:
+    """Return a sentence for each file of annotations some of whose images a run does not ask for.
+
+    Images of captions that are not searched yet have no known ids, and are not checked. Raises InputError: A file
+    annotates none of the images.
+    """
     by_file: dict[str, set[str]] = {}
     for one in found:
         ids = by_file.setdefault(one.pipeline.settings.judging.ratings, set())
@@ -103,13 +107,23 @@ def check_ratings(found: Iterable[Asked]) -> None:
         units = units.assign(index_=units.groupby("prompt_id").cumcount())
         # Of captions that are not searched yet nobody knows.
         ids |= {"*"} if one.at_most else set(map(plain, image_ids_of(units)))
+    sentences = []
     for file, ids in by_file.items():
-        rated = rated_part(file).query("source == 'generated'")["image_id"] if file else ()
-        if len(rated) and not ids & {"*", *rated}:
+        if not file or "*" in ids:
+            continue
+        rated = rated_part(file).query("source == 'generated'")["image_id"].unique()
+        others = [image_id for image_id in rated if image_id not in ids]
+        if others and len(others) == len(rated):
             raise InputError(
-                f"{file} rates none of the images here, such as {min(ids)!r}; it has {rated.iloc[0]!r}. Name images in "
+                f"{file} rates none of the images here, such as {min(ids)!r}; it has {rated[0]!r}. Name images in "
                 "it as the page of 'biaslab rate' does, or leave out judging.ratings."
             )
+        if others:
+            sentences.append(
+                f"{len(others):,} of {len(rated):,} annotated images in {Path(file).name} are not among the images of "
+                f"this run, and are left out: {cells.listed(others)}."
+            )
+    return sentences
 
 
 # -- in words ----------------------------------------------------------------------------------------------
