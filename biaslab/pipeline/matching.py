@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.ground import cells
-from biaslab.ground.plaintext import same_name, same_text
+from biaslab.ground import cells, wording
+from biaslab.ground.plaintext import same_text
 from biaslab.judging.names import RATINGS
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
@@ -42,8 +42,8 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         unused = asking.unused(groups, shares)
         if missing:
             yield (
-                f"{name} has no share for {len(missing)} of {len(groups)} groups: {asking.listed(missing, unused)}. The "
-                f"comparison with it covers {len(groups) - len(missing)} of {len(groups)} groups."
+                f"{name} has no share for {len(missing)} of {len(groups)} groups: {asking.listed(missing, unused)}. "
+                f"The comparison with it covers {len(groups) - len(missing)} of {len(groups)} groups."
             )
         if unused:
             yield (
@@ -59,9 +59,9 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
         return
     name, texts = Path(s.prompts).name, asking.prompts(s.prompts, s.images)["text"].tolist()
     of_images = folder.pictures_told["prompt"]
-    missing = sorted(set(map(same_text, texts)) - set(map(same_text, of_images)))
-    missing = [text for text in texts if same_text(text) in missing]
-    others = of_images[~of_images.map(same_text).isin(set(map(same_text, texts)))]
+    shown, wanted = set(of_images.map(same_text)), set(map(same_text, texts))
+    missing = [text for text in texts if same_text(text) not in shown]
+    others = of_images[~of_images.map(same_text).isin(wanted)]
     if missing:
         near = asking.listed(missing, dict.fromkeys(others))
         yield f"{folder.name} has no image for {len(missing)} of {len(texts)} prompts in {name}: {near}."
@@ -76,8 +76,8 @@ def _tables(pipeline: Pipeline) -> Iterator[str]:
     """Yield which images of a folder its table does not name."""
     folder = pipeline.custom.folder
     if folder is not None and (left := folder.unnamed):
-        more = f"are not in its table, and are left out: {cells.listed(left)}."
-        yield f"{len(left):,} images in {folder.name} {more}"
+        images = wording.count(len(left), "image", "images")
+        yield f"The table of {folder.name} does not name {images}, which are left out: {cells.listed(left)}."
 
 
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
@@ -90,8 +90,6 @@ def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         each = [person_ratings.unmatched(file, one.custom.whom()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]
         if left:
+            people = wording.count(len(left), "person who is", "people who are")
             images = dict.fromkeys(image_id for image_id, _ in left)
-            yield (
-                f"{len(left):,} annotated people in {Path(file).name} are not among the people of this run, and are "
-                f"left out: those of the images {cells.listed(images)}."
-            )
+            yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.listed(images)}."
