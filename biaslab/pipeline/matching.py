@@ -76,8 +76,8 @@ def _tables(pipeline: Pipeline) -> Iterator[str]:
     """Yield which images of a folder its table does not name."""
     folder = pipeline.custom.folder
     if folder is not None and (left := folder.unnamed):
-        images = wording.count(len(left), "image", "images")
-        yield f"The table of {folder.name} does not name {images}, which are left out: {cells.listed(left)}."
+        images = wording.count(len(left), "image, which is", "images, which are")
+        yield f"The table of {folder.name} does not name {images} left out: {cells.listed(left)}."
 
 
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from biaslab.pipeline import Pipeline, rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal
 from biaslab.pipeline.trials import Trial
+from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.part import read as rated_part
 from biaslab.runs import execute, jobs, sizes
@@ -92,38 +93,54 @@ def rehearse(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Reh
 
 
 def check_ratings(found: Iterable[Asked]) -> list[str]:
-    """Return a sentence for each file of annotations some of whose images a run does not ask for.
+    """Return a sentence for each file of annotations that has images or models which a run does not ask for.
 
-    Images of captions that are not searched yet have no known ids, and are not checked. Raises InputError: A file
-    annotates none of the images.
+    Images of captions that are not searched yet have no known ids; of these only the models are checked. Raises
+    InputError: A file annotates none of the images, or no model of the run.
     """
-    by_file: dict[str, set[str]] = {}
+    by_file: dict[str, list[Asked]] = {}
     for one in found:
-        ids = by_file.setdefault(one.pipeline.settings.judging.ratings, set())
-        if folder := one.pipeline.custom.folder:
-            ids |= set(folder.people["image_id"].map(plain))
-            continue
-        units = one.prompts.loc[one.prompts.index.repeat(one.prompts["n_images"])]
-        units = units.assign(index_=units.groupby("prompt_id").cumcount())
-        # Of captions that are not searched yet nobody knows.
-        ids |= {"*"} if one.at_most else set(map(plain, image_ids_of(units)))
+        if file := one.pipeline.settings.judging.ratings:
+            by_file.setdefault(file, []).append(one)
     sentences = []
-    for file, ids in by_file.items():
-        if not file or "*" in ids:
-            continue
-        rated = rated_part(file).query("source == 'generated'")["image_id"].unique()
-        others = [image_id for image_id in rated if image_id not in ids]
-        if others and len(others) == len(rated):
+    for file, of in by_file.items():
+        rated, name = rated_part(file).query("source == 'generated'"), Path(file).name
+        models = dict.fromkeys(one.pipeline.label for one in of)
+        others = [model for model in rated["model"].unique() if model not in ("", *models)]
+        own = rated.loc[~rated["model"].isin(others), "image_id"].unique()
+        if others and not len(own):
             raise InputError(
-                f"{file} rates none of the images here, such as {min(ids)!r}; it has {rated[0]!r}. Name images in "
-                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+                f"{file} annotates images of {cells.listed(others)}, and of no model of this run: "
+                f"{cells.listed(models)}. Name these in the column model, or leave out judging.ratings."
             )
         if others:
+            listed = asking.listed(others, models)
+            sentences.append(f"{name} annotates images of models that are not in this run: {listed}.")
+        each = [_image_ids(one) for one in of]
+        if None in each:
+            continue
+        ids = set().union(*filter(None, each))
+        left = [image_id for image_id in own if image_id not in ids]
+        if left and len(left) == len(own):
+            raise InputError(
+                f"{file} rates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
+                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+            )
+        if left:
             sentences.append(
-                f"{len(others):,} of {len(rated):,} annotated images in {Path(file).name} are not among the images of "
-                f"this run, and are left out: {cells.listed(others)}."
+                f"{len(left):,} of {len(own):,} annotated images in {name} are not in this run: {cells.listed(left)}."
             )
     return sentences
+
+
+def _image_ids(asks: Asked) -> set[str] | None:
+    """Return the ids, in their plain form, of the images asked for; None where captions are not searched yet."""
+    if folder := asks.pipeline.custom.folder:
+        return set(folder.people["image_id"].map(plain))
+    if asks.at_most:
+        return None
+    units = asks.prompts.loc[asks.prompts.index.repeat(asks.prompts["n_images"])]
+    return set(map(plain, image_ids_of(units.assign(index_=units.groupby("prompt_id").cumcount()))))
 
 
 # -- in words ----------------------------------------------------------------------------------------------
