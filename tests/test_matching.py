@@ -111,6 +111,16 @@ def test_groups_of_a_file_and_of_people_who_share_an_image_are_all_compared(tmp_
     assert pipeline(folder, prompts=prompts).custom.groups() == ["kitchen", "nurse", "pilot"]
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_images_whose_prompts_differ_in_spelling_alone_are_all_kept(tmp_path, own):
+    folder = images(tmp_path / "both", "a.png", "b.png")
+    written(folder, "file,prompt,group\na.png,a chef,cook\nb.png,a chef.,cook\n")
+    file = written(tmp_path, "prompt,group\nA Chef,cook\n", "mine.csv")
+    table = pipeline(folder, prompts=file if own else "").custom.images().table
+    assert table["image_id"].tolist() == ["a.png", "b.png"]
+    assert set(table["text"]) == {"A Chef" if own else "a chef"} and set(table["group"]) == {"cook"}
+
+
 # -- what is said before the run ----------------------------------------------------------------------------
 
 

@@ -249,9 +249,13 @@ class Custom(Part):
 
 
 def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`."""
-    keys = ["prompt", *TOLD]
-    asked = folder.pictures_told.groupby(keys, sort=False).size().rename("n_images").reset_index()
+    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`.
+
+    Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
+    """
+    images = folder.pictures_told.assign(same=lambda rows: rows["prompt"].map(same_text))
+    prompts = images.groupby(["same", *TOLD], sort=False)["prompt"]
+    asked = prompts.agg(n_images="size", prompt="first").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(asked))]
     more = {"text": asked["prompt"], "group": asked["told_group"], "people": asked["told_people"]}
-    return asked.assign(prompt_id=ids, **more).drop(columns="prompt")
+    return asked.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])
