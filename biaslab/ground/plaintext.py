@@ -71,6 +71,11 @@ def name(text: str) -> str:
     return " ".join(plain(text).split())
 
 
+def same_name(text: str) -> str:
+    """Return a name as it is matched with those of another file: :func:`name`, without regard to case."""
+    return name(text).casefold()
+
+
 def same_text(text: str) -> str:
     """Return a prompt as it is compared with others: in its plain form, without case, blanks and a last point."""
     return " ".join(plain(text).casefold().split()).rstrip(".")

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from biaslab.ground import cells
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.ground.genders import GENDERS
 from biaslab.ground.plaintext import same_text
@@ -69,9 +70,19 @@ class Custom(Part):
         return rows
 
     def groups(self) -> list[str]:
-        """Return the groups that prompts belong to, in order. Raises InputError: One is called as their mean is."""
-        own = self.folder is not None and not self._pipeline.settings.custom.prompts
-        groups = list(dict.fromkeys((self.folder.people if own else self.prompts())["group"]))
+        """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
+        if self.folder is None:
+            found = self.prompts()["group"]
+        elif not self._pipeline.settings.custom.prompts:
+            found = self.folder.people["group"]
+        else:
+            asked = self.prompts()
+            # As in `people`: a file names the group of an image, its folder those of several people in one.
+            several = set(asked.loc[asked["people"] > 1, "text"].map(same_text))
+            of_people = self.folder.people.groupby("image_id").filter(lambda rows: len(rows) > 1)
+            of_people = of_people.loc[of_people["prompt"].map(same_text).isin(several), "group"]
+            found = [*asked.loc[asked["people"] == 1, "group"], *of_people]
+        groups = list(dict.fromkeys(found))
         if asking.ALL in groups:
             raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
         return groups
@@ -80,32 +91,44 @@ class Custom(Part):
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
-        Columns group, percent_female (0–100), n (missing where it is no sample) and named (what it is called). Raises
-        InputError: The prompts or the file cannot be used, or it has none of the groups.
+        A row for each group: group, percent_female (0–100; NaN where the file has no such group and
+        ``custom.partial_benchmark`` is true), n (NaN where the share is not of a sample) and named (what it is called).
+
+        Raises InputError: The prompts or the file cannot be used; it has none of the groups, or not all of them where
+        ``custom.partial_benchmark`` is false.
         """
-        groups = pd.DataFrame({"group": self.groups()})
-        if not (file := self._pipeline.settings.custom.benchmark):
-            return groups.assign(percent_female=EVEN, n=np.nan, named=asking.EVEN)
-        shares = asking.benchmark(file)
-        known = groups.merge(shares, on="group")
-        if known.empty:
-            both = (", ".join(map(repr, table["group"][:5])) for table in (shares, groups))
-            raise InputError(f"{file} has shares of {next(both)}, and none of the groups here: {next(both)}.")
-        return known.assign(named="the benchmark")
+        groups, s = self.groups(), self._pipeline.settings.custom
+        if not s.benchmark:
+            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "named": asking.EVEN})
+        shares = asking.benchmark(s.benchmark)
+        rows = asking.matched(groups, shares)
+        missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
+        if len(missing) == len(groups):
+            both = (cells.listed(names) for names in (shares["group"], groups))
+            raise InputError(f"{s.benchmark} has shares of {next(both)}, and none of the groups here: {next(both)}.")
+        if missing and not s.partial_benchmark:
+            raise InputError(
+                f"{s.benchmark} has no share for {len(missing)} of {len(groups)} groups of {self._pipeline.label}: "
+                f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
+                "custom.partial_benchmark to true to compare the other groups only."
+            )
+        return rows.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
         """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        if self.folder is not None:
-            whom = self.folder.people[["image_id", "position"]]
-        else:
-            each = image_ids(self.prompts())
-            whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
-            whom = whom.assign(position=whom.groupby("image_id").cumcount() + 1)
-        file = judge.removeprefix(RATINGS)
-        if (person_ratings.judge_people(whom.reset_index(drop=True), file)["outcome"] == "unrated").all():
+        whom, file = self.whom(), judge.removeprefix(RATINGS)
+        if (person_ratings.judge_people(whom, file)["outcome"] == "unrated").all():
             raise InputError(
                 f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
+
+    def whom(self) -> pd.DataFrame:
+        """Return the people whom images are to show: image_id and position (1 is the leftmost)."""
+        if self.folder is not None:
+            return self.folder.people[["image_id", "position"]].reset_index(drop=True)
+        each = image_ids(self.prompts())
+        whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
+        return whom.assign(position=whom.groupby("image_id").cumcount() + 1).reset_index(drop=True)
 
     @kept
     def images(self) -> ImageSource:
@@ -226,9 +249,13 @@ class Custom(Part):
 
 
 def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`."""
-    keys = ["prompt", *TOLD]
-    asked = folder.pictures_told.groupby(keys, sort=False).size().rename("n_images").reset_index()
+    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`.
+
+    Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
+    """
+    images = folder.pictures_told.assign(same=lambda rows: rows["prompt"].map(same_text))
+    prompts = images.groupby(["same", *TOLD], sort=False)["prompt"]
+    asked = prompts.agg(n_images="size", prompt="first").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(asked))]
     more = {"text": asked["prompt"], "group": asked["told_group"], "people": asked["told_people"]}
-    return asked.assign(prompt_id=ids, **more).drop(columns="prompt")
+    return asked.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from biaslab.ground import cells, reading
-from biaslab.ground.errors import InputError
-from biaslab.ground.plaintext import is_printable, same_text
+from biaslab.ground.errors import InputError, near_matches
+from biaslab.ground.plaintext import is_printable, same_name, same_text
 from biaslab.prompts import dalleval, paired
 
 COLUMNS = ("prompt", "group", "n", "people")
@@ -67,27 +67,63 @@ def prompts(path: str, images: int) -> pd.DataFrame:
 
 
 def benchmark(path: str) -> pd.DataFrame:
-    """Return the shares of a file: group, percent_female (0–100) and n (infinite where it says none).
+    """Return the shares of a file: group, percent_female (0–100) and n (NaN where the share is not of a sample).
 
-    Raises InputError: It cannot be read; a share is given as 0–1 or lies outside 0–100; a group stands twice.
+    Raises InputError: It cannot be read; a share is missing, given as 0–1 or outside 0–100; a group stands twice.
     """
     file = cells.named(path, "custom.benchmark")
     frame, _ = cells.load(file, set(_SHARES))
     cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
     cells.refuse(groups.duplicated(), file, "group {} stands twice", "keep one row", frame["group"])
+    missing, fix = frame["percent_female"].str.strip() == "", "give a number from 0 to 100, or leave the row out"
+    cells.refuse(missing, file, "group {} has no percent_female", fix, frame["group"])
     shares = cells.numbers(frame["percent_female"], file)
     strange = shares.isna() | (shares < 0) | (shares > 100)
     fix = "give a number from 0 to 100"
     cells.refuse(strange, file, "percent_female is {}", fix, frame["percent_female"])
     if len(shares) and shares.max() <= 1 and (shares > 0).any():
         raise InputError(f"{path}: every percent_female is 1 or less, as if given as 0–1; multiply it by 100.")
-    n = pd.Series(np.inf, frame.index)
+    n = pd.Series(np.nan, frame.index)
     if "n" in frame:
-        n = cells.numbers(frame["n"], file).where(frame["n"].str.strip() != "", np.inf)
+        n = cells.numbers(frame["n"], file)
         fix = "give how many the share was counted in, or leave it empty"
-        cells.refuse(~(n >= 1), file, "n is {}", fix, frame["n"])
+        cells.refuse(~(n >= 1) & (frame["n"].str.strip() != ""), file, "n is {}", fix, frame["n"])
     return pd.DataFrame({"group": groups, "percent_female": shares, "n": n})
+
+
+def matched(groups: Sequence[str], shares: pd.DataFrame) -> pd.DataFrame:
+    """Return a benchmark's share for each group of a run, in the order of ``groups``.
+
+    Names match without regard to case, to blanks around them, and to repeated blanks inside.
+
+    Args:
+        groups: The names of a run's groups, each once.
+        shares: As :func:`benchmark` returns them.
+
+    Returns:
+        A row for each group: group, percent_female (0–100) and n; both are NaN where the benchmark has no such group.
+    """
+    by_name = shares.set_index(shares["group"].map(same_name))[["percent_female", "n"]]
+    rows = by_name.reindex([same_name(group) for group in groups]).reset_index(drop=True)
+    rows.insert(0, "group", pd.Series(list(groups), dtype=object))
+    return rows
+
+
+def unused(groups: Iterable[str], shares: pd.DataFrame) -> list[str]:
+    """Return the groups of a benchmark that match none of a run's ``groups``, as :func:`matched` matches them."""
+    known = set(map(same_name, groups))
+    return [group for group in shares["group"] if same_name(group) not in known]
+
+
+def listed(names: Iterable[str], others: Iterable[str]) -> str:
+    """Return names that match nothing in words: the first five, each with the nearest of ``others``, and how many."""
+    names, others = list(names), list(others)
+    each = []
+    for name in names[:5]:
+        near = near_matches(name, others)[:1]
+        each.append(cells.shortened(name) + "".join(f" (near match: {cells.shortened(one)})" for one in near))
+    return ", ".join(each) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 
 def files_of(measured: Path) -> dict[str, pd.DataFrame]:
@@ -107,7 +143,8 @@ def files_of(measured: Path) -> dict[str, pd.DataFrame]:
         columns["people"] = by["position"].max().clip(upper=_MOST_PEOPLE)
         found["custom.prompts"] = pd.DataFrame(columns).rename_axis("prompt").reset_index()
     if (shares := read.get("custom.benchmark")) is not None and (shares["named"] != EVEN).any():
-        found["custom.benchmark"] = shares.drop(columns="named")
+        # A group without a share has no row in the file.
+        found["custom.benchmark"] = shares[shares["percent_female"].astype(str) != ""].drop(columns="named")
     return found
 
 

@@ -25,6 +25,11 @@ class CustomDesign(Group):
         "A file of shares that those of pictures are compared with, such as labour statistics: `group`, "
         "`percent_female`, and where given `n`, what each was counted in. Empty: an even split.",
     )
+    partial_benchmark: bool = field(
+        False,
+        "Whether groups may have no share in `custom.benchmark`. Their people are judged, and are not compared. False: "
+        "a missing group stops the run before it starts.",
+    )
 
 
 class PeopleDesign(Group):

@@ -96,6 +96,18 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
 
 
+def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the people of a file who are none of those ``asked`` for: image_id and position, as the file has them.
+
+    Arguments and errors are as for :func:`read`.
+    """
+    path = cells.located(path)
+    table, _ = _shaped(path)
+    people = asked[_KEYS].reset_index(drop=True).astype({"image_id": str, "position": int})
+    others = table.loc[_persons(table, people, path) < 0, _KEYS].astype(str)
+    return list(dict.fromkeys(others.itertuples(index=False, name=None)))
+
+
 def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
     """Return judgements of people by raters, as :func:`biaslab.judging.people.judge_people`; errors as in :func:`read`.
 

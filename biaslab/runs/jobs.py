@@ -235,6 +235,16 @@ def left_out(jobs: Iterable[Job]) -> list[str]:
     return sentences
 
 
+def unmatched(opened: Iterable[Opened]) -> list[str]:
+    """Return a sentence for each of a user's files whose names and those of a run do not all match."""
+    pipelines = [one for own in opened for one in (own.pipeline, *own.pipeline.others)]
+    if not pipelines:
+        return []
+    from biaslab.pipeline import matching
+
+    return matching.unmatched(pipelines)
+
+
 # -- the pipelines that they open --------------------------------------------------------------------------
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from biaslab.generation.images import image_ids_of
-from biaslab.ground import processor
+from biaslab.ground import cells, processor
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.plaintext import plain
 from biaslab.ground.wording import between, durations, megabytes
@@ -22,6 +23,7 @@ from biaslab.pipeline import Pipeline, rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal
 from biaslab.pipeline.trials import Trial
+from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.part import read as rated_part
 from biaslab.runs import execute, jobs, sizes
@@ -81,35 +83,64 @@ def sized(checked: RunParams, points: float) -> list[str]:
 
 def rehearse(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Rehearsal:
     """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does; say so beside it with ``progress``."""
-    without, say = jobs.left_out(planned), execute.print_aside if progress else None
+    opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
+    found = asked(opened)
+    without = [*jobs.left_out(planned), *jobs.unmatched(opened), *check_ratings(found)]
     for text in without if say else ():
         say(text)
-    opened = jobs.pipelines(planned)
     each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.others)]
-    found = asked(opened)
-    check_ratings(found)
     return replace(rehearsal.rehearsed(found, each, say=say, **how), left_out=without)
 
 
-def check_ratings(found: Iterable[Asked]) -> None:
-    """Refuse ratings of none of the images that a run asks for, as far as their ids are known (InputError)."""
-    by_file: dict[str, set[str]] = {}
+def check_ratings(found: Iterable[Asked]) -> list[str]:
+    """Return a sentence for each file of annotations that has images or models which a run does not ask for.
+
+    Images of captions that are not searched yet have no known ids; of these only the models are checked. Raises
+    InputError: A file annotates none of the images, or no model of the run.
+    """
+    by_file: dict[str, list[Asked]] = {}
     for one in found:
-        ids = by_file.setdefault(one.pipeline.settings.judging.ratings, set())
-        if folder := one.pipeline.custom.folder:
-            ids |= set(folder.people["image_id"].map(plain))
-            continue
-        units = one.prompts.loc[one.prompts.index.repeat(one.prompts["n_images"])]
-        units = units.assign(index_=units.groupby("prompt_id").cumcount())
-        # Of captions that are not searched yet nobody knows.
-        ids |= {"*"} if one.at_most else set(map(plain, image_ids_of(units)))
-    for file, ids in by_file.items():
-        rated = rated_part(file).query("source == 'generated'")["image_id"] if file else ()
-        if len(rated) and not ids & {"*", *rated}:
+        if file := one.pipeline.settings.judging.ratings:
+            by_file.setdefault(file, []).append(one)
+    sentences = []
+    for file, of in by_file.items():
+        rated, name = rated_part(file).query("source == 'generated'"), Path(file).name
+        models = dict.fromkeys(one.pipeline.label for one in of)
+        others = [model for model in rated["model"].unique() if model not in ("", *models)]
+        own = rated.loc[~rated["model"].isin(others), "image_id"].unique()
+        if others and not len(own):
             raise InputError(
-                f"{file} rates none of the images here, such as {min(ids)!r}; it has {rated.iloc[0]!r}. Name images in "
+                f"{file} annotates images of {cells.listed(others)}, and of no model of this run: "
+                f"{cells.listed(models)}. Name these in the column model, or leave out judging.ratings."
+            )
+        if others:
+            listed = asking.listed(others, models)
+            sentences.append(f"{name} annotates images of models that are not in this run: {listed}.")
+        each = [_image_ids(one) for one in of]
+        if None in each:
+            continue
+        ids = set().union(*filter(None, each))
+        left = [image_id for image_id in own if image_id not in ids]
+        if left and len(left) == len(own):
+            raise InputError(
+                f"{file} rates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
                 "it as the page of 'biaslab rate' does, or leave out judging.ratings."
             )
+        if left:
+            sentences.append(
+                f"{len(left):,} of {len(own):,} annotated images in {name} are not in this run: {cells.listed(left)}."
+            )
+    return sentences
+
+
+def _image_ids(asks: Asked) -> set[str] | None:
+    """Return the ids, in their plain form, of the images asked for; None where captions are not searched yet."""
+    if folder := asks.pipeline.custom.folder:
+        return set(folder.people["image_id"].map(plain))
+    if asks.at_most:
+        return None
+    units = asks.prompts.loc[asks.prompts.index.repeat(asks.prompts["n_images"])]
+    return set(map(plain, image_ids_of(units.assign(index_=units.groupby("prompt_id").cumcount()))))
 
 
 # -- in words ----------------------------------------------------------------------------------------------

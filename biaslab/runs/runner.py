@@ -68,7 +68,7 @@ def run(
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = gather.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
         record["code"] = closure.digest(gather.gather) + earlier.declared()
-        record["left_out"] = jobs.left_out(planned)
+        record["left_out"] = [*jobs.left_out(planned), *jobs.unmatched(jobs.pipelines(planned))]
         private = _folders(params, planned, folder)
         attempts = folder / PARTS / _ATTEMPTS
         same = {"folder": folder, "folders": private, "attempt": attempts / uuid.uuid4().hex[:12]}

@@ -95,7 +95,7 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: float
     for model, seen in _seen(people).groupby("model", sort=False):
         judged = seen[seen["answer"] != "unclear"]
         female = (judged["answer"] == "female").groupby(judged["group"]).agg(["sum", "size"])
-        known = benchmark.set_index("group").join(female, how="inner")
+        known = benchmark.dropna(subset="percent_female").set_index("group").join(female, how="inner")
         if known.empty:
             continue
         count, n, size = known["sum"].to_numpy(), known["size"].to_numpy(), known["n"].to_numpy(float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,10 +55,14 @@ def benchmark(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(pipeline.custom.benchmark(), "custom_benchmark")
 
 
-def unnamed(pipeline: Pipeline) -> list[str]:
-    """Return the pictures of a folder that its table does not name, so that nobody looks at them."""
-    folder = pipeline.custom.folder
-    return folder.unnamed if folder else []
+def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
+    """Return what in a user's files matches nothing of a run, a sentence for each file.
+
+    As :func:`biaslab.pipeline.matching.unmatched`.
+    """
+    from biaslab.pipeline import matching
+
+    return matching.unmatched(pipelines)
 
 
 def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
