@@ -42,8 +42,8 @@ RUNS = {"published": ROOT / "outputs/published", "mini": ROOT / "outputs/.golden
 INPUTS = ROOT / "outputs/.golden/inputs"
 # Notebooks of mini that cannot be computed from tables, with the reason.
 LEFT_OUT = {
-    "synthesis/calibration": "it judges images of every guidance scale",
-    "synthesis/world": "it shows the synthetic world's images",
+    "synthesis/calibration": "it judges images by the world and at each guidance scale (calibration_*, mini_quality)",
+    "paradox/a_4_rating": "it draws a sample of judged images (judging_*)",
 }
 RELATIVE, ABSOLUTE = 1e-8, 1e-10
 # Differing cells that are shown of each table.
@@ -153,7 +153,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def pack(files: Mapping[str, bytes], folder: Path = HERE) -> None:
+def pack(files: Mapping[str, bytes], folder: Path) -> None:
     """Write files into ``tables.tar.xz``, with the same bytes whenever these are the same, and ``digests.txt``."""
     with tarfile.open(folder / "tables.tar.xz", "w:xz", preset=9) as archive:
         for path, content in sorted(files.items()):
@@ -164,7 +164,7 @@ def pack(files: Mapping[str, bytes], folder: Path = HERE) -> None:
     (folder / "digests.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def unpack(folder: Path = HERE) -> dict[str, bytes]:
+def unpack(folder: Path) -> dict[str, bytes]:
     """Return the files that :func:`pack` wrote; a ValueError where they have other digests than those committed."""
     with tarfile.open(folder / "tables.tar.xz") as archive:
         files = {m.name.removesuffix(".csv"): archive.extractfile(m).read() for m in archive.getmembers()}  # type: ignore[union-attr]
@@ -191,11 +191,14 @@ def execute(inputs: Mapping[str, bytes]) -> dict[str, bytes]:
         path.unlink()
     for name, content in inputs.items():
         (INPUTS / f"{name}.csv").write_bytes(content)
-    start = [sys.executable, "-m", "biaslab.cli", "run"]
-    more = ["--overwrite", "--no-progress", "--outputs"]
-    subprocess.run([*start, "params/published.yaml", *more, "outputs"], cwd=ROOT, check=True)
-    source = f"source={INPUTS.relative_to(ROOT)}"
-    subprocess.run([*start, "world/params/mini.yaml", "--set", source, *more, "outputs/.golden"], cwd=ROOT, check=True)
+    # A folder of tables takes no settings of a pipeline.
+    tables_only = ["--set", f"source={INPUTS.relative_to(ROOT)}", "--set", "settings={}"]
+    for file, values, run in (
+        ("params/published.yaml", [], RUNS["published"]),
+        ("world/params/mini.yaml", tables_only, RUNS["mini"]),
+    ):
+        words = [file, *values, "--outputs", str(run.parent), "--overwrite", "--no-progress"]
+        subprocess.run([sys.executable, "-m", "biaslab.cli", "run", *words], cwd=ROOT, check=True)
     record = json.loads((RUNS["mini"] / "run.json").read_text(encoding="utf-8"))
     skipped = {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"}
     if skipped.keys() != LEFT_OUT.keys():
@@ -210,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--inputs", type=Path, metavar="RUN", help="with --update: take the inputs from this run")
     given = parser.parse_args(arguments)
     renames = yaml.safe_load((HERE / "renames.yaml").read_text(encoding="utf-8")) or {}
-    committed = unpack() if (HERE / "digests.txt").exists() else {}
+    committed = unpack(HERE) if (HERE / "digests.txt").exists() else {}
     ours = {path: committed.pop(path) for path in list(committed) if path.startswith("inputs/")}
     inputs = {}
     for path, content in ours.items():
@@ -225,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"  … {len(lines) - SHOWN:,} more" if len(lines) > SHOWN else "")
     print(f"{len(committed)} tables compared with the committed ones: {len(differ)} differ.")
     if given.update:
-        pack(today | {f"inputs/{name}": content for name, content in inputs.items()})
+        pack(today | {f"inputs/{name}": content for name, content in inputs.items()}, HERE)
         (HERE / "renames.yaml").write_text(_NO_RENAMES, encoding="utf-8")
         return 0
     return bool(differ)
