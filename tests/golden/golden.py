@@ -72,8 +72,11 @@ def rename(name: str, frame: pd.DataFrame, renames: Mapping) -> tuple[str, pd.Da
     entries = renames.get(EVERY, {}) | renames.get(name, {})
     gone = [column for column, new in entries.items() if new is None and column in frame]
     frame = frame.drop(columns=gone).rename(columns={old: new for old, new in entries.items() if isinstance(new, str)})
-    values = {column: new for column, new in entries.items() if isinstance(new, Mapping) and column in frame}
-    return name, frame.assign(**{column: frame[column].replace(dict(new)) for column, new in values.items()})
+    for column, new in entries.items():
+        if isinstance(new, Mapping) and column in frame:
+            # YAML reads some texts as numbers.
+            frame = frame.assign(**{column: frame[column].replace({str(o): str(n) for o, n in new.items()})})
+    return name, frame
 
 
 def differences(name: str, old: pd.DataFrame, new: pd.DataFrame) -> list[str]:
