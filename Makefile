@@ -33,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds test long costs quick docs lab lint lock format benchmark simulate clean
+.PHONY: help setup report worlds golden test long costs quick docs lab lint lock format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world 
 
 worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model
 	@$(call runs,$(wildcard world/params/*-world.yaml))
+
+golden: $(STAMP)  ## Compare the tables of published, and of mini from committed judged inputs, with the committed ones
+	@$(BIN)/python tests/golden/golden.py
 
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
 	$(call PYTEST,1) -m "not long"
@@ -102,4 +105,4 @@ simulate: $(STAMP)  ## Simulate what intervals cover and tests reject, 2,000 stu
 	@for file in $(SIMULATIONS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:  ## Remove .venv, every run and what their stages keep
-	rm -rf $(VENV) outputs/*/ outputs/.store
+	rm -rf $(VENV) outputs/*/ outputs/.store outputs/.golden

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+import hypothesis
 import pandas as pd
 import pytest
 
@@ -32,6 +33,22 @@ def test_what_is_written_is_read_again(tmp_path):
     # In the file itself no cell starts with what would run.
     assert ",'=cmd" in path.read_text(encoding="utf-8")
     assert not [p for p in tmp_path.iterdir() if p.suffix == ".tmp"]
+
+
+def test_write_numbers_have_10_significant_digits_in_columns_of_any_kind(tmp_path):
+    # 200 / 3, and 1 / 3 in a column that holds a text as well, by hand.
+    mixed = pd.Series([1 / 3, "none"], dtype=object)
+    path = tables.write(rows(percent_female=[200 / 3, 2 / 3e7], note=mixed), tmp_path / "t.csv")
+    first, second = (line.split(",") for line in path.read_text(encoding="utf-8").splitlines()[1:])
+    assert first[-2:] == ["66.66666667", "0.3333333333"] and second[-2:] == ["6.666666667e-08", "none"]
+
+
+@hypothesis.given(hypothesis.strategies.lists(hypothesis.strategies.floats(0, 100), min_size=2, max_size=2))
+def test_write_of_what_was_read_gives_the_same_bytes(tmp_path_factory, numbers):
+    frame = tables.check(rows(percent_female=numbers), NAME)
+    path = tables.write(frame, tmp_path_factory.getbasetemp() / "t.csv")
+    content = path.read_bytes()
+    assert tables.write(tables.read(path, NAME), path).read_bytes() == content
 
 
 @pytest.mark.parametrize(

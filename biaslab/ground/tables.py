@@ -27,6 +27,8 @@ _SHARED = Path(__file__).with_name("columns.yaml")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+FLOAT_FORMAT = "%.10g"
+"""How a number is written: with up to 10 significant digits, so that reading and writing again changes nothing."""
 MOST_BYTES = 4_000_000_000
 """Bytes of a table's file."""
 
@@ -394,7 +396,7 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
 
     A leading apostrophe, which :func:`read` takes off again, guards text cells and names of columns that a spreadsheet
     would run as a formula, and those that begin with one. A lone surrogate, which UTF-8 has no bytes for, becomes
-    U+FFFD. Numbers have up to 10 significant digits.
+    U+FFFD. Numbers have up to 10 significant digits (:data:`FLOAT_FORMAT`), also in a column that holds texts as well.
     """
     import pandas as pd
 
@@ -412,7 +414,7 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
         index=False,
         header=[str(_guard(str(c))) for c in safe.columns],
         encoding="utf-8",
-        float_format="%.10g",
+        float_format=FLOAT_FORMAT,
         lineterminator="\n",
         quoting=csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL,
     )
@@ -421,6 +423,9 @@ def write(frame: pd.DataFrame, path: Path | str) -> Path:
 
 
 def _guard(value: object) -> object:
+    if isinstance(value, float):
+        # In a column of numbers and texts, which pandas writes as they are.
+        return float(FLOAT_FORMAT % value)
     if not isinstance(value, str):
         return value
     value = _SURROGATE.sub("\ufffd", value)

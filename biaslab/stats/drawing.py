@@ -50,7 +50,7 @@ class OneByOne(NamedTuple):
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
         """Return shares of a binomial number of images in each cell."""
-        return ratio(rng.binomial(n, np.nan_to_num(shares)), n)
+        return ratio(rng.binomial(n, _rounded(shares)), n)
 
 
 class ByCaption:
@@ -116,8 +116,8 @@ class ByCaption:
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
-        shares = np.nan_to_num(shares)
-        follows = self._follows(shares)
+        shares = _rounded(shares)
+        follows = _rounded(self._follows(shares))
         women = np.zeros(shares.shape, dtype=np.int64)
         for own, judged, captions in self._kinds:
             number = captions[rows]
@@ -231,6 +231,15 @@ class ByCaption:
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         return _tilted(self._alike, self.most)
+
+
+def _rounded(probabilities: np.ndarray) -> np.ndarray:
+    """Return probabilities (any shape) to 12 decimals, 0 where they are NaN.
+
+    The last digits depend on the processor. NumPy draws nothing where a probability is 0, so that one of 1e-17 in its
+    place would change all later draws.
+    """
+    return np.round(np.nan_to_num(probabilities), 12)
 
 
 def _tilted(alike: float, most: int) -> tuple[np.ndarray, np.ndarray]:

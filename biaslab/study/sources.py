@@ -97,7 +97,7 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
         return []
 
     def lines(rows: pd.DataFrame) -> set[str]:
-        return set(rows.to_csv(index=False, header=False, float_format="%.10g").splitlines())
+        return set(rows.to_csv(index=False, header=False, float_format=tables.FLOAT_FORMAT).splitlines())
 
     printed = tables.check(_published()[name](), name)
     # Beside measured rows, printed ones have columns of which papers print nothing.

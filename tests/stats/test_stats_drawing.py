@@ -142,3 +142,13 @@ def test_what_is_no_caption_is_refused(change, message):
 def test_a_drawing_of_other_cells_is_refused():
     with pytest.raises(InputError, match="drawing is of 3 cells, but counts and n have 2"):
         stats.hierarchical_bootstrap([[1, 2]] * 3, [[3, 4]] * 3, np.mean, seed=0, drawing=stats.OneByOne(3))
+
+
+@pytest.mark.parametrize("drawing", [stats.OneByOne(2), copied(0.978), copied(0.978, images=4)])
+def test_draw_of_shares_that_differ_in_their_last_digits_is_the_same(drawing):
+    # As processors compute shares; a share of 0 draws no random number, one of 1e-17 does.
+    shares = np.array([[0.0, 0.3], [0.4, 1.0], [0.5, 0.5], [1.0, 0.7]])
+    other = np.clip(shares + np.array([[1e-17, 1e-16], [1e-16, -1e-16], [-1e-16, 1e-16], [-1e-16, -1e-16]]), 0, 1)
+    n, rows = np.full((4, 2), 40), np.arange(4)
+    drawn = [drawing.draw(s, n, rows, np.random.default_rng(1)) for s in (shares, other)]
+    np.testing.assert_array_equal(*drawn)
