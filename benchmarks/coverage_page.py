@@ -197,21 +197,21 @@ def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], lis
 
     The first ``effects`` headlines have effects. ``alike`` is the share of variance (0–1) of a factor that all share.
     """
-    shared, records, truths = rng.normal(size=UNITS), [], []
-    for i in range(HEADLINES):
-        # Single tests and families take turns.
-        tests = GROUPS if i % 2 else 1
-        true = np.zeros(tests, dtype=bool)
-        if i < effects:
-            true[: max(tests // 2, 1)] = True
-        signs = rng.choice([-1, 1], size=tests)
-        values = np.sqrt(alike) * signs * shared[:, None] + np.sqrt(1 - alike) * rng.normal(size=(UNITS, tests))
-        p = stats.adjust(ttest_1samp(values + size * true, 0, axis=0).pvalue)
-        groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(p))
-        verdict = {"undecided": "None.", "p": min(p), "alpha": ALPHA, "tests": groups, "n": UNITS}
+    # Single tests and families take turns.
+    tests = [GROUPS if i % 2 else 1 for i in range(HEADLINES)]
+    truths = [np.zeros(n, dtype=bool) for n in tests]
+    for true in truths[:effects]:
+        true[: max(len(true) // 2, 1)] = True
+    factor = rng.normal(size=(UNITS, 1)) * rng.choice([-1, 1], size=sum(tests))
+    values = np.sqrt(alike) * factor + np.sqrt(1 - alike) * rng.normal(size=factor.shape)
+    p = ttest_1samp(values + size * np.concatenate(truths), 0, axis=0).pvalue
+    records = []
+    for i, of in enumerate(np.split(p, np.cumsum(tests)[:-1])):
+        of = stats.adjust(of)
+        groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(of))
+        verdict = {"undecided": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
         record = findings.Finding(f"Headline {i}?", "{up} differ.", **verdict).as_record()
         records.append(record | {"main": True})
-        truths.append(true)
     return records, truths
 
 
