@@ -130,7 +130,15 @@ def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
     # Five headlines, sorted 0.004, 0.02, 0.6, 1, 1 against 0.01, 0.02, 0.03, …: two are selected.
     expected = multipletests([0.02, 0.004, 0.6, 1, 1], method="fdr_bh")[1]
     assert [record.get("p_page") for record in held[:3]] == pytest.approx(expected[:3].tolist())
-    answers = ["More.", "More.", "Not significant.", "More.", "Five.", "3 points.", "Inconclusive (only 3 occupations)."]
+    answers = [
+        "More.",
+        "More.",
+        "Not significant.",
+        "More.",
+        "Five.",
+        "3 points.",
+        "Inconclusive (only 3 occupations).",
+    ]
     assert [record["answer"] for record in held] == answers
     assert held[0]["level"] == pytest.approx(0.05 * 2 / 5) and "p_page" not in held[4]
     # What is no headline keeps its own level, and says so.
@@ -167,3 +175,11 @@ def test_measured_headlines_leave_the_adjustment_of_printed_ones_unchanged():
     # And the other way round: 2 * 0.04.
     held, counts = adjust_across_report([verdict(0.04), verdict(0.9), printed])
     assert held[0]["p_page"] == 0.08 and counts["printed"] == 1
+
+
+def test_printed_value_that_allows_no_test_is_no_headline():
+    # That a paper prints no interval is known before any result, other than a missing test of measured values.
+    printed = Finding("How far?", "2 points.", declared=True).as_record() | {"main": True, "printed": True}
+    measured = printed | {"printed": False}
+    assert adjust_across_report([printed, verdict(0.04) | {"printed": True}])[0][1]["p_page"] == 0.04
+    assert adjust_across_report([measured, verdict(0.04)])[0][1]["p_page"] == 0.08

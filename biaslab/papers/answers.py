@@ -98,7 +98,7 @@ class Answer:
         if not self.by:
             return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
         groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False)]
-        if self.unclear and not self.up or not self.lead:
+        if (self.unclear and not self.up) or not self.lead:
             return [self._count(rows, confidence) for rows in groups] + others
         leading = [(self._leading(rows), rows) for rows in groups]
         return [self._of_row(row, rows, confidence) for row, rows in leading if row] + others
@@ -158,12 +158,14 @@ class Answer:
         least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
         none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
         p = min((test.p for test in tests if isfinite(test.p)), default=nan)
-        verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "undecided": self._text(none, first)}
+        verdict: dict[str, Any] = {}
+        if self.unclear:
+            verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "undecided": self._text(none, first)}
         listed = "; ".join(self._texts([self.each], rows))
         details = [*self._planted(first), *([f"{listed}."] if listed else []), *self._texts(self.details, [first])]
         leading = self._leading(rows) if self.lead else {}
         n = max(row[self.n] for row in ([leading] if leading else rows)) if self.n else nan
-        return self._finding(self.answer, first, rows, n, details, **self._estimate(leading), **(verdict if self.unclear else {}))
+        return self._finding(self.answer, first, rows, n, details, **self._estimate(leading), **verdict)
 
     def _of_group(self, row: dict, alpha: float) -> GroupTest:
         """Return the test of one row of a counted answer; none where it rests on too few units."""

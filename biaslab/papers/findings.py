@@ -1,4 +1,4 @@
-"""Findings as data: a question, a short answer, the estimate and tests behind it; and their adjustment over a report."""
+"""Findings as data: a question, a short answer, its estimate and tests; and their adjustment over a report."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         """Check what reports rely on; a ValueError where a question or answer is missing, or the answer is too long."""
-        claim = filled(self.answer, [vars(test) for test in self.tests], self.alpha)
+        claim = filled(self.answer, self._tests, self.alpha)
         for answer in filter(None, (claim or " ", self.undecided)):
             words = len(answer.split())
             if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
@@ -76,6 +76,11 @@ class Finding:
                     f"A finding needs a question that ends in '?' and an answer of 1 to {LONGEST_ANSWER} words; the "
                     f"question is {self.question!r}, the answer has {words} words: {answer!r}."
                 )
+
+    @property
+    def _tests(self) -> list[dict[str, Any]]:
+        """The tests as records have them."""
+        return [vars(test) for test in self.tests]
 
     @property
     def least(self) -> int:
@@ -108,7 +113,7 @@ class Finding:
             return f"Inconclusive (only {count(self.n, _singular(self.of), self.of)}).".replace(" )", ")")
         if not self.tested:
             return NOT_TESTED
-        return filled(self.answer, [vars(test) for test in self.tests], self.alpha) if self.decided else self.undecided
+        return filled(self.answer, self._tests, self.alpha) if self.decided else self.undecided
 
     @property
     def numbers(self) -> str:
@@ -142,10 +147,13 @@ class Finding:
         return self.details
 
     @property
+    def _named(self) -> list[str]:
+        return named(self.answer, self._tests, self.alpha) if self.decided else []
+
+    @property
     def _alone(self) -> tuple[str, ...]:
         """The details outside of a report: with the groups that are significant, and without its adjustment."""
-        groups = named([vars(test) for test in self.tests], self.alpha) if self.decided else []
-        listed = (f"Significant: {'; '.join(groups)}.",) if groups else ()
+        listed = (f"Significant: {'; '.join(self._named)}.",) if self._named else ()
         return (*self._details, *listed, *((UNADJUSTED,) if self.decided else ()))
 
     def as_record(self) -> dict:
@@ -154,9 +162,8 @@ class Finding:
         ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders, ``named``
         the groups whose tests are significant.
         """
-        groups = named([vars(test) for test in self.tests], self.alpha) if self.decided else []
         told = {"answer": self.said, "claim": self.answer, "details": list(self._details), "numbers": self.numbers}
-        return _plain(asdict(self)) | told | {"decided": self.decided, "tested": self.tested, "named": groups}
+        return _plain(asdict(self)) | told | {"decided": self.decided, "tested": self.tested, "named": self._named}
 
 
 def filled(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
@@ -175,9 +182,10 @@ def filled(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
     return re.sub(r"\{(up|down|unclear|each)\}", lambda found: texts[found[1]], claim) if tests else claim
 
 
-def named(tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
-    """Return the texts of the groups whose tests are significant at a ``level`` (0–1)."""
-    return [test["named"] for test in tests if test["named"] and _significant(test, level)]
+def named(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
+    """Return the texts of the groups whose tests are significant at a ``level`` (0–1), unless the claim has them."""
+    listed = "{each}" not in claim
+    return [test["named"] for test in tests if listed and test["named"] and _significant(test, level)]
 
 
 def _significant(test: Mapping[str, Any], level: float) -> bool:
@@ -191,8 +199,9 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
     question has a test. Each enters with one p: its own, or the smallest Holm-adjusted p of its groups; one without a
     test, or on too few units, with p = 1, so that the number m of headlines does not depend on results.
     Benjamini–Hochberg selects R of m at the level alpha. Within a selected headline a group is named where its
-    Holm-adjusted p is at most alpha·R/m. Headlines on printed values are a family of their own. Other verdicts keep
-    their own level and say so.
+    Holm-adjusted p is at most alpha·R/m. Headlines on printed values are a family of their own, without those that
+    papers print without what a test takes, as these are known before any result. Other verdicts keep their own level
+    and say so.
 
     Returns:
         The records in their order, headlines with ``p_page`` (adjusted p) and ``level`` (alpha·R/m); and counts:
@@ -206,7 +215,11 @@ def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, 
     from biaslab.stats import adjust
 
     alpha = min((record["alpha"] for record in records), default=0.05)
-    headlines = [i for i, r in enumerate(records) if r.get("main") and (r["undecided"] or r["declared"])]
+    headlines = [
+        i
+        for i, record in enumerate(records)
+        if record.get("main") and (record["undecided"] or (record["declared"] and not record.get("printed")))
+    ]
     adjusted = list(records)
     for kind in (False, True):
         family = [i for i in headlines if bool(records[i].get("printed")) is kind]
@@ -239,7 +252,7 @@ def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, 
         return record
     if p_page <= record["alpha"]:
         claim, tests = record["claim"], record["tests"]
-        return record | {"answer": filled(claim, tests, level), "named": named(tests, level)}
+        return record | {"answer": filled(claim, tests, level), "named": named(claim, tests, level)}
     adjusted = f"(adjusted {p_words(p_page)}; alone {p_value(record['p'])})"
     answer = f"Not significant after adjustment over the page {adjusted}."
     return record | {"answer": answer, "decided": False, "named": []}
