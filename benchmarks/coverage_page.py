@@ -1,11 +1,18 @@
-"""Simulate how often a report's page claims a difference where there is none, from tables to answers.
+"""Simulate how often a report's page claims a difference where there is none, and the error rates of its headlines.
 
-Run: ``python benchmarks/coverage_page.py [--studies 2000] [--replicates 400] [--jobs 2]``. Each study draws the
-measured tables of two models that are alike and fair: generated people as training images, one half of women in pairs
-and professions, equal attributes, similarities without a gap, scenes of one accuracy. The analyses and answers that
-notebooks give to a report's main cards follow, and the page's rule. It prints, in % of the studies, how often a page
-claims anything: as each card answers alone, and as the page holds them together.
-``tests/stats/test_stats_coverage_page.py`` is a short version.
+Run: ``python benchmarks/coverage_page.py [--studies 2000] [--replicates 400] [--mixes 4000] [--jobs 2]``.
+
+Each of the ``studies`` draws the measured tables of two models that are alike and fair: generated people as training
+images, one half of women in pairs and professions, equal attributes, similarities without a gap, scenes of one
+accuracy. The analyses and answers that notebooks give to a report's main cards follow, and the adjustment over the
+page. It prints, in % of the studies, how often a page claims anything: as each card answers alone, and adjusted.
+
+Each of the ``mixes`` draws 14 headlines: 7 of one t test, 7 of eight t tests each (Holm), of 20 units. None or six of
+them have effects, in families in four of the eight groups. All tests of a page share a factor with random signs. It
+prints for the adjustment over the page and for Holm over all headlines, which it replaced, in %: pages that claim
+anything, the false discovery rate over headlines, the mean over selected headlines of an error inside (a false group
+is named), true headlines that are claimed, and true groups that are named. ``tests/stats/test_stats_coverage.py`` is
+a short version.
 """
 
 import argparse
@@ -16,7 +23,9 @@ from multiprocessing import Pool
 
 import numpy as np
 import pandas as pd
+from scipy.stats import ttest_1samp
 
+from biaslab import stats
 from biaslab.ground import tables
 from biaslab.papers import dalleval, findings, paired, paradox, synthesis, triplets
 
@@ -175,26 +184,92 @@ def claims(given: tuple) -> dict[str, set[str]]:
     """Return what a study's page claims, of a seed and how: by ``alone`` and ``together`` the questions."""
     seed, *how = given
     alone = page(np.random.default_rng([29, seed]), *how)
-    found = {"alone": alone, "together": findings.held_together(alone)[0]}
+    found = {"alone": alone, "adjusted": findings.adjust_across_report(alone)[0]}
     return {way: {r["question"] for r in records if r["decided"]} for way, records in found.items()}
+
+
+HEADLINES, GROUPS, UNITS, EFFECTS = 14, 8, 20, 6
+ALPHA = 0.05
+
+
+def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], list[np.ndarray]]:
+    """Return the records of a page of t tests, and by headline which of its tests have an effect of ``size`` (SD).
+
+    The first ``effects`` headlines have effects. ``alike`` is the share of variance (0–1) of a factor that all share.
+    """
+    # Single tests and families take turns.
+    tests = [GROUPS if i % 2 else 1 for i in range(HEADLINES)]
+    truths = [np.zeros(n, dtype=bool) for n in tests]
+    for true in truths[:effects]:
+        true[: max(len(true) // 2, 1)] = True
+    factor = rng.normal(size=(UNITS, 1)) * rng.choice([-1, 1], size=sum(tests))
+    values = np.sqrt(alike) * factor + np.sqrt(1 - alike) * rng.normal(size=factor.shape)
+    p = ttest_1samp(values + size * np.concatenate(truths), 0, axis=0).pvalue
+    records = []
+    for i, of in enumerate(np.split(p, np.cumsum(tests)[:-1])):
+        of = stats.adjust(of)
+        groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(of))
+        verdict = {"undecided": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
+        record = findings.Finding(f"Headline {i}?", "{up} differ.", **verdict).as_record()
+        records.append(record | {"main": True})
+    return records, truths
+
+
+def by_holm(records: list[dict]) -> list[dict]:
+    """Return records as Holm over all headlines decides, with groups at the level of their own family."""
+    page = stats.adjust([record["p"] for record in records])
+    return [r if p < ALPHA else r | {"decided": False, "named": []} for r, p in zip(records, page, strict=True)]
+
+
+def errors(given: tuple) -> dict[str, list[float]]:
+    """Return what a mixed page of a seed claims rightly and wrongly, by way of adjustment."""
+    seed, *how = given
+    records, truths = mixed(np.random.default_rng([31, seed]), *how)
+    ways = {"page": findings.adjust_across_report(records)[0], "Holm": by_holm(records)}
+    found = {}
+    for way, of in ways.items():
+        claimed = [(true, [int(k) for k in r["named"]]) for r, true in zip(of, truths, strict=True) if r["decided"]]
+        false = [not true.any() for true, _ in claimed]
+        inside = [not true[rows].all() for true, rows in claimed]
+        right = sum(true[rows].sum() for true, rows in claimed)
+        known = sum(true.sum() for true in truths)
+        found[way] = [
+            float(bool(claimed)),
+            float(np.mean(false)) if claimed else 0.0,
+            float(np.mean(inside)) if claimed else 0.0,
+            (len(claimed) - sum(false)) / max(how[0], 1),
+            right / max(known, 1),
+        ]
+    return found
+
+
+# Headlines with effects, variance that tests share, effect (SD).
+MIXES = [(effects, alike, 0.9) for effects in (0, EFFECTS) for alike in (0.0, 0.5, 0.9)] + [(EFFECTS, 0.5, 0.6)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=2000)
     parser.add_argument("--replicates", type=int, default=400)
+    parser.add_argument("--mixes", type=int, default=4000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     start = time.perf_counter()
     with Pool(args.jobs) as pool:
         studies = [(seed, args.replicates) for seed in range(args.studies)]
         found = pool.map(claims, studies, chunksize=10)
+        mixes = {how: pool.map(errors, [(s, *how) for s in range(args.mixes)], chunksize=50) for how in MIXES}
     print(f"{args.studies:,} pages of fair models; in %, those that claim a difference")
-    for way in ("alone", "together"):
+    for way in ("alone", "adjusted") if found else ():
         share = 100 * np.mean([bool(page[way]) for page in found])
         print(f"{way:<9} {share:5.1f}")
         for question, count in Counter(q for page in found for q in page[way]).most_common():
             print(f"          {100 * count / args.studies:5.1f}  {question}")
+    print(f"{args.mixes:,} mixed pages; claims, false headlines, errors inside, true headlines, true groups (%)")
+    for (effects, alike, size), pages in mixes.items() if args.mixes else ():
+        for way in ("page", "Holm"):
+            shares = " ".join(f"{100 * share:6.1f}" for share in np.mean([page[way] for page in pages], axis=0))
+            print(f"{effects} with effects of {size} SD, {alike:.0%} shared, {way}: {shares}")
     print(f"({time.perf_counter() - start:.0f} s)")
 
 

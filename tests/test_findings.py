@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from statsmodels.stats.multitest import multipletests
 
 from biaslab.ground.wording import count, durations, interval, moved, spoken
-from biaslab.papers.findings import Finding, held_together
+from biaslab.papers.findings import Finding, GroupTest, adjust_across_report, filled
 
 
 def test_an_answer_is_short_and_a_question_is_one():
@@ -49,25 +50,62 @@ def test_a_direction_is_named_only_where_the_interval_shows_it():
 
 def verdict(p, *, n=62, estimate=1.0, main=True, **more):
     """Return the record of a verdict as a study writes it."""
-    said = {"undecided": "It cannot be told.", "p": p, "n": n, "of": "occupations", "estimate": estimate}
+    said = {"undecided": "Not significant.", "p": p, "n": n, "of": "occupations", "estimate": estimate}
     return Finding("Is there more?", "More.", **said | more).as_record() | {"main": main}
 
 
+def counted(*tests, main=True, **more):
+    """Return the record of an answer that counts groups, of (adjusted p, side) by group."""
+    groups = tuple(GroupTest(p, side, f"g{i}", f"g{i} (not significant)") for i, (p, side) in enumerate(tests))
+    known = [group.p for group in groups if group.p == group.p]
+    said = {"undecided": "None.", "p": min(known, default=float("nan")), "tests": groups}
+    return Finding("In how many?", "{up} more, {down} fewer.", **said | more).as_record() | {"main": main}
+
+
 def test_a_verdict_stands_where_its_test_reaches_the_level():
-    assert [verdict(p)["answer"] for p in (0.049, 0.05)] == ["More.", "It cannot be told."]
-    assert [verdict(p, alpha=0.01)["decided"] for p in (0.009, 0.01)] == [True, False]
+    assert [verdict(p)["answer"] for p in (0.05, 0.051)] == ["More.", "Not significant."]
+    assert [verdict(p, alpha=0.01)["decided"] for p in (0.01, 0.011)] == [True, False]
     # Without an undecided answer it is a description, and p changes nothing.
     assert Finding("How many?", "Five.", p=0.9).said == "Five."
 
 
-@pytest.mark.parametrize(("alpha", "least"), [(0.05, 6), (0.01, 8), (0.1, 5)])
-def test_no_verdict_rests_on_fewer_units_than_an_exact_test_takes(alpha, least):
+@pytest.mark.parametrize(
+    ("test", "alpha", "least"), [("sign", 0.05, 6), ("sign", 0.01, 8), ("sign", 0.1, 5), ("t", 0.05, 5), ("t", 0.01, 5)]
+)
+def test_verdict_on_fewer_units_than_its_test_takes_is_inconclusive(test, alpha, least):
     # All of n alike: 2 * 0.5**5 = 0.0625 and 2 * 0.5**6 = 0.031; 2 * 0.5**8 = 0.0078; 2 * 0.5**5 = 0.0625 < 0.1.
-    few, enough = (verdict(0.001 * alpha, n=n, alpha=alpha) for n in (least - 1, least))
-    assert few["answer"] == "It cannot be told." and enough["answer"] == "More."
-    assert few["details"] == [f"A verdict takes {least} occupations or more."] and not enough["details"]
-    # Also where an interval decides.
-    assert verdict(float("nan"), n=1)["answer"] == "It cannot be told."
+    few, enough = (verdict(0.001 * alpha, n=n, alpha=alpha, test=test) for n in (least - 1, least))
+    assert few["answer"] == f"Inconclusive (only {least - 1} occupations)." and enough["answer"] == "More."
+    assert few["details"] == [f"A test takes at least {least} occupations."] and not few["tested"]
+    assert enough["details"] == ([f"Student's t test over {least} occupations."] if test == "t" else [])
+    assert verdict(0.5, n=1)["answer"] == "Inconclusive (only 1 occupation)."
+
+
+def test_verdict_without_a_test_is_called_not_tested():
+    # "Not significant" is kept for what was tested.
+    assert verdict(float("nan"))["answer"] == "Not tested."
+    assert counted((float("nan"), 1))["answer"] == "Not tested."
+
+
+def test_counted_answer_at_another_level_counts_again():
+    tests = [(0.001, 1), (0.02, -1), (0.03, 1), (float("nan"), 1)]
+    record = counted(*tests)
+    # At 0.05 three of four, one of them below the reference; at 0.02 the first two, as 0.02 reaches its own level.
+    assert (record["answer"], record["named"]) == ("2 more, 1 fewer.", ["g0", "g1", "g2"])
+    assert filled(record["claim"], record["tests"], 0.02) == "1 more, 1 fewer."
+    said = filled("{unclear} open: {each}.", record["tests"], 0.001)
+    assert said == "3 open: g0; g1 (not significant); g2 (not significant); g3 (not significant)."
+    # Braces of anything else, such as a model's name, are no placeholders.
+    assert filled("{up} of {model}", record["tests"], 0.02) == "1 of {model}"
+
+
+def test_finding_outside_a_report_says_that_it_is_unadjusted():
+    said = {"undecided": "None.", "p": 0.01, "tests": (GroupTest(0.01, 1, "A 3 points"), GroupTest(0.9, 1, "B"))}
+    found = Finding("In how many?", "In {up} of 2.", **said)
+    assert str(found) == "In how many? In 1 of 2. Significant: A 3 points. Not adjusted over the page."
+    # The record leaves that to the report.
+    assert found.as_record()["details"] == []
+    assert "adjusted" not in str(Finding("Is it?", "Yes.", undecided="No.", p=0.2))
 
 
 def test_what_is_counted_once_is_singular():
@@ -77,33 +115,71 @@ def test_what_is_counted_once_is_singular():
         assert Finding("Is it?", "Yes.", estimate=1.0, n=2, of=many).numbers.endswith(f"n = 2 {many})")
 
 
-def test_a_page_holds_its_level_over_its_main_verdicts():
-    # Holm by hand over three tests: 3 * 0.01 = 0.03, 2 * 0.03 = 0.06, 0.5.
+def test_report_selects_headlines_by_benjamini_hochberg_over_a_fixed_list():
     records = [
-        verdict(0.03),
-        verdict(0.01),
-        verdict(0.5),
+        verdict(0.02),
+        verdict(0.004),
+        verdict(0.6),
         verdict(0.04, main=False),
         Finding("How many?", "Five.", n=62).as_record() | {"main": True},
+        # No test for these rows, and too few units: both count with p = 1, whatever their p.
+        Finding("How far?", "3 points.", declared=True).as_record() | {"main": True},
         verdict(0.0001, n=3),
-        verdict(float("nan")),
     ]
-    held, counts = held_together(records)
-    undecided = "It cannot be told."
-    # One of too few units says nothing, but was tested: it counts against the others.
-    assert counts["tested"] == 4 and counts["stand"] == 1
-    answers = [undecided, "More.", undecided, "More.", "Five.", undecided, undecided]
+    held, counts = adjust_across_report(records)
+    # Five headlines, sorted 0.004, 0.02, 0.6, 1, 1 against 0.01, 0.02, 0.03, …: two are selected.
+    expected = multipletests([0.02, 0.004, 0.6, 1, 1], method="fdr_bh")[1]
+    assert [record.get("p_page") for record in held[:3]] == pytest.approx(expected[:3].tolist())
+    answers = [
+        "More.",
+        "More.",
+        "Not significant.",
+        "More.",
+        "Five.",
+        "3 points.",
+        "Inconclusive (only 3 occupations).",
+    ]
     assert [record["answer"] for record in held] == answers
-    assert held[1]["p_page"] == pytest.approx(0.03)
-    assert held[0]["details"][-1] == "Alone p = 0.03, over the page p = 0.06."
-    assert (counts["withdrawn"], counts["others"], counts["others_stand"]) == (2, 1, 1)
-    numbers = ("tested", "stand", "withdrawn", "others", "others_stand")
-    assert held_together([]) == ([], counts | dict.fromkeys(numbers, 0))
+    assert held[0]["level"] == pytest.approx(0.05 * 2 / 5) and "p_page" not in held[4]
+    # What is no headline keeps its own level, and says so.
+    assert held[3]["details"] == ["Not adjusted over the page."] and "level" not in held[3]
+    names = ("headlines", "significant", "untested", "withdrawn", "printed", "others", "others_significant")
+    assert [counts[name] for name in names] == [5, 2, 2, 0, 0, 1, 1]
+    assert adjust_across_report([]) == ([], {"alpha": 0.05} | dict.fromkeys(names, 0))
 
 
-def test_what_is_measured_beside_printed_numbers_moves_no_verdict_on_them():
+def test_headline_that_the_page_does_not_select_says_why():
+    # 0.011 of seven: 7 * 0.011 = 0.077.
+    held, counts = adjust_across_report([verdict(0.011), *(verdict(0.5 + i / 100) for i in range(6))])
+    said = "Not significant after adjustment over the page (adjusted p = 0.077; alone 0.011)."
+    assert held[0]["answer"] == said and not held[0]["decided"]
+    assert (counts["withdrawn"], counts["significant"]) == (1, 0)
+    # One that is not significant alone keeps its words.
+    assert held[1]["answer"] == "Not significant."
+
+
+def test_groups_of_a_selected_headline_are_named_at_the_level_of_the_selection():
+    # Two of four headlines are selected (0.001 and 0.004), so groups are named up to 0.05 * 2 / 4 = 0.025.
+    groups = counted((0.004, 1), (0.024, -1), (0.026, 1), (0.049, 1))
+    held, _ = adjust_across_report([groups, verdict(0.001), verdict(0.7), verdict(0.8)])
+    assert groups["answer"] == "3 more, 1 fewer."
+    assert (held[0]["answer"], held[0]["named"]) == ("1 more, 1 fewer.", ["g0", "g1"])
+    # A family enters with its smallest adjusted p.
+    assert held[0]["p_page"] == pytest.approx(0.008)
+
+
+def test_measured_headlines_leave_the_adjustment_of_printed_ones_unchanged():
     printed = verdict(0.04) | {"printed": True}
     alone, beside = ([printed], [printed, *(verdict(0.5) for _ in range(20))])
-    assert [held_together(records)[0][0]["p_page"] for records in (alone, beside)] == [0.04, 0.04]
+    assert [adjust_across_report(records)[0][0]["p_page"] for records in (alone, beside)] == [0.04, 0.04]
     # And the other way round: 2 * 0.04.
-    assert held_together([verdict(0.04), verdict(0.9), printed])[0][0]["p_page"] == 0.08
+    held, counts = adjust_across_report([verdict(0.04), verdict(0.9), printed])
+    assert held[0]["p_page"] == 0.08 and counts["printed"] == 1
+
+
+def test_printed_value_that_allows_no_test_is_no_headline():
+    # That a paper prints no interval is known before any result, other than a missing test of measured values.
+    printed = Finding("How far?", "2 points.", declared=True).as_record() | {"main": True, "printed": True}
+    measured = printed | {"printed": False}
+    assert adjust_across_report([printed, verdict(0.04) | {"printed": True}])[0][1]["p_page"] == 0.04
+    assert adjust_across_report([measured, verdict(0.04)])[0][1]["p_page"] == 0.08

@@ -2,8 +2,9 @@
 
 An entry names a table, its rows, a question, and words: for a value above 0, below it, and where that is unclear; or
 one sentence. It answers for each row; with ``by`` and ``lead`` for each group, about its leading row; or with ``by``
-alone for each group, counted: texts have ``{up}``, ``{down}`` and ``{unclear}``, the numbers of rows whose adjusted
-test tells them above, below or not at all, and ``{rows}``.
+and ``unclear``, but no ``up``, for each group, counted: the answer has ``{up}``, ``{down}`` and ``{unclear}``, the
+numbers of rows whose adjusted test is significant above or below the reference, or not significant; and ``{each}``,
+their texts ``named`` or ``unnamed``. All texts have ``{rows}``. A report fills the counts again at its own level.
 
 Texts have columns in braces: numbers as they are spoken where no format is given, ``{p:p}`` as ``p < 0.001``,
 ``{x:abs}`` without its sign, values by their labels in ``tables.yaml``; ``{interval}`` are the limits of the row's
@@ -25,15 +26,15 @@ from biaslab import stats
 from biaslab.ground import tables, wording
 from biaslab.ground.errors import InputError, name_help
 from biaslab.models import registry
-from biaslab.papers.findings import Finding, Mark
+from biaslab.papers.findings import Finding, GroupTest, Mark
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COUNTS = ("up", "down", "unclear", "rows")
-"""What texts of a counted answer have beside columns."""
-_NONE_COULD = "With so few of them no outcome could be significant."
-_OVERCORRECTED = "More is taken off for chance than is left."
+COUNTS = ("up", "down", "unclear", "each", "rows")
+"""What texts of a counted answer have in addition to columns."""
+_NONE_COULD = "Inconclusive: with so few of them no outcome could be significant."
+_OVERCORRECTED = "The correction for small-sample bias exceeds the corrected estimate."
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,17 @@ class Answer:
     answer: str = ""  # The sentence of what is no verdict.
     up: str = ""  # The words where the value lies above ``reference``,
     down: str = ""  # below it,
-    unclear: str = ""  # and where neither is shown; those of a counted answer where nothing is told.
+    unclear: str = ""  # and where the test is not significant; of a counted answer, where none of its tests is.
+    named: str = ""  # Of a counted answer, the text for a row whose test is significant,
+    unnamed: str = ""  # and for one whose test is not.
     rows: Mapping[str, Any] = field(default_factory=dict)  # By column, the value or values of rows that it is about.
     known: tuple[str, ...] = ()  # Columns that are not missing in rows that it is about; those of ``value`` count.
     by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
     lead: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
     value: str = ""  # The column of the estimate.
     plain: str = ""  # That of the estimate before chance was taken off.
-    p: str = ""  # That of the test, adjusted over what the answer rests on; without one the limits decide.
+    p: str = ""  # That of the test, adjusted over what the answer rests on; without one there is no verdict.
+    test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # That of the number of independent units.
     unit: str = ""  # The unit of the estimate; the column's own where empty.
     counted: str = ""  # What ``n`` counts; the column's own unit where empty.
@@ -90,16 +94,18 @@ class Answer:
         if self.instead:
             answer = replace(self, **{"instead": {}, **self.instead})
             others = answer.findings(frame.drop(chosen.index), confidence=confidence)
+            others = [replace(other, declared=other.declared or bool(self.unclear)) for other in others]
         if not self.by:
             return [self._of_row(row, (), confidence) for row in _records(chosen)] + others
         groups = [list(_records(rows)) for _, rows in chosen.groupby(list(self.by), sort=False, dropna=False)]
-        if not self.lead:
+        if (self.unclear and not self.up) or not self.lead:
             return [self._count(rows, confidence) for rows in groups] + others
-        found = []
-        for rows in groups:
-            leading = [row for row in rows if all(row[name] == value for name, value in self.lead.items())]
-            found += [self._of_row(row, rows, confidence) for row in leading[:1]]
-        return found + others
+        leading = [(self._leading(rows), rows) for rows in groups]
+        return [self._of_row(row, rows, confidence) for row, rows in leading if row] + others
+
+    def _leading(self, rows: Sequence[dict]) -> dict:
+        """Return the leading row of a group; nothing where it has none."""
+        return next((row for row in rows if all(row[name] == value for name, value in self.lead.items())), {})
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
         needed = (
@@ -118,48 +124,56 @@ class Answer:
         return frame.dropna(subset=[name for name in (*self.known, self.value) if name])
 
     def _of_row(self, row: dict, group: Sequence[dict], confidence: float) -> Finding:
-        details, test = list(self._planted(row)), {}
+        details: list[str] = list(self._planted(row))
+        test: dict[str, Any] = {}
         if self.up:
-            p, more = self._tested(row)
+            alpha = stats.significance(confidence)
+            p, more = self._tested(row, alpha)
             details += more
             side = row[self.value] - self.reference
-            ways = self.up, self.down, self.unclear
-            if self.p:
-                words = wording.moved(side, side, *ways) if isfinite(p) else self.unclear
-            else:
-                _, low, high = self._numbers(row)
-                words = wording.moved(low - self.reference, high - self.reference, *ways)
-                p = 1.0 if more else nan
+            words = wording.moved(side, side, self.up, self.down, self.unclear)
             unclear = self._text(self.unclear, row)
-            test = {"undecided": unclear, "p": p, "alpha": stats.significance(confidence)}
+            test = {"undecided": unclear, "p": p, "alpha": alpha, "test": self.test}
         else:
             words = self.answer
         details += self._texts([self.each], [other for other in group if other is not row])
         details += self._texts(self.details, [row])
-        numbers: dict[str, Any] = {}
-        if self.value:
-            numbers = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
-            numbers["unit"] = self._unit(self.unit, self.value)
-        return self._finding(words, row, group, row.get(self.n, nan), details, **numbers, **test)
+        return self._finding(words, row, group, row.get(self.n, nan), details, **self._estimate(row), **test)
+
+    def _estimate(self, row: dict) -> dict[str, Any]:
+        """Return the estimate of a row with its limits and unit, as a finding has them."""
+        if not (self.value and row):
+            return {}
+        numbers: dict[str, Any] = dict(zip(("estimate", "ci_low", "ci_high"), self._numbers(row), strict=True))
+        return numbers | {"unit": self._unit(self.unit, self.value)}
 
     def _count(self, rows: list[dict], confidence: float) -> Finding:
-        """Return the finding that counts what a group's rows tell."""
+        """Return the finding that counts the significant tests of a group's rows."""
         alpha = stats.significance(confidence)
-        tests = [row[self.p] for row in rows if self.p and isfinite(row[self.p])]
-        told = [row for row in rows if self.p and row[self.p] < alpha]
-        # Tests without a direction, such as chi-square, have no value.
-        up = sum(row[self.value] > self.reference for row in told) if self.value else len(told)
-        counts = {"rows": len(rows), "up": up, "down": len(told) - up, "unclear": len(rows) - len(told)}
-        first = rows[0] | {name: f"{count:,}" for name, count in counts.items()}
+        tests = tuple(self._of_group(row, alpha) for row in rows) if self.unclear else ()
+        counts = {name: f"{{{name}}}" for name in COUNTS} | {"rows": f"{len(rows):,}"}
+        first = rows[0] | counts
         if len({row.get("model") for row in rows}) > 1:
             first["model"] = ""
         least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
         none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
-        test = {"p": min(tests, default=1.0 if self.p else nan), "alpha": alpha, "undecided": self._text(none, first)}
+        p = min((test.p for test in tests if isfinite(test.p)), default=nan)
+        verdict: dict[str, Any] = {}
+        if self.unclear:
+            verdict = {"p": p, "alpha": alpha, "test": self.test, "tests": tests, "undecided": self._text(none, first)}
         listed = "; ".join(self._texts([self.each], rows))
         details = [*self._planted(first), *([f"{listed}."] if listed else []), *self._texts(self.details, [first])]
-        n = max(row[self.n] for row in rows) if self.n else nan
-        return self._finding(self.answer, first, rows, n, details, **(test if self.unclear else {}))
+        leading = self._leading(rows) if self.lead else {}
+        n = max(row[self.n] for row in ([leading] if leading else rows)) if self.n else nan
+        return self._finding(self.answer, first, rows, n, details, **self._estimate(leading), **verdict)
+
+    def _of_group(self, row: dict, alpha: float) -> GroupTest:
+        """Return the test of one row of a counted answer; none where it rests on too few units."""
+        few = bool(self.n) and row[self.n] < stats.fewest_units(alpha, self.test)
+        # Tests without a direction, such as chi-square, have no value.
+        above = not self.value or row[self.value] > self.reference
+        texts = (self._text(text, row) if text and not _lacks(text, row) else "" for text in (self.named, self.unnamed))
+        return GroupTest(nan if few else row[self.p], 1 if above else -1, *texts)
 
     def _finding(
         self, answer: str, row: dict, group: Sequence[dict], n: float, details: list[str], **more: Any
@@ -183,20 +197,26 @@ class Answer:
             **more,
         )
 
-    def _tested(self, row: dict) -> tuple[float, list[str]]:
-        """Return the p of a row's value, 1 where more is corrected than left, and what is said of the correction."""
+    def _tested(self, row: dict, alpha: float) -> tuple[float, list[str]]:
+        """Return the p of a row's value, 1 where its interval or correction contradicts it, and why."""
         p, details = row.get(self.p, nan), []
+        value, low, high = self._numbers(row)
         if self.plain:
-            rival = stats.rivals(row[self.plain], *self._numbers(row))
+            rival = stats.rivals(row[self.plain], value, low, high)
             if rival.beside:
-                numbers = (wording.spoken(row[name]) for name in (self.plain, self.value))
                 unit = self._unit(self.unit, self.value)
-                details.append("{} {} as measured, {} with chance taken off.".format(next(numbers), unit, *numbers))
+                uncorrected, corrected = wording.spoken(row[self.plain]), wording.spoken(value)
+                details.append(f"{uncorrected} {unit} as measured, {corrected} corrected for small-sample bias.")
             if rival.larger:
                 p, details = 1.0, [*details, _OVERCORRECTED]
         reason = str(row.get("reason") or "")
         if reason and not isfinite(p):
             details.append(f"{reason[0].upper()}{reason[1:].rstrip('.')}.")
+        if p <= alpha and low <= self.reference <= high:
+            details.append(f"The interval includes {self.reference:g}, although the test has {wording.p_words(p)}.")
+            p = 1.0
+        elif alpha < p < 1 and (low > self.reference or high < self.reference):
+            details.append(f"The unadjusted interval excludes {self.reference:g}; the test has {wording.p_words(p)}.")
         return p, details
 
     def _planted(self, row: dict) -> list[str]:

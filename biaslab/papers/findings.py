@@ -1,17 +1,20 @@
-"""Findings as data: a question, an answer in a few words, and the estimate that it rests on; and words they share."""
+"""Findings as data: a question, a short answer, its estimate and tests; and their adjustment over a report."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from math import isfinite, nan
 from typing import Any
 
-from biaslab.ground.wording import count, interval, p_words, spoken
+from biaslab.ground.wording import count, interval, p_value, p_words, spoken
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
+NOT_TESTED = "Not tested."
+UNADJUSTED = "Not adjusted over the page."
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,25 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class GroupTest:
+    """One of several tests that a counted answer summarises."""
+
+    p: float  # Two-sided p (0–1), Holm-adjusted over the tests of the answer; NaN where there is no test.
+    side: int = 1  # 1 where the value is above the reference, −1 below it; 1 for a test without a direction.
+    named: str = ""  # The text for this group where its test is significant,
+    unnamed: str = ""  # and where it is not.
+
+
+@dataclass(frozen=True)
 class Finding:
-    """One answer that numbers give, as reports show it."""
+    """One answer that numbers give, as reports show it.
+
+    A finding with ``undecided`` is a verdict: it has a test. The answer of a verdict over several groups has the
+    placeholders ``{up}``, ``{down}``, ``{unclear}`` and ``{each}``, which are filled at the level of the test.
+    """
 
     question: str  # What was asked, ending in a question mark.
-    answer: str  # At most :data:`LONGEST_ANSWER` words; a direction only where the interval shows it.
+    answer: str  # At most :data:`LONGEST_ANSWER` words; a direction only where the test is significant.
     model: str = ""  # The model that it is about; empty where it is about none or several.
     estimate: float = nan  # The number behind it; NaN where there is none.
     ci_low: float = nan  # Lower limit of its confidence interval; NaN where it has none.
@@ -42,13 +59,17 @@ class Finding:
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
     reference: float = 0.0  # Where that figure draws a line, in the unit of the estimates.
     reference_name: str = ""  # What that line means, such as ``no change``.
-    undecided: str = ""  # The answer where the test falls short of the level; a finding with one is a verdict.
-    p: float = nan  # Two-sided p of what ``answer`` claims, adjusted over all tests behind it; NaN without a test.
-    alpha: float = 0.05  # The level of that test, 0–1: one less the confidence.
+    undecided: str = ""  # The answer where the test is not significant; a finding with one is a verdict.
+    p: float = nan  # Two-sided p of ``answer``, the smallest adjusted p of several tests; NaN without a test.
+    alpha: float = 0.05  # The level of that test, 0–1: one minus the confidence.
+    test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
+    tests: tuple[GroupTest, ...] = ()  # The tests of a verdict over several groups.
+    declared: bool = False  # Whether its question has a test for other rows, although these have none.
 
     def __post_init__(self) -> None:
         """Check what reports rely on; a ValueError where a question or answer is missing, or the answer is too long."""
-        for answer in filter(None, (self.answer or " ", self.undecided)):
+        claim = filled(self.answer, self._tests, self.alpha)
+        for answer in filter(None, (claim or " ", self.undecided)):
             words = len(answer.split())
             if not self.question.endswith("?") or not 0 < words <= LONGEST_ANSWER:
                 raise ValueError(
@@ -57,22 +78,42 @@ class Finding:
                 )
 
     @property
+    def _tests(self) -> list[dict[str, Any]]:
+        """The tests as records have them."""
+        return [vars(test) for test in self.tests]
+
+    @property
     def least(self) -> int:
-        """The least ``n`` at which a verdict says more than ``undecided``, one rule for all papers."""
+        """The fewest units on which a verdict rests, one rule for all papers."""
         from biaslab import stats  # Pages, which know records alone, do without it.
 
-        return stats.fewest_units(self.alpha)
+        return stats.fewest_units(self.alpha, self.test)
+
+    @property
+    def few(self) -> bool:
+        """Whether it rests on fewer units than a test takes."""
+        return self.n < self.least
+
+    @property
+    def tested(self) -> bool:
+        """Whether it is a verdict with a test on enough units."""
+        return bool(self.undecided) and isfinite(self.p) and not self.few
 
     @property
     def decided(self) -> bool:
-        """Whether it is a verdict whose ``answer`` stands: enough units, and a test (if any) below the level."""
-        few = self.n < self.least
-        return bool(self.undecided) and self.answer != self.undecided and not few and not self.p >= self.alpha
+        """Whether it is a verdict whose test is significant at its own level."""
+        return self.tested and self.answer != self.undecided and self.p <= self.alpha
 
     @property
     def said(self) -> str:
-        """The answer that stands alone: ``undecided`` where a verdict is not decided."""
-        return self.answer if self.decided or not self.undecided else self.undecided
+        """The answer that the test supports: inconclusive, not tested, not significant, or the claim."""
+        if not self.undecided:
+            return self.answer
+        if self.few:
+            return f"Inconclusive (only {count(self.n, _singular(self.of), self.of)}).".replace(" )", ")")
+        if not self.tested:
+            return NOT_TESTED
+        return filled(self.answer, self._tests, self.alpha) if self.decided else self.undecided
 
     @property
     def numbers(self) -> str:
@@ -88,64 +129,133 @@ class Finding:
         """Return it as text: question, answer, numbers, details."""
         whom = f"{self.model}: " if self.model else ""
         numbers = f" {self.numbers}." if self.numbers else ""
-        return " ".join([f"{whom}{self.question} {self.said}{numbers}", *self._details])
+        return " ".join([f"{whom}{self.question} {self.said}{numbers}", *self._alone])
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
         whom, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
         said = f"<p><b>{escape(whom + self.question)}</b> {escape(self.said + numbers)}</p>"
-        return f"{said}<p><small>{escape(' '.join(self._details))}</small></p>" if self._details else said
+        return f"{said}<p><small>{escape(' '.join(self._alone))}</small></p>" if self._alone else said
 
     @property
     def _details(self) -> tuple[str, ...]:
-        if not (self.undecided and self.n < self.least):
-            return self.details
-        return (*self.details, f"A verdict takes {self.least} {self.of} or more.".replace("  ", " "))
+        """The details, with the test where it is Student's, or the units that a test takes where they are too few."""
+        if self.tested and self.test == "t" and isfinite(self.n):
+            return (*self.details, f"Student's t test over {count(self.n, _singular(self.of), self.of)}.")
+        if self.undecided and self.few:
+            return (*self.details, f"A test takes at least {self.least} {self.of}.".replace(" .", "."))
+        return self.details
+
+    @property
+    def _named(self) -> list[str]:
+        return named(self.answer, self._tests, self.alpha) if self.decided else []
+
+    @property
+    def _alone(self) -> tuple[str, ...]:
+        """The details outside of a report: with the groups that are significant, and without its adjustment."""
+        listed = (f"Significant: {'; '.join(self._named)}.",) if self._named else ()
+        return (*self._details, *listed, *((UNADJUSTED,) if self.decided else ()))
 
     def as_record(self) -> dict:
-        """Return it as JSON has it: what is not known is None, and ``answer`` is the one that stands."""
-        told = {"answer": self.said, "details": list(self._details), "numbers": self.numbers}
-        return _plain(asdict(self)) | told | {"decided": self.decided}
+        """Return it as JSON has it: missing numbers are None.
+
+        ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders, ``named``
+        the groups whose tests are significant.
+        """
+        told = {"answer": self.said, "claim": self.answer, "details": list(self._details), "numbers": self.numbers}
+        return _plain(asdict(self)) | told | {"decided": self.decided, "tested": self.tested, "named": self._named}
 
 
-def held_together(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a page's findings with one level for all of its main verdicts, and what was done.
+def filled(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> str:
+    """Return a counted answer with its placeholders filled at a ``level`` (0–1), of tests as records have them."""
+    tests = list(tests)
+    significant = [test for test in tests if _significant(test, level)]
+    up = sum(test["side"] > 0 for test in significant)
+    each = [test["named"] if test in significant else test["unnamed"] for test in tests]
+    texts = {
+        "up": f"{up:,}",
+        "down": f"{len(significant) - up:,}",
+        "unclear": f"{len(tests) - len(significant):,}",
+        "each": "; ".join(filter(None, each)),
+    }
+    # Not `format`: names of models may have braces.
+    return re.sub(r"\{(up|down|unclear|each)\}", lambda found: texts[found[1]], claim) if tests else claim
 
-    ``records`` are those of :meth:`Finding.as_record` with ``main`` and ``printed``. The p-values of the main verdicts
-    are adjusted over the page (Holm), those on printed numbers apart. A verdict that does not hold over the page, or
-    has no test, gets its ``undecided`` answer; all get ``p_page``.
+
+def named(claim: str, tests: Iterable[Mapping[str, Any]], level: float) -> list[str]:
+    """Return the texts of the groups whose tests are significant at a ``level`` (0–1), unless the claim has them."""
+    listed = "{each}" not in claim
+    return [test["named"] for test in tests if listed and test["named"] and _significant(test, level)]
+
+
+def _significant(test: Mapping[str, Any], level: float) -> bool:
+    return test["p"] is not None and test["p"] <= level
+
+
+def adjust_across_report(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a report's findings with the false discovery rate controlled over its headlines, and the counts.
+
+    ``records`` are those of :meth:`Finding.as_record` with ``main`` and ``printed``. A headline is a main finding whose
+    question has a test. Each enters with one p: its own, or the smallest Holm-adjusted p of its groups; one without a
+    test, or on too few units, with p = 1, so that the number m of headlines does not depend on results.
+    Benjamini–Hochberg selects R of m at the level alpha. Within a selected headline a group is named where its
+    Holm-adjusted p is at most alpha·R/m. Headlines on printed values are a family of their own, without those that
+    papers print without what a test takes, as these are known before any result. Other verdicts keep their own level
+    and say so.
 
     Returns:
-        The records in their order, and counts: ``tested`` (main verdicts), ``stand``, ``withdrawn``, ``alpha``, and of
-        verdicts that are not main ``others`` and ``others_stand``.
+        The records in their order, headlines with ``p_page`` (adjusted p) and ``level`` (alpha·R/m); and counts:
+        ``headlines``, ``significant``, ``untested``, ``withdrawn`` (significant alone, not over the page),
+        ``printed`` (headlines on printed values), ``alpha``, and of other tested verdicts ``others`` and
+        ``others_significant``.
+
+    Source: Benjamini & Hochberg (1995), J. R. Stat. Soc. B 57, 289–300; Benjamini & Bogomolov (2014), J. R. Stat.
+    Soc. B 76, 297–318.
     """
     from biaslab.stats import adjust
 
-    verdicts = [i for i, record in enumerate(records) if record.get("undecided")]
-    main = [i for i in verdicts if records[i].get("main")]
-    tests = {i: records[i]["p"] for i in main if records[i].get("p") is not None}
-    adjusted: dict[int, float] = {}
-    for kind in (True, False):
-        family = [i for i in tests if bool(records[i].get("printed")) is kind]
-        adjusted |= zip(family, map(float, adjust([tests[i] for i in family])), strict=True)
-    held, withdrawn = list(records), 0
-    for i in main:
-        record, p = records[i], adjusted.get(i)
-        held[i] = record | {"p_page": p}
-        if record["decided"] and (p is None or p >= record["alpha"]):
-            alone = f"Alone {p_words(record['p'])}, over the page {p_words(p)}." if p is not None else "No test."
-            details = [*record["details"], alone]
-            held[i] |= {"answer": record["undecided"], "decided": False, "details": details}
-            withdrawn += 1
-    others = [records[i] for i in verdicts if i not in set(main)]
-    return held, {
-        "alpha": min((record["alpha"] for record in records), default=0.05),
-        "tested": len(tests),
-        "stand": sum(held[i]["decided"] for i in main),
-        "withdrawn": withdrawn,
+    alpha = min((record["alpha"] for record in records), default=0.05)
+    headlines = [
+        i
+        for i, record in enumerate(records)
+        if record.get("main") and (record["undecided"] or (record["declared"] and not record.get("printed")))
+    ]
+    adjusted = list(records)
+    for kind in (False, True):
+        family = [i for i in headlines if bool(records[i].get("printed")) is kind]
+        p = [records[i]["p"] if records[i]["tested"] else 1.0 for i in family]
+        p_page = adjust(p, "benjamini_hochberg").tolist()
+        level = alpha * sum(p <= alpha for p in p_page) / max(len(family), 1)
+        for i, p_adjusted in zip(family, p_page, strict=True):
+            adjusted[i] = _at_level(records[i], p_adjusted, level)
+    others = [i for i, r in enumerate(records) if r["tested"] and i not in headlines]
+    for i in others:
+        if records[i]["decided"]:
+            adjusted[i] = records[i] | {"details": [*records[i]["details"], UNADJUSTED]}
+    significant = sum(adjusted[i]["decided"] for i in headlines)
+    return adjusted, {
+        "alpha": alpha,
+        "headlines": len(headlines),
+        "significant": significant,
+        "untested": sum(not records[i]["tested"] for i in headlines),
+        "withdrawn": sum(records[i]["decided"] for i in headlines) - significant,
+        "printed": sum(bool(records[i].get("printed")) for i in headlines),
         "others": len(others),
-        "others_stand": sum(record["decided"] for record in others),
+        "others_significant": sum(records[i]["decided"] for i in others),
     }
+
+
+def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, Any]:
+    """Return a headline as the report shows it: its claim at the ``level`` within headlines, or why it has none."""
+    record = record | {"p_page": p_page if record["tested"] else None, "level": level}
+    if not record["decided"]:
+        return record
+    if p_page <= record["alpha"]:
+        claim, tests = record["claim"], record["tests"]
+        return record | {"answer": filled(claim, tests, level), "named": named(claim, tests, level)}
+    adjusted = f"(adjusted {p_words(p_page)}; alone {p_value(record['p'])})"
+    answer = f"Not significant after adjustment over the page {adjusted}."
+    return record | {"answer": answer, "decided": False, "named": []}
 
 
 def _singular(of: str) -> str:

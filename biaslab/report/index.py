@@ -47,6 +47,8 @@ _ROWS, _STRIPS = 4, 4
 # Pixels that the smallest words of a figure have as it is shown, and that a paper's first figure is wide and high at
 # most, which stands beside findings.
 _SMALLEST, _WIDEST, _HIGHEST = 11.2, 775, 540
+# Counts of a page's tests, as `findings.adjust_across_report` returns them.
+_COUNTS = "alpha", "headlines", "significant", "untested", "withdrawn", "printed", "others", "others_significant"
 # Findings of a paper that the page shows unfolded, at most.
 _MAIN = 2
 
@@ -145,16 +147,12 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
 
 
 def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
-    """Return how a page's verdicts were tested together; empty where the run does not say."""
+    """Return how a page's headlines were adjusted together; empty where the run does not say."""
     counts = {key: number(value) for key, value in run.get("verdicts", {}).items()}
-    if any(counts.get(key) is None for key in ("alpha", "tested", "stand", "withdrawn", "others", "others_stand")):
+    if any(counts.get(key) is None for key in _COUNTS):
         return {"any": False}
-    chance = counts["alpha"] * counts["others"]
-    return {key: f"{value:,.0f}" for key, value in counts.items()} | {
-        "level": level(counts["alpha"]),
-        "by_chance": f"{chance:.3g}",
-        "any": counts["tested"] > 0,
-    }
+    texts = {key: f"{value:,.0f}" for key, value in counts.items()}
+    return texts | {"level": level(counts["alpha"]), "any": counts["headlines"] > 0}
 
 
 def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:

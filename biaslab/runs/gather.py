@@ -19,7 +19,7 @@ from biaslab.ground.errors import InputError
 from biaslab.ground.wording import count
 from biaslab.keep import store
 from biaslab.models import hub
-from biaslab.papers.findings import held_together
+from biaslab.papers.findings import adjust_across_report
 from biaslab.report import records
 from biaslab.request import makes_images, names
 from biaslab.runs import coverage, limits
@@ -109,13 +109,13 @@ def notes(folder: Path, notebook: dict) -> dict[str, list]:
 
 
 def gather_findings(folder: Path, notebooks: list[dict]) -> tuple[list[dict], dict]:
-    """Return the notebooks' findings in order, held together as one page's, and what that did."""
+    """Return the notebooks' findings in order, adjusted over the report, and the counts of that."""
     found = [
         {**note, "notebook": notebook["id"], "variant": notebook["variant"]}
         for notebook in notebooks
         for note in notes(folder, notebook)["findings"]
     ]
-    return held_together([{**note, "order": i} for i, note in enumerate(found)])
+    return adjust_across_report([{**note, "order": i} for i, note in enumerate(found)])
 
 
 def _gather_figures(folder: Path, notebooks: list[dict]) -> list[dict]:

@@ -28,6 +28,7 @@ from biaslab.stats.floors import (
     mad_floor,
 )
 from biaslab.stats.hypothesis import (
+    TESTS,
     adjust,
     adjusted,
     attainable,

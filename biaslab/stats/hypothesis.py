@@ -21,6 +21,8 @@ from biaslab.ground.errors import InputError
 from biaslab.stats import checks
 
 ADJUSTMENTS = ("holm", "benjamini_hochberg")
+TESTS = ("sign", "t")
+FEWEST_FOR_T = 5
 EXACT_UP_TO = 16  # values, that is 2**16 = 65 536 patterns
 CELLS_PER_BATCH = 1_000_000
 MOST_COUNTED = 50_000  # total, in steps that values share, up to which their sums are counted out
@@ -223,12 +225,15 @@ def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in (first, second)))[()]
 
 
-def fewest_units(level: float = 0.05) -> int:
-    """Return the fewest units (occupations, prompts, people, …) that a verdict at a ``level`` (0–1) rests on.
+def fewest_units(level: float = 0.05, test: str = "sign") -> int:
+    """Return the fewest units (occupations, prompts, people, …) on which a test at a ``level`` (0–1) rests.
 
-    With fewer no outcome of a sign-flip test reaches the level: 6 at 5 %, 8 at 1 %.
+    ``test`` is one of :data:`TESTS`. ``sign``: with fewer units no outcome of a sign-flip test reaches the level: 6 at
+    5 %, 8 at 1 %. ``t``: 5 at any level, as Student's t test can reach each; with fewer its assumption of normal means
+    carries the result. Raises UnknownNameError: Another test.
     """
-    return int(np.log2(2 / level)) + 1
+    checks.one_of(test, TESTS, "test")
+    return FEWEST_FOR_T if test == "t" else int(np.log2(2 / level)) + 1
 
 
 def attainable(least_p: ArrayLike, level: float = 0.05) -> bool:

@@ -55,17 +55,34 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
     assert found[0].numbers == "4.00 points (2.00 to 6.00; n = 40 occupations)"
     # 3 of 4 points are taken off, and 1 is left: larger than what is left, and than half of the interval.
     assert found[3].details == (
-        "4.00 points as measured, 1.00 with chance taken off.",
-        "More is taken off for chance than is left.",
+        "4.00 points as measured, 1.00 corrected for small-sample bias.",
+        "The correction for small-sample bias exceeds the corrected estimate.",
     )
     assert not any(one.details for one in found[:3])
 
 
-def test_without_a_test_the_limits_decide_and_without_limits_nothing_is_told(answer):
-    one = answer(rows={"definition": "published"}, **VERDICT)
-    bare = ROWS.assign(ci_low=np.nan, ci_high=np.nan)
-    assert [f.said for f in one.findings(ROWS)] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Yes, by 1.00."]
-    assert {f.said for f in one.findings(bare)} == {"Not told."}
+def test_rows_without_a_test_are_not_tested_whatever_their_limits(answer):
+    one = answer(rows={"definition": "published"}, **COUNTED)
+    assert {f.said for f in one.findings(ROWS.assign(p=np.nan))} == {"Not tested."}
+    assert {f.said for f in one.findings(ROWS.assign(n_occupations=5))} == {"Inconclusive (only 5 occupations)."}
+    # Student's t test is allowed from five.
+    by_t = answer(rows={"definition": "published"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
+    assert by_t[0].said == "Yes, by 4.00." and by_t[0].as_record()["details"] == [
+        "Student's t test over 5 occupations."
+    ]
+
+
+def test_verdict_and_interval_that_disagree_say_why(answer):
+    one = answer(rows={"definition": "published"}, **COUNTED)
+    # The interval of 2 to 6 excludes 0, p adjusted for other tests does not reach the level.
+    adjusted, *_ = one.findings(ROWS.assign(p=0.07))
+    assert adjusted.said == "Not told." and adjusted.p == 0.07
+    assert adjusted.details == ("The unadjusted interval excludes 0; the test has p = 0.07.",)
+    # The interval of -1 to 3 includes 0: nothing is claimed, and the report counts it with p = 1.
+    included = one.findings(ROWS.assign(p=0.01))[2]
+    assert included.said == "Not told." and included.p == 1.0 and included.tested
+    assert included.details == ("The interval includes 0, although the test has p = 0.01.",)
+    assert not any(found.details for found in one.findings(ROWS))
 
 
 def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
@@ -95,7 +112,19 @@ def test_a_group_is_counted_by_its_tests(answer):
     (strict,) = counted.findings(ROWS, confidence=0.9999)
     assert strict.said == "Nothing can be told."
     (none,) = counted.findings(ROWS.assign(p=np.nan))
-    assert none.said == "Nothing can be told." and not none.decided
+    assert none.said == "Not tested." and not none.decided
+    # A row on too few units is not counted, although its p is below the level.
+    (few,) = counted.findings(ROWS.assign(n_occupations=[5, 62, 40, 40, 40]))
+    assert few.said == "1 up, 1 down, 2 open of 4." and few.p == 0.001
+
+
+def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_are_significant(answer):
+    texts = {"answer": "{each}.", "named": "{amplification} ({definition})", "unnamed": "{amplification} (no)"}
+    lead = {"by": "model", "lead": {"definition": "directional"}, "p": "p", "n": "n_occupations", "unclear": "None."}
+    rows = ROWS[ROWS["model"] == "up"].assign(p=[0.001, 0.4])
+    (found,) = answer(**texts, **lead).findings(rows)
+    assert found.said == "4.00 (published rule); 2.00 (no)."
+    assert (found.estimate, found.ci_low, found.n, found.p) == (2.0, 1.0, 62, 0.001)
 
 
 def test_tests_without_a_direction_are_counted_and_several_models_are_none(answer):
@@ -110,7 +139,8 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
     )
     rows = ROWS[ROWS["definition"] == "published"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
-    for least, words in ((0.012, "None of 4."), (0.013, "With so few of them no outcome could be significant.")):
+    open_ = "Inconclusive: with so few of them no outcome could be significant."
+    for least, words in ((0.012, "None of 4."), (0.013, open_)):
         (found,) = counted.findings(rows.assign(least=least))
         assert found.said == words
 
@@ -133,6 +163,8 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
         ("up", "By direction.", 2.0),
     ]
     assert not found[3].undecided and found[4].details == ("up.",)
+    # Their question has a test, so a report counts them among its headlines.
+    assert [f.declared for f in found] == [False, False, False, True, True]
     with pytest.raises(InputError, match=r"'answr'"):
         answer(instead={"answr": "Yes."})
 
@@ -164,7 +196,7 @@ def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):
 def named(one):
     """Yield the columns that an answer names, in its fields and in its texts, and those that it has instead."""
     yield from filter(None, (*one.rows, *one.known, *one.by, *one.lead, one.value, one.plain, one.p, one.n))
-    ways = one.answer, one.up, one.down, one.unclear
+    ways = one.answer, one.up, one.down, one.unclear, one.named, one.unnamed
     for text in (one.question, *ways, one.marks, one.each, one.planted, *one.details):
         yield from (name for _, name, *_ in Formatter().parse(text) if name)
     yield from named(replace(one, **{"instead": {}, **one.instead})) if one.instead else ()
@@ -175,7 +207,9 @@ def test_answers_name_columns_of_their_table(folder):
     for name, one in vars(answers.read(folder)).items():
         assert one.table in tables.schemas(), name
         known = {c.name for c in tables.schema(one.table).columns} | {"interval", *one.columns}
-        known |= set(answers.COUNTS) if one.by and not one.lead else set()
+        known |= set(answers.COUNTS) if one.by and not one.up else set()
+        # A verdict has a test.
+        assert one.p or not one.unclear, name
         assert set(named(one)) - known == set(), name
         assert one.answer or (one.up and one.down and one.unclear and one.value), name
         assert one.question.endswith("?"), name

@@ -196,7 +196,10 @@ def write_run(run: Path, executed: Path) -> dict:
             {"notebook": "paradox/4_baseline", "question": f"First of all? {SCRIPT}{RTL}", "answer": f"{SCRIPT}{RTL}",
              "model": f"{SCRIPT}", "main": True, "order": 1},
         ],
-        "verdicts": {"alpha": 0.05, "tested": 31, "stand": 18, "withdrawn": 2, "others": 60, "others_stand": 25},
+        "verdicts": {
+            "alpha": 0.05, "headlines": 31, "significant": 18, "untested": 3, "withdrawn": 2, "printed": 9,
+            "others": 60, "others_significant": 25,
+        },
         "figures": [
             figure("triplets_" + "a" * 60, LONG, False, 1, IMAGE),
             figure("paradox_naive", "Training against generated share", True, 1, "Points lie above the diagonal."),

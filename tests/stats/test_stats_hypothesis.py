@@ -259,3 +259,11 @@ def test_corrected_deviations_at_fewer_images_are_means_over_all_choices():
         nine = scipy_stats.binom.pmf(k, 9, share) @ stats.corrected_absolute_deviation(k, 9, at=4)
         four = scipy_stats.binom.pmf(k[:5], 4, share) @ stats.corrected_absolute_deviation(k[:5], 4)
         assert nine == pytest.approx(four)
+
+
+def test_fewest_units_of_an_unknown_test_is_refused():
+    # At least 2 * 0.5**6 = 0.031 for signs; Student's t test reaches any level, and is allowed from five units.
+    assert [stats.fewest_units(level) for level in (0.05, 0.01)] == [6, 8]
+    assert [stats.fewest_units(level, "t") for level in (0.05, 0.01)] == [5, 5]
+    with pytest.raises(UnknownNameError, match="'z'"):
+        stats.fewest_units(0.05, "z")

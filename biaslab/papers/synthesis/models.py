@@ -258,28 +258,26 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
 def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return rows of ``synthesis_model_differences`` as an answer about each pair of models counts them.
 
-    ``model`` names the pair, ``p_pair`` is p_holm adjusted over the pair's measures (Holm), ``clear`` the difference
-    where that is below 1 - ``confidence``; ``open`` says what is said where none is, ``untold`` what cannot be told.
+    ``model`` names the pair, ``p_pair`` is p_holm adjusted over the pair's measures (Holm), ``scale`` the unit as it
+    follows a number; ``open`` is the answer where none is significant, ``untold`` names the measures without a test.
     """
     alpha, rows = stats.significance(confidence), differences
     rows = rows.assign(model=rows["model_a"] + " and " + rows["model_b"])
     rows["p_pair"] = rows.groupby("model")["p_holm"].transform(stats.adjust)
-    rows["clear"] = rows["difference"].where(rows["p_pair"] < alpha)
+    rows["scale"] = rows["unit"].where(~rows["unit"].str.contains(" to "), "on a scale of " + rows["unit"])
     # The least p after the adjustment over a measure's pairs, were all of them at their least.
     least = rows["smallest_possible_p"].where(rows["p"].notna())
     least = least.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)
     for _, pair in rows.groupby("model", sort=False):
         tested, lacking = pair[pair["p"].notna()], pair[pair["p"].isna()]
         untold = [
-            f"Cannot be told: {'; '.join(some['measure'])} ({reason})."
+            f"Not tested: {'; '.join(some['measure'])} ({reason})."
             for reason, some in lacking.groupby("reason", sort=False)
         ]
         possible = stats.adjust(least[tested.index])
-        words = f"No difference is shown in {count(len(tested), 'measure', 'measures')}."
-        if tested.empty:
-            words = "Cannot be told: too few units in every measure."
-        elif not (possible < alpha).any():
-            words = "Cannot be told: no outcome could be significant."
+        words = f"No significant difference in {count(len(tested), 'measure', 'measures')}."
+        if len(tested) and not (possible < alpha).any():
+            words = "Inconclusive: no outcome could be significant."
             untold.insert(0, none_could(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
         rows.loc[pair.index, ["open", "untold"]] = words, " ".join(untold)
     return rows

@@ -17,7 +17,11 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     frame = frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1)
     table = tables.of(frame, "dalleval_overall_average")
     found = answers.average_gender.findings(table)
-    leans = ["More men, as judged.", "More women, as judged.", "No clear lean to either, as judged."]
+    leans = [
+        "More men, as judged.",
+        "More women, as judged.",
+        "Not significantly different from an even split, as judged.",
+    ]
     assert [one.said for one in found] == leans
     assert (found[0].model, found[0].estimate, found[0].n) == ("a", -0.2, 83)
     strict = answers.average_gender.findings(table, confidence=0.9985)
@@ -26,7 +30,7 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     known = {"judge_corrected_average": -0.25, "judge_ci_low": -0.5, "judge_ci_high": 0.01, "judge_p": 0.06}
     (right, *_) = answers.average_gender.findings(table.assign(**known))
     assert (right.estimate, right.ci_high, right.p) == (-0.25, 0.01, 0.06)
-    assert right.said == "No clear lean to either." and "as judged: -0.20" in right.details[0]
+    assert right.said == "Not significantly different from an even split." and "as judged: -0.20" in right.details[0]
 
 
 def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
@@ -39,10 +43,14 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
     table = tables.of(rows, "dalleval_mad")
     clear, unclear, judged, blind = answers.gender_deviation.findings(table)
     assert (clear.estimate, clear.ci_low, clear.ci_high, clear.p) == (0.12, 0.01, 0.2, 0.04)
-    assert clear.said.startswith("Further") and unclear.said.startswith("Not clearly")
+    assert clear.said.startswith("Significantly further") and unclear.said.startswith("Not significantly")
     assert "0.10 (0.05 to 0.15)" in clear.details[-1]
-    assert judged.undecided == "" and judged.said == "0.10 of 0.5, as judged." and judged.estimate == 0.1
-    assert "cannot" in blind.said and np.isnan(blind.estimate) and "2 images" in blind.details[-1]
+    assert (
+        judged.undecided == ""
+        and judged.said == "0.10 on a scale of 0 to 0.5, not corrected for classifier error."
+        and judged.estimate == 0.1
+    )
+    assert blind.said == "Not tested." and np.isnan(blind.estimate) and "2 images" in blind.details[-1]
     assert answers.gender_deviation.findings(table.assign(category="skin_tone")) == []
 
 

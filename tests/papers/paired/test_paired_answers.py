@@ -13,7 +13,7 @@ def said(answer, table):
 
 def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     (found,) = paired.answers.overall.findings(printed["stereotype_score"])
-    assert (found.said, found.n, found.model) == ("Towards their stereotypes.", 40, "DALL-E 3")
+    assert (found.said, found.n, found.model) == ("Yes.", 40, "DALL-E 3")
     # Of the means of both lists (table 11): (50 - 30) / 2 and (45 + 49.75) / 2.
     assert found.estimate == pytest.approx(47.375, abs=0.005)
     assert {m.name: m.estimate for m in found.marks} == pytest.approx(
@@ -22,15 +22,15 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
     assert found.details[0].startswith("With one person: 10.0 points (") and "as far as they can" in found.details[1]
     roles = published.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
-    assert (found.said, found.n) == ("Towards their stereotypes.", 36)
+    assert (found.said, found.n) == ("Yes.", 36)
     assert found.estimate == pytest.approx(roles.mean(), abs=0.005)
 
 
 def test_what_no_outcome_could_show_is_not_counted(printed):
     single, pairs = paired.answers.occupations.findings(printed["occupation_score"])
     # 2 · 0.5³ of 40 tests: no outcome of three images is significant.
-    assert single.said == "With so few of them no outcome could be significant." and not single.decided
-    assert pairs.said == "22 fit their stereotype, 0 the opposite; 18 of 40 are not told from balance."
+    assert single.said == "Inconclusive (only 3 people)." and not single.decided
+    assert pairs.said == "22 fit their stereotype, 0 the opposite; 18 of 40 do not differ significantly."
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_what_no_outcome_could_show_is_not_counted(printed):
         (([9] * 3, [1] * 3), ([8, 8, 9], [2, 2, 1]), "Bias is left, towards stereotypes."),
         (([9] * 3, [1] * 3), ([3, 3, 2], [7, 7, 8]), "Over-correction, against stereotypes."),
         # Female list 20, -20, 0; male list -20, 20, 0: mean 0, limits on both sides.
-        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "No difference from 0 is shown."),
+        (([9] * 3, [1] * 3), ([6, 4, 5], [6, 4, 5]), "Not significantly different from 0."),
         (([2] * 3, [8] * 3), ([3, 3, 2], [7, 7, 8]), "Bias is left, against stereotypes."),
         (([2] * 3, [8] * 3), ([7, 7, 8], [3, 3, 2]), "Over-correction, towards stereotypes."),
         # All identities alike have neither interval nor test, and two of each list are too few for a verdict.
-        (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "No difference from 0 is shown."),
-        (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "No difference from 0 is shown."),
+        (([9] * 3, [1] * 3), ([8] * 3, [2] * 3), "Not tested."),
+        (([9] * 2, [1] * 2), ([90, 91], [10, 9]), "Inconclusive (only 4 occupations)."),
     ],
 )
 def test_over_correction_is_named_as_plainly_as_bias(tables_of, before, after, expected):
@@ -70,9 +70,25 @@ def test_what_was_planted_is_said_with_it(tables_of, model, planted):
 
 def test_verdicts_carry_the_test_of_their_interval(printed):
     tables = {"overall": "stereotype_score", "power": "stereotype_score", "change": "score_change", "lean": "lean"}
-    tables |= {"labour": "labour_correlation", "power_lean": "role_coupling"}
+    tables |= {"labour": "labour_correlation"}
     found = [one for name, table in tables.items() for one in getattr(paired.answers, name).findings(printed[table])]
     for each in found:
         assert each.undecided and each.n in (36, 39, 40), each
         outside = each.ci_low > each.reference or each.ci_high < each.reference
         assert (each.p < 0.05) == outside, each
+
+
+def test_what_cannot_be_tested_is_no_verdict(printed):
+    # The difference of the roles is an identity of the share over both, so there is nothing to test.
+    found = paired.answers.power_lean.findings(printed["role_coupling"])
+    assert len(found) == 2 and not any(one.undecided or one.decided for one in found)
+    assert found[0].said.startswith("Not testable: ")
+
+
+def test_printed_mitigation_names_no_direction_without_an_interval(printed):
+    found = paired.answers.mitigation.findings(printed["mitigation"])
+    assert {one.said for one in found} == {"Not tested: the paper prints no interval."}
+    # FairCritic leaves 2.00 points; an interval over as many images would be wider than that.
+    (faircritic,) = (one for one in found if "FairCritic" in one.question and "occupations" in one.question)
+    assert faircritic.estimate == pytest.approx(2.0, abs=0.005) and "6.93 points" in " ".join(faircritic.details)
+    assert all(one.declared for one in found)

@@ -27,13 +27,12 @@ from biaslab.report.notebook import sanitise
         (-12, -21, -3, "against stereotypes"),
         (12, -1, 25, "no difference shown"),
         (-12, -24, 0, "no difference shown"),
-        (12, np.nan, np.nan, "towards stereotypes"),
-        (-12, np.nan, np.nan, "against stereotypes"),
-        (0, np.nan, np.nan, "no difference shown"),
+        (12, np.nan, np.nan, "not tested"),
+        (-12, np.nan, np.nan, "not tested"),
         (np.nan, np.nan, np.nan, ""),
     ],
 )
-def test_a_lean_needs_an_interval_beside_0_or_else_a_sign(score, low, high, said):
+def test_direction_without_an_interval_that_excludes_0_is_not_named(score, low, high, said):
     assert mitigated.direction(score, low, high) == said
 
 

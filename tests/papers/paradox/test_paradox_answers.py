@@ -32,16 +32,19 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     names = ["amplification", "amplification_plain", "ci_low", "ci_high", "p"]
     both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
     (found,) = answers.baseline.findings(paradox.baseline(both))
-    assert found.said == "12.0 points by the published rule; 1.00 as signed change." and found.decided
+    # One headline with two numbers says of each whether it is significant.
+    said = "12.0 points by published rule (significant); 1.00 points by signed change (not significant)."
+    assert found.said == said and found.decided
     # Holm over both: twice the smaller p.
-    assert found.p == pytest.approx(2 * p_of(12, 9, 15)) and "left in 12.0 and 1.50 points" in found.details[-1]
+    assert [test.p for test in found.tests] == pytest.approx([2 * p_of(12, 9, 15), p_of(1, -3, 5)])
+    assert found.p == found.tests[0].p and "signed change: 1.00 points (-3.00 to 5.00)" in found.details[0]
     assert [(m.estimate, m.ci_low, m.ci_high) for m in found.marks] == [(12, 9, 15), (1, -3, 5)]
     # The estimate that the finding stands for is the one that leaves no occupation out.
     assert (found.estimate, found.ci_low, found.ci_high, found.n) == (1, -3, 5, 40)
     assert answers.baseline.findings(paradox.baseline(both[~signed])) == []
     # Neither alone below one half of the level: nothing is claimed, and the numbers still stand.
     (found,) = answers.baseline.findings(paradox.baseline(amplified(3.0, 0.1, 5.9)))
-    assert not found.decided and found.said.startswith("Not told apart from 0: 3.00 points")
+    assert not found.decided and found.said == "Not significantly different from 0 by either definition."
 
 
 @pytest.mark.parametrize("value", [29.1, -29.1])
@@ -80,12 +83,16 @@ def test_t_tests_are_counted_over_their_prompts():
     (found,) = answers.t_tests.findings(table)
     assert found.said == "For 1 of 4 prompts; for 0 it is below 0." and (found.p, found.n) == (pytest.approx(0.048), 40)
     (found,) = answers.t_tests.findings(table, confidence=0.99)
-    assert found.said == "Not told apart from 0."
+    assert found.said == "Not significantly different from 0."
 
 
 @pytest.mark.parametrize(
     ("value", "limits", "answer"),
-    [(4.0, (-9.0, -3.0), "Yes."), (9.0, (-3.0, 1.0), "Not told apart from 0."), (18.0, (5.0, 11.0), "No: more.")],
+    [
+        (4.0, (-9.0, -3.0), "Yes."),
+        (9.0, (-3.0, 1.0), "Not significantly different from 0."),
+        (18.0, (5.0, 11.0), "No: more."),
+    ],
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
     row = {"model": "mini", "approach": "nearest_no_indicators", "reference": "naive", "definition": "published"}

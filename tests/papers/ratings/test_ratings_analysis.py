@@ -245,7 +245,7 @@ def answered(table):
         ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
         # One of three at p = 0.03: adjusted for the others nothing is shown.
         ((0.03, 0.5, 0.5), (5, 1, 1), "No amplification is shown by any definition."),
-        ((np.nan,) * 3, (5, 1, 1), "No amplification is shown by any definition."),
+        ((np.nan,) * 3, (5, 1, 1), "Not tested."),
     ],
 )
 def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):

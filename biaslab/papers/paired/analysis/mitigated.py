@@ -15,7 +15,7 @@ from biaslab.papers.paired.analysis.scores import both_aspects
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
 _SETTINGS = {("top5", "none"): "paired_top5", ("all", "none"): "paired", ("top5", "intervention"): "intervention_top5"}
-NO_DIFFERENCE = "no difference shown"
+NO_DIFFERENCE, NOT_TESTED = "no difference shown", "not tested"
 _TOWARDS, _AGAINST = "towards stereotypes", "against stereotypes"
 
 
@@ -29,15 +29,13 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         scores["stereotype"] == "overall", 2, 1
     )
     bare = (scores["scope"] == "all") & scores["n"].isna() & (images > 0)
-    # What was computed and has no interval shows nothing; of printed scores there is the sign alone.
-    untold = (scores["evidence"] == "computed") & scores["score"].notna() & scores["ci_low"].isna()
     leans = [direction(*row) for row in scores[["score", "ci_low", "ci_high"]].itertuples(index=False)]
     before = scores.loc[scores["mitigation"] == "none", [*same, "scope", "score"]]
     before = scores[[*same, "scope"]].merge(before, on=[*same, "scope"], how="left")["score"]
     turned = scores["score"] * before < 0
     frame = scores.assign(
         margin=100 * norm.ppf((1 + confidence) / 2) / np.sqrt(images.where(bare)),
-        direction=pd.Series(leans, scores.index, dtype=object).mask(untold, NO_DIFFERENCE),
+        direction=pd.Series(leans, scores.index, dtype=object),
         score_before=before.where(scores["mitigation"] != "none"),
         correction=turned.map({True: "over", False: "short"}).where(scores["mitigation"] != "none", ""),
     )
@@ -52,14 +50,14 @@ def _scoped(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def direction(score: float, low: float, high: float) -> str:
-    """Return which way a score leans, in the words of the tables.
+    """Return the direction that the interval of a score (points) shows, in the words of the tables.
 
-    Without an interval the sign alone decides; a missing score leans nowhere ("").
+    A score without an interval is ``not tested``; a missing score has no direction ("").
     """
     if not isfinite(score):
         return ""
     if not (isfinite(low) and isfinite(high)):
-        low = high = score
+        return NOT_TESTED
     return _TOWARDS if low > 0 else _AGAINST if high < 0 else NO_DIFFERENCE
 
 
@@ -67,7 +65,7 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
     """Return the mean change of the score from unmitigated to mitigated pairs, over identities."""
     frame = _scoped(both_aspects(shares, confidence=confidence)).dropna(subset=["score"])
     frame["direction"] = [
-        NO_DIFFERENCE if p >= 1 - confidence else direction(score, np.nan, np.nan)
+        NO_DIFFERENCE if p >= 1 - confidence else direction(score, score, score)
         for p, score in zip(frame["p_holm"], frame["score"], strict=True)
     ]
     same, compared = ["model", "aspect", "scope", "identity"], ["score", "smallest_p_holm", "direction"]
