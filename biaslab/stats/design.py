@@ -27,6 +27,7 @@ def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[fl
     whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and
     McCulloch 1992, Variance Components, chapter 5).
     """
+    values, group, template = checks.aligned(values=values, group=group, template=template)
     rows = pd.DataFrame({"value": values, "group": group, "template": template})
     n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
     n_i, n_ij = by.size(), cell.size()
