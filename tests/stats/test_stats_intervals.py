@@ -193,6 +193,19 @@ def test_groups_stay_together_in_all_samples():
     assert both.ci_high - both.ci_low == pytest.approx(own.ci_high - own.ci_low, rel=0.1)
 
 
+def test_halves_interval_of_few_groups_has_the_degrees_of_freedom_of_groups_and_halves():
+    values = np.random.default_rng(3).normal(size=12)
+    halves = [
+        stats.halves_interval([values], [np.arange(12)], mean, splits=20, seed=1, confidence=level)
+        for level in (0.95, 0.5)
+    ]
+    # Relative variances of the spread's square add up: 2 / 19 of 20 halves and 2 / 11 of 12 groups are 2 / 6.97.
+    df = 19 * 11 / (19 + 11)
+    expected = scipy_stats.t.ppf(0.975, df) / scipy_stats.t.ppf(0.75, df)
+    widths = [found.ci_high - found.ci_low for found in halves]
+    assert widths[0] / widths[1] == pytest.approx(expected)
+
+
 def test_what_has_no_halves_has_no_limits():
     for groups in (np.zeros(6), np.arange(3), np.array([0, 0, 0, 0, 0, 1])):
         found = stats.halves_interval([np.arange(groups.size)], [groups], mean, seed=1, splits=20)
