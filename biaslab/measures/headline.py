@@ -83,7 +83,10 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
 
 
 def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
-    """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike."""
+    """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike.
+
+    Raises InputError: Coefficients have other labels than the cells.
+    """
     cells, coefficient = aligned((0,), cells=cells, coefficient=coefficient)
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
     return cells.assign(coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
