@@ -80,7 +80,9 @@ def distances(
         real, made = ((shared + of)[groups] + rng.normal(size=(n, features)) for of in own)
         made += apart
         for name, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
-            value, *limits, _ = stats.halves_interval([made, real], [groups, groups], distance, seed=study)
+            value, *limits, _ = stats.halves_interval(
+                [made, real], [groups, groups], distance, squared=distance is kernel_distance, seed=study
+            )
             parts = [distance(*(of[rng.permutation(n)[: n // 2]] for of in (made, real))) for _ in range(20)]
             half = 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
             found[name].append((value, *limits, value - half, value + half))

@@ -339,6 +339,7 @@ def halves_interval(
     statistic: Callable[..., float],
     *,
     splits: int = 20,
+    squared: bool = False,
     seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> Estimate:
@@ -354,6 +355,8 @@ def halves_interval(
         groups: For each sample the group of each row; a group may be in several samples, and stays together.
         statistic: Takes as many arrays, rows left out, of two rows or more each.
         splits: How many halves are drawn.
+        squared: Whether it estimates a squared distance, whose error grows with the distance. Where the lower limit is
+            above 0, the upper one is that of the distance, squared.
         seed: One explicit seed.
         confidence: Level of the interval, 0–1.
 
@@ -380,4 +383,8 @@ def halves_interval(
     # The spread errs by the choice of halves and by that of groups: relative variances 2 / df that add up.
     df = 1 / (1 / (len(values) - 1) + 1 / (names.size - 1))
     spread = stats.t.ppf((1 + confidence) / 2, df) * np.std(values, ddof=1)
-    return Estimate(value, float(value - spread), float(value + spread), names.size)
+    high = value + spread
+    if squared and value > spread:
+        # Of the root the half-width is spread / (2 root) by the delta method.
+        high += spread**2 / (4 * value)
+    return Estimate(value, float(value - spread), float(high), names.size)

@@ -206,6 +206,20 @@ def test_halves_interval_of_few_groups_has_the_degrees_of_freedom_of_groups_and_
     assert widths[0] / widths[1] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("shift", "moves"), [(9.0, True), (0.0, False)])
+def test_halves_interval_of_a_squared_distance_ends_at_the_square_of_the_distances_limit(shift, moves):
+    values = shift + np.random.default_rng(4).normal(size=12)
+    plain, squared = (
+        stats.halves_interval([values], [np.arange(12)], mean, squared=way, seed=1) for way in (False, True)
+    )
+    half = plain.ci_high - plain.value
+    # The root's half-width is half / (2 root); 0 inside the interval leaves it as it is.
+    root = math.sqrt(abs(plain.value))
+    expected = (root + half / (2 * root)) ** 2 if moves else plain.ci_high
+    assert squared.ci_high == pytest.approx(expected)
+    assert squared.ci_low == plain.ci_low and (plain.ci_low > 0) == moves
+
+
 def test_what_has_no_halves_has_no_limits():
     for groups in (np.zeros(6), np.arange(3), np.array([0, 0, 0, 0, 0, 1])):
         found = stats.halves_interval([np.arange(groups.size)], [groups], mean, seed=1, splits=20)
