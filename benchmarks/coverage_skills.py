@@ -80,7 +80,9 @@ def distances(
         real, made = ((shared + of)[groups] + rng.normal(size=(n, features)) for of in own)
         made += apart
         for name, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
-            value, *limits, _ = stats.halves_interval([made, real], [groups, groups], distance, seed=study)
+            value, *limits, _ = stats.halves_interval(
+                [made, real], [groups, groups], distance, squared=distance is kernel_distance, seed=study
+            )
             parts = [distance(*(of[rng.permutation(n)[: n // 2]] for of in (made, real))) for _ in range(20)]
             half = 1.96 * np.std(parts, ddof=1) / np.sqrt(2)
             found[name].append((value, *limits, value - half, value + half))
@@ -157,8 +159,12 @@ SIMULATIONS = {
             (100, 1, 1, 0),
             (300, 1, 0.3, 0),
             (100, 1, 0, 0),
-            (20, 5, 0.5, 0.5),
             (60, 5, 0.5, 0.5),
+            *(
+                (o, 5, apart, between)
+                for o in (12, 20, 40)
+                for apart, between in ((0.3, 0), (0.5, 0.5), (1, 0.5), (1, 2))
+            ),
         )
     },
     **{

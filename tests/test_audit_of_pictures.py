@@ -190,6 +190,18 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     assert not checks.check_models(pipeline, {"custom_people"})
 
 
+def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
+    (tmp_path / "mine").mkdir()
+    blank(tmp_path / "mine" / "nurse", "0.png", "1.png")
+    params = audit.params_of([f"images:{tmp_path / 'mine'}"])
+    assert "tone" not in params["settings"]["judging"]
+    pipeline = Pipeline(params["model"], Settings.of(params["settings"] | {"compute": {"store": str(tmp_path)}}))
+    source = pipeline.custom.images().source
+    people = pd.DataFrame({"image_id": source.table["image_id"], "x0": 0.0, "y0": 0.0, "x1": 4.0, "y1": 4.0})
+    tones = pipeline.skin_tones(source, people)
+    assert set(tones["judge"]) == {"none"} and set(tones["reason"]) == {"not read"} and tones["tone"].isna().all()
+
+
 def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     """Of people by profession; of pairs only kinds of which there are pictures."""
     asked = [f"a photo of something {k}" for k in range(20)]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 
+import mini_headlines
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,6 +74,12 @@ def test_the_two_reports_are_compared_in_either_order(root, ran, report, tmp_pat
 @pytest.mark.main
 def test_every_estimate_lies_in_its_interval(folder, ran, estimates_lie_in_intervals):
     assert estimates_lie_in_intervals(folder, ran[1]) >= 80
+
+
+@pytest.mark.main
+def test_headlines_of_the_default_report_are_the_committed_ones(folder):
+    moved = mini_headlines.moved(pd.read_csv(mini_headlines.FILE), mini_headlines.read(folder))
+    assert moved.empty, f"To commit new ones: python tests/mini_headlines.py\n{moved.to_string()}"
 
 
 def test_the_ledger_says_what_the_run_leaves_behind(ran):

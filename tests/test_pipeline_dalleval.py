@@ -332,7 +332,8 @@ def test_what_belongs_to_an_occupation_is_one_observation_of_quality(captioned):
     of = quality[quality["images"] == "generated"].set_index("metric")
     for metric, distance in (("FID", frechet_distance), ("KID", kernel_distance)):
         rng = np.random.default_rng([5, 73])
-        expected = stats.halves_interval(vectors, [made["occupation"]] * 2, distance, seed=rng)
+        squared = distance is kernel_distance
+        expected = stats.halves_interval(vectors, [made["occupation"]] * 2, distance, squared=squared, seed=rng)
         row = of.loc[f"{metric}, CLIP features"]
         assert row[["value", "ci_high"]].tolist() == pytest.approx([expected.value, expected.ci_high], rel=1e-5)
         # A distance is 0 or more, though KID's estimate may be less.

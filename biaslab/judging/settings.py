@@ -66,8 +66,8 @@ class JudgeSettings(Group):
     tone: str = field(
         "",
         "Skin tone of faces: `pixels` (the colour of the face, not what a person would say), `none`, `endpoint:NAME` "
-        "of a vision model, or `plugin:NAME` of an installed package. Empty means pixels of drawings, and none of "
-        "photographs.",
+        "of a vision model, or `plugin:NAME` of an installed package. Empty means `pixels` for drawings and `none` "
+        "for photographs, where `pixels` calls most light skin medium.",
     )
     questions: Folder = field(
         "",

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from biaslab.ground.errors import InputError, name_help
-from biaslab.stats.checks import confidence_level, label_codes, ratio, whole
+from biaslab.stats.checks import aligned, confidence_level, label_codes, ratio, whole
 
 LABELS = ("female", "male", "unsure")
 VOTES = (*LABELS, "other", "tie", "unrated")
@@ -120,6 +120,7 @@ def cohen_kappa(
     of the raters uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
     :func:`krippendorff_alpha`, or shapes differ.
     """
+    a, b = aligned(a=a, b=b)
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
         raise InputError(f"a {first.shape} and b {second.shape} must rate the same items.")

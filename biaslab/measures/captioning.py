@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
 from biaslab.ground.errors import InputError
+from biaslab.stats.checks import aligned
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")
 WITHOUT = {"METEOR": "needs Java", "SPICE": "needs Java"}
@@ -58,6 +59,7 @@ def caption_scores(
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge
 
+    captions, references, groups = aligned(captions=captions, references=references, groups=groups)
     n = len(captions)
     groups = np.arange(n) if groups is None else np.asarray(groups)
     lacking = [k for k, texts in enumerate(references) if not len(texts)]

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from biaslab.stats.checks import aligned
+
 CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
 GENERATED = "generated"
@@ -81,7 +83,11 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
 
 
 def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
-    """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike."""
+    """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike.
+
+    Raises InputError: Coefficients have other labels than the cells.
+    """
+    cells, coefficient = aligned((0,), cells=cells, coefficient=coefficient)
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
     return cells.assign(coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError
 from biaslab.ground.genders import GENDERS
-from biaslab.stats.checks import broadcast, label_codes, numbers, ratio
+from biaslab.stats.checks import aligned, broadcast, label_codes, numbers, ratio
 
 
 def average_gender(n_female: ArrayLike, n_male: ArrayLike) -> NDArray[np.float64]:
@@ -81,6 +81,7 @@ def stereotype_score_from_percent(percent_female: ArrayLike, stereotype: ArrayLi
 
     Raises InputError: Another stereotype or a percentage outside 0–100.
     """
+    percent_female, stereotype = aligned(percent_female=percent_female, stereotype=stereotype)
     percent = numbers(percent_female, "percent_female", 0, 100)
     percent, sign = broadcast(percent_female=percent, stereotype=_sign(stereotype))
     return sign * (2 * percent - 100)
@@ -91,6 +92,7 @@ def percent_female_from_stereotype_score(score: ArrayLike, stereotype: ArrayLike
 
     Source: paired, section 3.2.3, eq. 1. Raises InputError: A score outside -100 to 100, or another stereotype.
     """
+    score, stereotype = aligned(score=score, stereotype=stereotype)
     points, sign = broadcast(score=numbers(score, "score", -100, 100), stereotype=_sign(stereotype))
     return 50 + sign * points / 2
 

@@ -191,7 +191,7 @@ class Answer:
             self._text(answer, row),
             row.get("model", ""),
             figure=self.figure,
-            reference=self.reference,
+            reference=self._line(),
             reference_name=self.reference_name,
             details=tuple(details),
             **more,
@@ -227,6 +227,12 @@ class Answer:
         """Return a row's value and its limits."""
         low, high = self.limits
         return row[self.value], row.get(low, nan), row.get(high, nan)
+
+    def _line(self) -> float | None:
+        """Return the reference, or None where it lies outside the range of the value's column."""
+        column = next((c for c in tables.schema(self.table).columns if c.name == self.value), None)
+        on_scale = column is None or column.low <= self.reference <= column.high
+        return self.reference if on_scale else None
 
     def _unit(self, given: str, column: str) -> str:
         if given or not column:

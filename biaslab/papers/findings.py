@@ -57,7 +57,7 @@ class Finding:
     figure: str = ""  # Name of the figure that shows it.
     details: tuple[str, ...] = ()  # Sentences below it: what else belongs to it, and what it does not show.
     marks: tuple[Mark, ...] = ()  # What its small figure draws; where empty, the estimate itself.
-    reference: float = 0.0  # Where that figure draws a line, in the unit of the estimates.
+    reference: float | None = 0.0  # Where that figure draws a line, in the unit of the estimates; None draws none.
     reference_name: str = ""  # What that line means, such as ``no change``.
     undecided: str = ""  # The answer where the test is not significant; a finding with one is a verdict.
     p: float = nan  # Two-sided p of ``answer``, the smallest adjusted p of several tests; NaN without a test.

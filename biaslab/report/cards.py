@@ -88,7 +88,7 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
             name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
             found.append({**mark, "name": name})
     of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}
-    picture = drawn(found[:_ROWS], reference=rows[0]["reference"] or 0.0, **of)
+    picture = drawn(found[:_ROWS], reference=rows[0]["reference"], **of)
     return picture and picture | {"left": max(len(found) - _ROWS, 0)}
 
 

@@ -23,20 +23,22 @@ def drawn(
 
     Rows have ``name``, ``estimate``, ``ci_low`` and ``ci_high``, and perhaps ``floor``, in ``unit``; one without an
     estimate is left out, limits and floor may be None. A line stands across all rows at ``reference``, and
-    ``reference_name`` says what it means.
+    ``reference_name`` says what it means; without a ``reference`` there is none.
     """
     rows = [row for row in rows if number(row.get("estimate")) is not None]
     if not rows:
         return None
-    line = number(reference) or 0.0
+    line = number(reference)
     ends = [number(row.get(key)) for row in rows for key in ("estimate", "ci_low", "ci_high", "floor")]
-    low, high = _scale([line, *(end for end in ends if end is not None)])
+    low, high = _scale([end for end in (line, *ends) if end is not None])
 
     def place(value: object) -> str | None:
         found = number(value)
         return None if found is None else f"{100 * (found - low) / (high - low):.2f}"
 
-    named = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
+    named = ""
+    if line is not None:
+        named = f"{_digits(line) if line else 0} = {reference_name}" if reference_name else f"{line:.3g}"
     return {
         "rows": [_row(row, place, unit) for row in rows],
         "reference": place(line),

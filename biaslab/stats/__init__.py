@@ -1,6 +1,7 @@
 """Statistics: intervals, bootstraps, tests, floors of folded measures, and judge error.
 
-Pure functions over arrays or pandas objects (matched by position, never by index). Shares are 0–1.
+Pure functions over arrays or pandas objects. Several pandas objects are matched by their labels and refused where these
+differ (:func:`biaslab.stats.checks.aligned`); arrays and lists are matched by position. Shares are 0–1.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)

@@ -95,7 +95,7 @@ def hierarchical_bootstrap(
     InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a statistic of
     another shape, or a drawing of other cells.
     """
-    counts, n = checks.counts(counts, n)
+    counts, n = checks.counts(*checks.aligned(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
         raise InputError(f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}.")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)

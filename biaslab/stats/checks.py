@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from biaslab.ground.errors import InputError, unknown_name
+
+
+def aligned(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:
+    """Return the named arrays, with every pandas object in the order of labels of the first one.
+
+    ``axes`` are those that the arrays have in common: 0 for rows, 1 for columns. Objects without labels, such as numpy
+    arrays and lists, are matched by position.
+
+    Raises InputError: Two pandas objects have other labels, or the order differs and a label occurs twice.
+    """
+    for axis in axes:
+        names = [name for name, of in arrays.items() if isinstance(of, (pd.Series, pd.DataFrame)) and of.ndim > axis]
+        for name in names[1:]:
+            order, own = arrays[names[0]].axes[axis], arrays[name].axes[axis]
+            if own.equals(order):
+                continue
+            unique = own.is_unique and order.is_unique and len(own) == len(order)
+            places = own.get_indexer(order) if unique else np.array([-1])
+            if (places < 0).any():
+                raise InputError(
+                    f"{names[0]} and {name} have different labels in their {'columns' if axis else 'index'}: "
+                    f"{list(order[:3])} and {list(own[:3])} come first. Give both the same labels, each once, or "
+                    "arrays (.to_numpy()) to match them by position."
+                )
+            arrays[name] = arrays[name].take(places, axis=axis)
+    return list(arrays.values())
 
 
 def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np.inf) -> NDArray[np.float64]:
@@ -37,11 +64,12 @@ def numbers(values: ArrayLike, name: str, low: float = -np.inf, high: float = np
 
 
 def broadcast(low: float = -np.inf, high: float = np.inf, /, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
-    """Return the named arrays as :func:`numbers`, broadcast together.
+    """Return the named arrays as :func:`numbers`, :func:`aligned` and broadcast together.
 
-    Raises InputError: As :func:`numbers`, or shapes that do not broadcast.
+    Raises InputError: As :func:`numbers` and :func:`aligned`, or shapes that do not broadcast.
     """
-    checked = {name: numbers(values, name, low, high) for name, values in arrays.items()}
+    matched = zip(arrays, aligned(**arrays), strict=True)
+    checked = {name: numbers(values, name, low, high) for name, values in matched}
     try:
         return list(np.broadcast_arrays(*checked.values()))
     except ValueError:
@@ -147,6 +175,7 @@ def label_codes(values: ArrayLike, labels: Sequence[str]) -> NDArray[np.intp]:
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     """Divide elementwise; NaN where the denominator is 0."""
+    numerator, denominator = aligned(numerator=numerator, denominator=denominator)
     top, bottom = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)[()]
 

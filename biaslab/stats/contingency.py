@@ -92,7 +92,8 @@ def permuted_chi_square(counts: Sequence, replicates: int = 9_999, *, seed: int 
     ``seed`` out of range.
     """
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
-    sets = [sparse.csr_array(each, dtype=np.float32) for each in counts]
+    tables = checks.aligned(**{f"counts[{at}]": each for at, each in enumerate(counts)})
+    sets = [sparse.csr_array(each, dtype=np.float32) for each in tables]
     observed = np.stack([np.asarray(each.sum(axis=0)) for each in sets], axis=-1)
     seen = observed.sum(axis=1) > 0
     cases = sets[0].shape[0]

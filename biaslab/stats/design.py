@@ -25,8 +25,9 @@ def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[fl
     long. Where each template has one value, or each group one template, the first is NaN and part of the second; it is
     0 where its estimate is below that. Sums of squares are set equal to what is expected of them, which is unbiased
     whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and
-    McCulloch 1992, Variance Components, chapter 5).
+    McCulloch 1992, Variance Components, chapter 5). Raises InputError: Labels differ.
     """
+    values, group, template = checks.aligned(values=values, group=group, template=template)
     rows = pd.DataFrame({"value": values, "group": group, "template": template})
     n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
     n_i, n_ij = by.size(), cell.size()

@@ -95,6 +95,7 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
     counts, fractions, NaN or fewer than 2 bins.
     """
+    counts, units = checks.aligned((0,), counts=counts, units=units)
     counts = np.atleast_2d(checks.whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
     filled = n > 0
@@ -120,6 +121,7 @@ def mean_deviation(
     :data:`UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
     Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
+    count, n, center = checks.aligned(count=count, n=n, center=center)
     count, n = checks.counts(count, n)
     center = checks.shares(np.broadcast_to(center, n.shape), "center")
     count, center, n = count[n > 0], center[n > 0], n[n > 0]
@@ -324,6 +326,14 @@ def corrected_shares(
     113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not
     fit.
     """
+    count, n, sensitivity, specificity, sensitivity_n, specificity_n = checks.aligned(
+        count=count,
+        n=n,
+        sensitivity=sensitivity,
+        specificity=specificity,
+        sensitivity_n=sensitivity_n,
+        specificity_n=specificity_n,
+    )
     count, n = checks.counts(count, n)
     sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")
     sens_n = checks.whole(sensitivity_n, "sensitivity_n", least=1)

@@ -79,6 +79,9 @@ class ByCaption:
     def __init__(
         self, group: ArrayLike, own: ArrayLike, female: ArrayLike, judged: ArrayLike, captions: ArrayLike, groups: int
     ) -> None:
+        group, own, female, judged, captions = checks.aligned(
+            group=group, own=own, female=female, judged=judged, captions=captions
+        )
         self._group = checks.whole(group, "group")
         self._captions = checks.whole(captions, "captions")
         female, judged = checks.counts(female, judged)

@@ -29,6 +29,7 @@ def expected_absolute_deviation(share: ArrayLike, n: ArrayLike, center: float = 
     ``share``: 0–1 or NaN, ``n``: whole numbers, both broadcast. n = 0 or a missing argument gives NaN. Raises
     InputError: A value outside these ranges, or shapes that do not broadcast.
     """
+    share, n = checks.aligned(share=share, n=n)
     share, center = checks.shares(share, "share", allow_nan=True), _center(center)
     share, n = np.broadcast_arrays(share, checks.counts(0, n)[1])
     size = np.where(n > 0, n, np.nan)
@@ -69,6 +70,7 @@ def corrected_absolute_deviation(
 
     Raises InputError: Counts above n, fractions, shapes that do not broadcast, or a centre outside 0–1.
     """
+    count, n, at = checks.aligned(count=count, n=n, at=at)
     count, n = checks.counts(count, n)
     center = _center(center)
     if at is not None:
@@ -107,6 +109,7 @@ def corrected_mad(counts: ArrayLike, at: ArrayLike | None = None) -> NDArray[np.
     of each bin; it may be negative, and the mean over rows is what counts. A row without images gives NaN. ``at`` as
     there. Raises InputError: Negative counts, fractions, NaN or fewer than 2 bins.
     """
+    counts, at = checks.aligned((0,), counts=counts, at=at)
     counts = np.atleast_1d(checks.whole(counts, "counts"))
     bins = counts.shape[-1]
     if bins < 2:

@@ -222,7 +222,8 @@ def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     def least(a: int, b: int) -> float:
         return min(1.0, (2 if a == b else 1) / comb(a + b, a)) if a and b else np.nan
 
-    return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in (first, second)))[()]
+    sizes = checks.aligned(first=first, second=second)
+    return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in sizes))[()]
 
 
 def fewest_units(level: float = 0.05, test: str = "sign") -> int:

@@ -89,6 +89,7 @@ def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
 
     Raises InputError: As :func:`wilson_interval`.
     """
+    count, n = checks.aligned(count=count, n=n)
     low, high = wilson_interval(count, n, confidence)
     size = np.where(np.asarray(n) > 0, n, np.nan)
     return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
@@ -136,6 +137,15 @@ def difference_interval(
     correlated: Zou (2007), Psychological Methods 12, 399–413. Raises InputError: What is no number, or a correlation
     outside -1 to 1.
     """
+    first, first_low, first_high, second, second_low, second_high, correlation = checks.aligned(
+        first=first,
+        first_low=first_low,
+        first_high=first_high,
+        second=second,
+        second_low=second_low,
+        second_high=second_high,
+        correlation=correlation,
+    )
     first, first_low, first_high = (checks.numbers(a, "first") for a in (first, first_low, first_high))
     second, second_low, second_high = (checks.numbers(a, "second") for a in (second, second_low, second_high))
     correlation = checks.numbers(correlation, "correlation", -1, 1)
@@ -174,6 +184,7 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
     gives NaN, exactly 3 pairs NaN limits and p. Raises InputError: Shapes differ, another number of axes, or NaN
     without ``skip_nan``.
     """
+    x, y = checks.aligned(x=x, y=y)
     x, y = checks.numbers(x, "x"), checks.numbers(y, "y")
     confidence = checks.confidence_level(confidence)
     if x.shape != y.shape or x.ndim != 1:
@@ -222,6 +233,7 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
     Limits are those of :func:`clustered_share_interval`; ``n`` counts values. Raises InputError: Values outside 0–1,
     NaN, or another number of groups.
     """
+    values, groups = checks.aligned(values=values, groups=groups)
     values = checks.sample(checks.shares(values, "values"), "values")
     groups = np.asarray(groups)
     if groups.shape != values.shape:
@@ -248,6 +260,9 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Erro
     A nominal 95 % interval covers 94.6–98.2 % of means over 10 or 20 identities a list
     (``benchmarks/coverage_paired.py``). Raises InputError: Shapes do not fit, or a row or column is NaN.
     """
+    rows, cells = checks.aligned((0,), rows=rows, cells=cells)
+    columns, turned = checks.aligned((0,), columns=columns, cells=np.transpose(cells))
+    cells = np.transpose(turned)
     rows, columns = checks.sample(rows, "rows"), checks.sample(columns, "columns")
     cells = checks.numbers(cells, "cells")
     if cells.shape != (rows.size, columns.size):
@@ -324,6 +339,7 @@ def halves_interval(
     statistic: Callable[..., float],
     *,
     splits: int = 20,
+    squared: bool = False,
     seed: int | np.random.Generator,
     confidence: float = 0.95,
 ) -> Estimate:
@@ -331,23 +347,27 @@ def halves_interval(
 
     A half drawn without replacement varies about the whole as much as the whole about the population; resamples with
     replacement would hold copies, which change a covariance. The interval (Student's t) is of what as many groups would
-    give on average (McCarthy 1969, Review of the International Statistical Institute 37, 239–264).
+    give on average (McCarthy 1969, Review of the International Statistical Institute 37, 239–264). Its degrees of
+    freedom combine those of halves and of groups (Satterthwaite 1946, Biometrics Bulletin 2, 110–114).
 
     Args:
         samples: Arrays of which each row is an observation.
         groups: For each sample the group of each row; a group may be in several samples, and stays together.
         statistic: Takes as many arrays, rows left out, of two rows or more each.
         splits: How many halves are drawn.
+        squared: Whether it estimates a squared distance, whose error grows with the distance. Where the lower limit is
+            above 0, the upper one is that of the distance, squared.
         seed: One explicit seed.
         confidence: Level of the interval, 0–1.
 
     ``n`` counts groups. Limits are NaN for fewer than two halves with two rows of each sample. Raises InputError:
     Groups are not those of the rows.
     """
-    samples, groups = list(samples), [np.asarray(each) for each in groups]
     rows, named = ([len(each) for each in side] for side in (samples, groups))
     if rows != named:
         raise InputError(f"The samples have {rows} rows, groups are {named}; give one for each row.")
+    pairs = [checks.aligned((0,), samples=each, groups=of) for each, of in zip(samples, groups, strict=True)]
+    samples, groups = [np.asarray(each) for each, _ in pairs], [np.asarray(of) for _, of in pairs]
     rng, confidence = checks.generator(seed), checks.confidence_level(confidence)
     names, codes = np.unique(np.concatenate(groups), return_inverse=True)
     codes = np.split(codes, np.cumsum(rows)[:-1])
@@ -358,9 +378,13 @@ def halves_interval(
         if min(map(len, parts)) > 1:
             values.append(statistic(*parts))
     value = statistic(*samples)
-    # So few groups have fewer halves than are drawn.
-    df = min(len(values), names.size) - 1
-    if df < 1:
+    if len(values) < 2 or names.size < 2:
         return Estimate(value, np.nan, np.nan, names.size)
+    # The spread errs by the choice of halves and by that of groups: relative variances 2 / df that add up.
+    df = 1 / (1 / (len(values) - 1) + 1 / (names.size - 1))
     spread = stats.t.ppf((1 + confidence) / 2, df) * np.std(values, ddof=1)
-    return Estimate(value, float(value - spread), float(value + spread), names.size)
+    high = value + spread
+    if squared and value > spread:
+        # Of the root the half-width is spread / (2 root) by the delta method.
+        high += spread**2 / (4 * value)
+    return Estimate(value, float(value - spread), float(high), names.size)

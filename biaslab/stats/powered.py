@@ -76,6 +76,10 @@ def prediction_powered(
 
     ``n`` of an estimate counts people. Raises InputError: Shapes do not fit, or a value is out of range.
     """
+    count, n, coefficients, strata, clusters = checks.aligned(
+        count=count, n=n, coefficients=coefficients, strata=strata, clusters=clusters
+    )
+    group, judged, rated, weight = checks.aligned(group=group, judged=judged, rated=rated, weight=weight)
     count, n = checks.counts(count, n)
     c = checks.numbers(coefficients, "coefficients")
     group = checks.whole(group, "group").astype(int)

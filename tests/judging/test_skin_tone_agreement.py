@@ -45,9 +45,11 @@ def test_what_is_said_of_photographs_is_what_is_measured(rows):
     lost = {label: round(100 * rows.loc[rows["label"] == label, "tone"].isna().mean()) for label in labels}
     drawn = (rows["label"] == "drawing").sum(), (read["label"] == "drawing").sum()
     said = [*map(float, re.findall(r"\d+(?:\.\d+)?", TONE_ON_PHOTOGRAPHS))]
+    medium_tones = {label: of["tone"].between(4, 6).sum() for label, of in read.groupby("label")}
     dark = read.loc[read["label"] == "dark", "tone"]
-    expected = [round(100 * value, 1), round(100 * low), round(100 * high), n_light, n_dark]
-    assert said == [*expected, round(100 * medium), dark.min(), dark.max(), *lost.values(), *drawn]
+    expected = [n_light, medium_tones["light"], 4, 6, n_dark, medium_tones["dark"]]
+    expected += [round(100 * value, 1), round(100 * low), round(100 * high), round(100 * medium)]
+    assert said == [*expected, dark.min(), dark.max(), *lost.values(), *drawn]
 
 
 def test_the_area_is_that_of_all_pairs():

@@ -191,7 +191,7 @@ def write_run(run: Path, executed: Path) -> dict:
             {"notebook": "paradox/4_baseline", "main": True, "order": 2, "question": "Is bias amplified?",
              "model": "SD 1.4", "printed": True, "answer": "Yes, with the published exclusion rule.",
              "numbers": "10.2 points (7.1 to 13.4; n = 62 occupations)", "figure": "paradox_naive",
-             "estimate": 10.2, "ci_low": 7.1, "ci_high": 13.4, "unit": "points",
+             "estimate": 10.2, "ci_low": 7.1, "ci_high": 13.4, "unit": "points", "reference": 0.0,
              "details": ["Signed, it is about 1 point."]},
             {"notebook": "paradox/4_baseline", "question": f"First of all? {SCRIPT}{RTL}", "answer": f"{SCRIPT}{RTL}",
              "model": f"{SCRIPT}", "main": True, "order": 1},

@@ -190,14 +190,21 @@ def test_marks_of_a_finding_and_what_is_no_number(tmp_path):
         {"name": SCRIPT, "estimate": "x"},
         {"name": "signed", "estimate": -2.0, "ci_low": None, "ci_high": None},
     ]
-    found = [
-        {"question": "Q?", "answer": "A", "main": True, "marks": marks, "unit": "points", "reference_name": "none"}
-    ]
+    line = {"reference": 0.0, "reference_name": "none"}
+    found = [{"question": "Q?", "answer": "A", "main": True, "marks": marks, "unit": "points", **line}]
     page = _minimal(tmp_path, findings=found)
     # From -2 to 15 in steps of 5: -5 to 15.
     drawn = [(svg.circle["cx"], svg.find(class_="interval") is None) for svg in page.article("svg")]
     assert drawn == [("85.00%", False), ("15.00%", True)]
     assert page.article.find(class_="axis").get_text(" ", strip=True) == "line: 0 = none -5 15 points"
+
+
+def test_card_without_reference_draws_no_line(tmp_path):
+    tone = {"estimate": 5.0, "ci_low": 4.0, "ci_high": 6.0, "unit": "tones", "reference": None}
+    page = _minimal(tmp_path, findings=_findings(tone))
+    # From 4 to 6, not from 0, which is no tone.
+    assert page.article.svg.circle["cx"] == "50.00%" and page.article.find(class_="reference") is None
+    assert page.article.find(class_="axis").get_text(" ", strip=True) == "4 6 tones"
 
 
 def test_measures_of_models_are_drawn_from_their_table(tmp_path):

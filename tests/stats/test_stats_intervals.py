@@ -193,6 +193,33 @@ def test_groups_stay_together_in_all_samples():
     assert both.ci_high - both.ci_low == pytest.approx(own.ci_high - own.ci_low, rel=0.1)
 
 
+def test_halves_interval_of_few_groups_has_the_degrees_of_freedom_of_groups_and_halves():
+    values = np.random.default_rng(3).normal(size=12)
+    halves = [
+        stats.halves_interval([values], [np.arange(12)], mean, splits=20, seed=1, confidence=level)
+        for level in (0.95, 0.5)
+    ]
+    # Relative variances of the spread's square add up: 2 / 19 of 20 halves and 2 / 11 of 12 groups are 2 / 6.97.
+    df = 19 * 11 / (19 + 11)
+    expected = scipy_stats.t.ppf(0.975, df) / scipy_stats.t.ppf(0.75, df)
+    widths = [found.ci_high - found.ci_low for found in halves]
+    assert widths[0] / widths[1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("shift", "moves"), [(9.0, True), (0.0, False)])
+def test_halves_interval_of_a_squared_distance_ends_at_the_square_of_the_distances_limit(shift, moves):
+    values = shift + np.random.default_rng(4).normal(size=12)
+    plain, squared = (
+        stats.halves_interval([values], [np.arange(12)], mean, squared=way, seed=1) for way in (False, True)
+    )
+    half = plain.ci_high - plain.value
+    # The root's half-width is half / (2 root); 0 inside the interval leaves it as it is.
+    root = math.sqrt(abs(plain.value))
+    expected = (root + half / (2 * root)) ** 2 if moves else plain.ci_high
+    assert squared.ci_high == pytest.approx(expected)
+    assert squared.ci_low == plain.ci_low and (plain.ci_low > 0) == moves
+
+
 def test_what_has_no_halves_has_no_limits():
     for groups in (np.zeros(6), np.arange(3), np.array([0, 0, 0, 0, 0, 1])):
         found = stats.halves_interval([np.arange(groups.size)], [groups], mean, seed=1, splits=20)

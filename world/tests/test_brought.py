@@ -4,6 +4,7 @@ import pytest
 
 from biaslab.ground import plugins
 from biaslab.models import registry
+from biaslab.pipeline import Pipeline, Settings
 from biaslab_world.brought import WEIGHTS
 
 KINDS = {
@@ -46,12 +47,22 @@ def test_each_model_brings_captions_and_the_judges_of_its_drawings(name):
     brought = registry.settings(name)
     roles = {"faces": "detector", "gender": "clip", "detector": "detector", "vqa": "vqa", "captioner": "captioner"}
     named = {**brought["judging"], **brought["dalleval"]}
-    assert set(named) == set(roles)
+    assert set(named) - {"dtype"} == set(roles)
+    named.pop("dtype")
     for role, judge in named.items():
         assert registry.resolve(judge, roles[role]) == str(WEIGHTS / judge)
     assert registry.resolve(brought["triplets"]["objects"], "segmenter") == str(WEIGHTS / "mini-segmenter")
     assert brought["captions"]["corpus"] in plugins.points("biaslab.corpora")
     assert registry.said(name, "limits")
+
+
+@pytest.mark.parametrize("name", ["mini", "mini-sd", "mini-sd-pairs", "mini-sd-skills", "mini-sd-triplets", "world"])
+def test_settings_of_each_model_name_its_types_of_numbers(cpuinfo, name):
+    # A processor on which "auto" is bfloat16.
+    cpuinfo("fpu avx512f amx_bf16 amx_tile", "GenuineIntel")
+    settings = Pipeline(name, Settings()).settings
+    assert settings.generation.dtype == settings.judging.dtype == settings.captions.encoder_dtype == "float32"
+    assert Pipeline(name, Settings(generation={"dtype": "bfloat16"})).settings.generation.dtype == "bfloat16"
 
 
 def test_what_pages_say_of_plants_is_what_the_world_plants():

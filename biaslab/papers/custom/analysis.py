@@ -18,7 +18,14 @@ from biaslab.ground import tables
 from biaslab.ground.genders import GENDERS
 from biaslab.judging import error
 from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
-from biaslab.judging.words import JUDGED, OUTCOMES_OF_PEOPLE, UNCERTAIN, UNCLEAR
+from biaslab.judging.words import (
+    JUDGED,
+    OUTCOMES_OF_PEOPLE,
+    TONE_OF_PHOTOGRAPHS,
+    TONE_ON_PHOTOGRAPHS,
+    UNCERTAIN,
+    UNCLEAR,
+)
 from biaslab.prompts.custom import ALL
 
 ANSWERS = (*GENDERS, UNCLEAR)
@@ -228,7 +235,8 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             by = ", ".join(dict.fromkeys(some["tone_judge"]))
             limits = np.clip([mean.ci_low, mean.ci_high], 1, 10)
             rows.append([model, group, mean.value, *limits, mean.n, len(some), unread, by])
-    return tables.of(rows, "custom_tones")
+    found = tables.of(rows, "custom_tones")
+    return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
 def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -10,6 +10,9 @@ import pandas as pd
 
 from biaslab.ground import shared, tables
 from biaslab.judging.names import RATINGS
+from biaslab.judging.words import TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
+from biaslab.models import registry
+from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH
 
 if TYPE_CHECKING:
@@ -22,8 +25,13 @@ _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}
 def people(pipeline: Pipeline) -> pd.DataFrame:
     """Return each person whom images were to show, with what gate and judge made of them, and their skin tone."""
     rows = pipeline.custom.people()
-    tones = pipeline.skin_tones(pipeline.custom.images().source, rows)
+    source = pipeline.custom.images().source
+    tones = pipeline.skin_tones(source, rows)
     tones = {name: tones[column].to_numpy() for name, column in _TONES.items()}
+    if pictures_of(source) == registry.PHOTOGRAPHS:
+        # The light of a photograph is an error of its own, which tables and cards state.
+        named = pd.Series(tones["tone_judge"], dtype=object)
+        tones["tone_judge"] = named.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
     return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
 
 

@@ -403,7 +403,9 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     of an image with its captions; their floor is what sentences about other images get. FID and KID are on the features
     of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is that of two
     random halves of the images behind the captions, and they are of as many images (Chong & Forsyth 2020). Intervals
-    (95 %) draw the captions of an occupation together, and cover 94 to 97 % (``benchmarks/coverage_skills.py``).
+    (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
+    of KID with 12, 20 or 40 occupations 93 to 98 %, or more where images do not differ. Those of FID cover what as many
+    images give on average, not FID's limit at many images (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
 
@@ -492,7 +494,8 @@ def _distances(
             images = [found for found, _ in vectors.values()]
             of = [groups[seen] for _, seen in vectors.values()]
             rng = np.random.default_rng([seed, 73])
-            value, low, high, _ = stats.halves_interval(images, of, distance, seed=rng)
+            squared = distance is kernel_distance
+            value, low, high, _ = stats.halves_interval(images, of, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
             rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})

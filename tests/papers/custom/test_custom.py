@@ -6,6 +6,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab.ground import tables
+from biaslab.judging.words import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers import custom
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
@@ -112,6 +113,25 @@ def test_tones_count_who_is_not_read(people):
     assert table.loc[("A", "all"), "mean"] == pytest.approx((13 * 8 + 10 * 2) / 23)
     assert table.loc[("A", "chef"), ["n", "n_people"]].tolist() == [13, 14]
     assert table.loc[("B", "nurse"), "percent_unread"] == pytest.approx(100 * 2 / 12)
+
+
+def test_tones_of_photographs_state_their_error_and_draw_no_line_off_the_scale(people):
+    photographs = people.assign(tone_judge=TONE_OF_PHOTOGRAPHS)
+    found = {judge: custom.tones(rows) for judge, rows in (("drawings", people), ("photographs", photographs))}
+    assert set(found["drawings"]["tone_error"]) == {""}
+    assert set(found["photographs"]["tone_error"]) == {TONE_ON_PHOTOGRAPHS}
+    answer = custom.answers.tones
+    # It is no main answer, and 0 is no tone.
+    assert not answer.main and not answer.card
+    for judge, rows in found.items():
+        for finding in answer.findings(rows):
+            assert finding.reference is None
+            assert (TONE_ON_PHOTOGRAPHS in finding.details) == (judge == "photographs")
+
+
+def test_tones_that_are_not_read_give_no_answer(people):
+    rows = custom.tones(people.assign(skin_tone=np.nan, tone_judge="none"))
+    assert rows["n"].eq(0).all() and not custom.answers.tones.findings(rows)
 
 
 def test_cells_of_few_people_are_pooled_and_said():

@@ -1,0 +1,286 @@
+"""Every function of two or more array-likes matches pandas objects by their labels, or refuses them."""
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import biaslab.measures
+import biaslab.stats
+from biaslab import measures, stats
+from biaslab.ground.errors import InputError
+from biaslab.measures import agreement, captioning, headline, instances, retrieval, shares, similarity
+from biaslab.stats import checks, design, drawing
+
+LABELS = list("abcdef")
+COUNT, N = [3, 0, 5, 2, 7, 1], [9, 4, 5, 8, 7, 6]
+SHARE, OTHER = [0.1, 0.9, 0.5, 0.3, 0.7, 0.2], [0.4, 0.2, 0.6, 0.8, 0.1, 0.5]
+PERCENT, SCORE = [10, 90, 50, 30, 70, 20], [-40, 60, 0, 20, -80, 5]
+GENDER = ["female", "male", "male", "female", "female", "male"]
+TABLE = [[1, 4], [3, 0], [2, 2], [5, 1], [0, 6], [2, 3]]
+# Arguments that have one value for each of six units, by function; a value that is alone is the function itself.
+CALLS = {
+    agreement.cohen_kappa: ({"a": GENDER, "b": GENDER[::-1]}, {"seed": 1}),
+    captioning.caption_scores: (
+        {
+            "captions": ["a cat", "a dog", "two men", "a red bus", "the sea", "a cat on a mat"],
+            "references": [["a cat"], ["a cow"], ["two men"], ["a bus"], ["a red sea"], ["a mat"]],
+            "groups": [0, 0, 1, 1, 2, 2],
+        },
+        {"seed": 1},
+    ),
+    measures.amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    measures.directional_amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    measures.exclusion_reason: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    measures.expected_amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    retrieval.retrieval_bias: (
+        {"female": [True, False, True, True, False, False]},
+        {"similarity": np.arange(12.0).reshape(2, 6) % 5, "k": 2},
+    ),
+    shares.average_gender: {"n_female": COUNT, "n_male": N},
+    shares.mean_absolute_difference: {"presence_a": SHARE, "presence_b": OTHER},
+    shares.biased_images: {"first_adheres": [1, 0, 1, 1, 0, 0], "second_adheres": [1, 1, 0, 1, 0, 1]},
+    shares.stereotype_score_from_percent: {"percent_female": PERCENT, "stereotype": GENDER},
+    shares.percent_female_from_stereotype_score: {"score": SCORE, "stereotype": GENDER},
+    similarity.cosines: {"a": TABLE, "b": TABLE[::-1]},
+    similarity.bias_score: {"count_masculine": COUNT, "count_feminine": N, "n_masculine": N, "n_feminine": N[::-1]},
+    similarity.dependency_groups_of_largest: {
+        "objects": ["person", "car", "person", "tree", "dog", "cat"],
+        "explicit": [True, False, False, True, True, False],
+        "coverage": SHARE,
+        "human_coverage": OTHER,
+    },
+    stats.hierarchical_bootstrap: (
+        {
+            "counts": [[1, 2], [3, 0], [2, 2], [5, 1], [0, 6], [2, 3]],
+            "n": [[4, 6], [3, 5], [7, 2], [5, 5], [4, 6], [8, 3]],
+        },
+        {"statistic": lambda s: s.mean(axis=(-2, -1)), "replicates": 10, "seed": 1},
+    ),
+    checks.counts: {"count": COUNT, "n": N},
+    checks.ratio: {"numerator": COUNT, "denominator": N},
+    design.within: {"values": SCORE, "group": list("xxxyyy"), "template": list("pqqppq")},
+    stats.mean_mad: {"counts": TABLE, "units": [0, 0, 1, 1, 2, 2]},
+    stats.mean_deviation: {"count": COUNT, "n": N, "center": OTHER},
+    stats.judged_deviation: (
+        {"count": COUNT, "n": N},
+        {"sensitivity": 0.9, "specificity": 0.8, "sensitivity_n": 50, "specificity_n": 50},
+    ),
+    stats.corrected_shares: {
+        "count": COUNT,
+        "n": N,
+        "sensitivity": [0.9, 0.8, 0.95, 0.85, 0.99, 0.7],
+        "specificity": [0.7, 0.8, 0.9, 0.75, 0.6, 0.9],
+        "sensitivity_n": [50, 60, 70, 80, 90, 100],
+        "specificity_n": [100, 90, 80, 70, 60, 50],
+    },
+    drawing.ByCaption: (
+        {"group": [0, 0, 1, 1, 2, 2], "own": [1, 0, 1, 0, 1, 0], "female": COUNT, "judged": N, "captions": N[::-1]},
+        {"groups": 3},
+    ),
+    stats.expected_absolute_deviation: {"share": SHARE, "n": N},
+    stats.corrected_absolute_deviation: {"count": COUNT, "n": N, "at": [2, 3, 4, 2, 1, 5]},
+    stats.corrected_mad: {"counts": TABLE, "at": [2, 3, 4, 2, 1, 5]},
+    stats.least_fisher_p: {"first": COUNT, "second": N},
+    stats.rivals: {"raw": SCORE, "corrected": PERCENT, "low": SCORE, "high": N},
+    stats.wilson_interval: {"count": COUNT, "n": N},
+    stats.percent: {"count": COUNT, "n": N},
+    stats.percents: {"count": COUNT, "n": N},
+    stats.exact_interval: {"count": COUNT, "n": N},
+    stats.difference_interval: {
+        "first": SHARE,
+        "first_low": OTHER,
+        "first_high": SCORE,
+        "second": PERCENT,
+        "second_low": N,
+        "second_high": COUNT,
+        "correlation": OTHER[::-1],
+    },
+    stats.pearson_r: {"x": SHARE, "y": OTHER},
+    stats.clustered_mean: {"values": SHARE, "groups": [0, 0, 1, 1, 2, 2]},
+    stats.crossed_error: (
+        {"rows": [0.1, -0.1, 0.2, -0.2, 0.3, -0.3], "cells": [[0.1, 0.2]] * 3 + [[-0.3, 0.1]] * 3},
+        {"columns": [0.1, -0.1]},
+    ),
+    stats.strata_mean: {"count": COUNT, "n": N},
+    stats.prediction_powered: (
+        {"count": COUNT, "n": N, "coefficients": SHARE, "strata": list("uuuvvv"), "clusters": [0, 0, 1, 1, 2, 2]},
+        {"group": np.arange(12) % 6, "judged": [0, 1] * 6, "rated": [0, 1, 1] * 4},
+    ),
+}
+# What is no pair of columns with a value for each unit, and why.
+OTHERS = {
+    agreement.fleiss: "takes replicates and patterns",
+    agreement.cohen: "takes replicates and patterns",
+    checks.mean_where: "takes arrays that functions here have made",
+    drawing.pulled: "takes arrays that functions here have made",
+    drawing.cross: "takes matrices",
+    headline.pooled: "takes a table of cells (tested below)",
+    instances.match: "takes tables whose rows have keys",
+    instances.mask_overlap: "takes arrays of three axes",
+    instances.map_auc: "takes arrays of three axes",
+    retrieval.frechet_distance: "compares two sets (tested below)",
+    retrieval.kernel_distance: "compares two sets (tested below)",
+    similarity.word_mean: "takes an array of three axes",
+    similarity.ssim_maps: "takes arrays of three axes",
+    similarity.split_product: "takes arrays of three axes",
+    similarity.coverage: "takes arrays of three axes",
+    design.pilot: "takes tables that refer to each other",
+    stats.halves_interval: "takes lists of samples (tested below)",
+}
+ARRAYS = ("ArrayLike", "ndarray", "Series", "DataFrame", "Sequence[np")
+
+
+def modules(package: ModuleType):
+    for module in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def array_likes(function) -> list[str]:
+    """Return the parameters of a function that may be arrays."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if any(word in str(p.annotation) for word in ARRAYS)]
+
+
+def functions() -> set:
+    """Return the public functions, and classes that are no results, with two parameters or more that may be arrays."""
+    found = set()
+    for package in (biaslab.measures, biaslab.stats):
+        for module in modules(package):
+            for name, function in vars(module).items():
+                own = getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
+                result = inspect.isclass(function) and (
+                    issubclass(function, tuple) or hasattr(function, "__dataclass_fields__")
+                )
+                if own and callable(function) and not result and len(array_likes(function)) > 1:
+                    found.add(function)
+    return found
+
+
+def called(function, columns, more):
+    """Return numbers of what a function gives, whatever its form, in one list of arrays."""
+    result = function(**columns, **more)
+    result = vars(result) if isinstance(result, drawing.ByCaption) else result
+    parts = result.values() if isinstance(result, dict) else result
+    parts = parts if isinstance(result, dict | tuple) else [result]
+    return [np.asarray(part) for part in parts if not isinstance(part, stats.Estimate)] + [
+        np.asarray(part) for estimate in parts if isinstance(estimate, stats.Estimate) for part in estimate
+    ]
+
+
+def labelled(values, labels):
+    table = isinstance(values[0], list) and not isinstance(values[0][0], str)
+    return pd.DataFrame(values, labels) if table else pd.Series(list(values), labels)
+
+
+def given(function) -> tuple[dict, dict]:
+    call = CALLS[function]
+    return call if isinstance(call, tuple) else (call, {})
+
+
+def test_every_public_function_of_two_arrays_is_tested():
+    names = {f"{f.__module__}.{f.__qualname__}" for f in functions()}
+    covered = {f"{f.__module__}.{f.__qualname__}" for f in (*CALLS, *OTHERS)}
+    assert names - covered == set()
+    assert len(names) > 40
+
+
+@pytest.mark.parametrize("function", [f for f in CALLS if len(given(f)[0]) > 1], ids=lambda f: f.__name__)
+def test_labels_in_another_order_give_the_same(function):
+    columns, more = given(function)
+    expected = called(function, columns, more)
+    for name in list(columns)[1:]:
+        frames = {key: labelled(values, LABELS) for key, values in columns.items()}
+        frames[name] = frames[name].iloc[[3, 5, 0, 2, 4, 1]]
+        for one, other in zip(called(function, frames, more), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("function", [f for f in CALLS if len(given(f)[0]) > 1], ids=lambda f: f.__name__)
+def test_other_labels_are_refused_by_the_names_of_both(function):
+    columns, more = given(function)
+    first, name, *_ = columns
+    frames = {key: labelled(values, LABELS) for key, values in columns.items()}
+    for labels in (list("abcdeg"), list("abcdea")):
+        frames[name] = labelled(columns[name], labels)
+        with pytest.raises(InputError, match=f"^{first} and {name} have different labels"):
+            function(**frames, **more)
+
+
+def test_stereotype_scores_follow_the_labels():
+    # 2 · 70 - 100 of a female stereotype, 100 - 2 · 20 of a male one.
+    percent = pd.Series({"nurse": 70, "pilot": 20})
+    stereotype = pd.Series({"pilot": "male", "nurse": "female"})
+    assert shares.stereotype_score_from_percent(percent, stereotype).tolist() == [40, 60]
+
+
+def test_tables_are_matched_by_rows_and_columns():
+    percent = pd.DataFrame({"p": [10, 20], "q": [60, 90]}, index=["a", "b"])
+    other = percent.loc[["b", "a"], ["q", "p"]]
+    assert measures.amplification(percent, other).tolist() == [[0, 0], [0, 0]]
+    with pytest.raises(InputError, match="different labels in their columns"):
+        measures.amplification(percent, percent.rename(columns={"q": "r"}))
+
+
+def test_equal_indexes_with_a_label_twice_are_matched_by_position():
+    twice = pd.Series([1, 2], index=["a", "a"])
+    assert stats.percent(twice, twice * 2)[0].tolist() == [50, 50]
+
+
+def test_sets_of_features_are_matched_by_columns():
+    rng = np.random.default_rng(0)
+    first, second = (pd.DataFrame(rng.normal(size=(n, 2)), columns=["x", "y"]) for n in (5, 7))
+    for distance in (retrieval.frechet_distance, retrieval.kernel_distance):
+        assert distance(first, second[["y", "x"]]) == distance(first, second)
+
+
+def test_genders_are_matched_with_columns_of_similarities():
+    similarity = pd.DataFrame([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], columns=list("abc"))
+    female = pd.Series({"c": True, "b": False, "a": True})
+    # The two most similar: a and c, both women; b and c, one of each.
+    assert retrieval.retrieval_bias(similarity, female, 2).tolist() == [-1, 0]
+
+
+def test_columns_of_crossed_samples_are_matched_with_those_of_cells():
+    cells = pd.DataFrame([[0.1, 0.3], [-0.2, -0.2]], index=["r", "s"], columns=["x", "y"])
+    rows, columns = pd.Series({"s": -0.2, "r": 0.2}), pd.Series({"y": 0.05, "x": -0.05})
+    expected = stats.crossed_error([0.2, -0.2], [-0.05, 0.05], cells.to_numpy())
+    assert stats.crossed_error(rows, columns, cells) == expected
+
+
+def test_rated_people_are_matched_by_their_own_labels():
+    groups = {"count": [3, 5, 4], "n": [8, 9, 7], "coefficients": [0.2, 0.3, 0.5]}
+    people = {"group": [0, 1, 2, 0, 1, 2, 1], "judged": [1, 0, 1, 0, 0, 1, 1], "rated": [1, 0, 0, 0, 1, 1, 1]}
+    expected = stats.prediction_powered(**groups, **people)
+    people = {name: pd.Series(values, list("tuvwxyz")) for name, values in people.items()}
+    people["rated"] = people["rated"][::-1]
+    assert stats.prediction_powered(**groups, **people) == expected
+
+
+def test_coefficients_are_matched_with_cells():
+    cells = pd.DataFrame(
+        {"source": "generated", "cluster": ["a", "b"], "template": "", "stratum": "", "count": [1, 2], "n": [2, 4]},
+        index=["x", "y"],
+    )
+    pooled = headline.pooled(cells, pd.Series({"y": 3.0, "x": 1.0}))
+    assert pooled["coefficient"].tolist() == [1, 3]
+
+
+def test_halves_are_of_groups_by_label():
+    values = pd.Series(np.arange(8.0) ** 2, list("abcdefgh"))
+    groups = pd.Series([0, 0, 1, 1, 2, 2, 3, 3], values.index)
+    found = [
+        stats.halves_interval([values], [of], lambda a: float(np.mean(a)), seed=1) for of in (groups, groups[::-1])
+    ]
+    assert found[0] == found[1]
+
+
+def test_cases_of_matched_sets_are_matched_by_label():
+    first = pd.DataFrame([[3, 0], [2, 1], [4, 0], [1, 1], [3, 1]], index=list("vwxyz"))
+    second = pd.DataFrame([[0, 2], [1, 3], [1, 2], [0, 2], [2, 2]], index=list("vwxyz"))
+    p = stats.permuted_chi_square([first, second], seed=1)
+    assert stats.permuted_chi_square([first, second[::-1]], seed=1) == p
