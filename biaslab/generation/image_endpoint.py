@@ -75,7 +75,7 @@ class EndpointImages(MadeImages):
                 ledger.load()
                 ledger.check_pictures()
                 if missing := self._missing():
-                    failed = buy(missing, settings, ledger, progress=progress)
+                    failed = buy(missing, settings, ledger, pairs=self._pairs(), progress=progress)
         nothing = Bought("not_bought")
         found = [ledger.done[k] if ledger.has(k) else failed.get(k, nothing) for k in self._keys]
         units, ids = self._units, image_ids_of(self._units)
@@ -123,6 +123,14 @@ class EndpointImages(MadeImages):
             return Unreadable("missing")
         same = hashlib.sha256(data).hexdigest() == bought.sha256
         return decode(data, most_pixels=self._settings.most_pixels) if same else Unreadable("damaged")
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Return the keys of the first two images of each prompt that has as many."""
+        keys: dict[str, list[str]] = {}
+        for row, key in zip(self._units.itertuples(index=False), self._keys, strict=True):
+            if row.index_ < 2:
+                keys.setdefault(row.prompt_id, []).append(key)
+        return [(pair[0], pair[1]) for pair in keys.values() if len(pair) == 2]
 
     def _missing(self) -> dict[str, dict[str, Any]]:
         """Return the images that are not there, by key: prompt_id, prompt and index."""

@@ -19,6 +19,6 @@ from biaslab.papers.custom.analysis import (
     tones,
 )
 from biaslab.papers.custom.headlines import headlines
-from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, unnamed
+from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, remarks
 
 answers = read("custom")

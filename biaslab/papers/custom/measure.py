@@ -54,10 +54,9 @@ def benchmark(pipeline: Pipeline) -> pd.DataFrame:
     return tables.of(pipeline.custom.benchmark(), "custom_benchmark")
 
 
-def unnamed(pipeline: Pipeline) -> list[str]:
-    """Return the pictures of a folder that its table does not name, so that nobody looks at them."""
-    folder = pipeline.custom.folder
-    return folder.unnamed if folder else []
+def remarks(pipeline: Pipeline) -> list[str]:
+    """Return sentences on images that are left out, are copies or black, or look alike; files not read among them."""
+    return pipeline.remarks(pipeline.custom.images().source)
 
 
 def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
