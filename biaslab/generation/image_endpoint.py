@@ -124,13 +124,11 @@ class EndpointImages(MadeImages):
         same = hashlib.sha256(data).hexdigest() == bought.sha256
         return decode(data, most_pixels=self._settings.most_pixels) if same else Unreadable("damaged")
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        """Return the keys of the first two images of each prompt that has as many."""
-        keys: dict[str, list[str]] = {}
-        for row, key in zip(self._units.itertuples(index=False), self._keys, strict=True):
-            if row.index_ < 2:
-                keys.setdefault(row.prompt_id, []).append(key)
-        return [(pair[0], pair[1]) for pair in keys.values() if len(pair) == 2]
+    def _pairs(self) -> list[tuple[str, str, str]]:
+        """Return each prompt of two images or more, and the keys of its first two."""
+        first = self._units.assign(key=self._keys).query("index_ < 2")
+        prompts = (rows for _, rows in first.groupby("prompt_id", sort=False) if len(rows) == 2)
+        return [(rows["text"].iloc[0], *rows.sort_values("index_")["key"]) for rows in prompts]
 
     def _missing(self) -> dict[str, dict[str, Any]]:
         """Return the images that are not there, by key: prompt_id, prompt and index."""

@@ -80,7 +80,7 @@ class FolderImages:
 def _not_read(names: Sequence[str]) -> str:
     endings = ", ".join(sorted({Path(name).suffix.lower() for name in names}))
     return (
-        f"{len(names):,} images are in formats that are not read ({endings}), such as {names[0]}; they are left out. "
+        f"Images in formats that are not read ({endings}) are left out: {len(names):,}, such as {names[0]}. "
         "Convert them to PNG or JPEG."
     )
 

@@ -15,12 +15,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
@@ -75,13 +77,13 @@ def buy(
     settings: EndpointSettings,
     ledger: Ledger,
     *,
-    pairs: Sequence[tuple[str, str]] = (),
+    pairs: Sequence[tuple[str, str, str]] = (),
     progress: bool,
 ) -> dict[str, Bought]:
     """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
-    ``pairs`` has the keys of the first two images of each prompt that has as many, whether missing or not. They are
-    bought first, until two of one prompt are images that can be compared: no refusals, and not black.
+    ``pairs`` has each prompt of two images or more, and the keys of its first two, whether missing or not. They are
+    bought first, until two of one prompt can be compared: neither is refused or black.
 
     Raises as :meth:`biaslab.net.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError: One
     more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an image.
@@ -91,10 +93,10 @@ def buy(
     try:
         buying = (_Serviced if settings.service else _Buying)(settings, ledger)
         label, found = f"buying from {settings.model}", {}
-        for pair in pairs:
+        for prompt, *pair in pairs:
             if first := {key: missing[key] for key in pair if key in missing}:
                 found |= buying.all(first, label, progress)
-            if buying.differ(*pair):
+            if buying.differ(prompt, *pair):
                 break
         left = {key: question for key, question in missing.items() if key not in found}
         return found | (buying.all(left, label, progress) if left else {})
@@ -246,7 +248,7 @@ class _Buying(Requests):
         # Headers that ask not to use an image are about others' images; this one was made for us.
         return Fetcher(Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout), s.allow)
 
-    def differ(self, first: str, second: str) -> bool:
+    def differ(self, prompt: str, first: str, second: str) -> bool:
         """Return whether two images of a prompt differ; False where one cannot be compared. RunError: They do not."""
         files, shown = [], []
         for key in (first, second):
@@ -261,11 +263,14 @@ class _Buying(Requests):
         if not np.array_equal(*shown):
             return True
         same = "bytes" if files[0].read_bytes() == files[1].read_bytes() else "pixels"
+        path = files[1]
+        with contextlib.suppress(ValueError):
+            path = path.relative_to(Path.cwd())
         raise RunError(
-            f"{self.where} sent the same image twice: the first two images of one prompt by {self.settings.model} have "
+            f"{self.where} sent the same image twice: the first two images of {prompt!r} by {self.settings.model} have "
             f"identical {same}. Nothing more is bought, because copies are not independent observations. Let the "
-            "server draw a new seed for each request, switch off the cache of a gateway before it, or set the number "
-            f"of images per prompt to 1. Then delete {files[1]}, so that it is asked for again, and run again."
+            "server draw a new seed for each request, switch off the cache of a gateway before it, or ask for one "
+            f"image per prompt. {STAYS}: delete the copy, {path}, so that it is asked for again, and run again."
         )
 
     def out_of_order(self, last: Bought) -> RunError:

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
+from biaslab.ground.errors import BiaslabError, MissingInputError
 from biaslab.keep import store
 from biaslab.pipeline.asked import computing_nothing
 from biaslab.report import pictures
@@ -47,12 +47,13 @@ def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
 
 
 def remarks(planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[str]:
-    """Return sentences on copies, black images and files that are left out, by model, where the store has its images."""
+    """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
     found: dict[str, None] = {}
     for one in planning.asked(jobs.pipelines(planned)):
         if one.made_by.truthful or not one.images or one.there < one.images:
             continue
-        with contextlib.suppress(store.UnfinishedError, MissingInputError):
+        # What is wrong with its images, notebooks have said.
+        with contextlib.suppress(BiaslabError):
             pipeline = computing_nothing(one.pipeline)
             made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
             found |= dict.fromkeys(public(f"{one.model}: {text}") for text in pipeline.remarks(made))
