@@ -229,14 +229,14 @@ def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
     assert list(folder.people["image_id"]) == ["nurse/0.jpg", "nurse/1.jfif", "nurse/2.JPE"]
     assert [image.shape for image in folder.read(list(folder.people["image_id"]))] == [(8, 8, 3)] * 3
     assert folder.remarks == [
-        "3 images are in formats that are not read (.heic, .jxl), such as nurse/3.heic; they are left out. "
+        "Images in formats that are not read (.heic, .jxl) are left out: 3, such as nurse/3.heic. "
         "Convert them to PNG or JPEG."
     ]
 
 
 def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
     (tmp_path / "a.heic").write_bytes(b"....ftypheic")
-    with pytest.raises(InputError, match=r"holds no file that ends in .* 1 images are in formats .*a\.heic"):
+    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.heic"):
         PictureFolder(str(tmp_path))
 
 

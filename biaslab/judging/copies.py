@@ -219,20 +219,20 @@ def remarks(images: ImageSource) -> list[str]:
     said, total = [], len(found)
     copies = found[found["status"] == DUPLICATE]
     if len(copies):
-        example = f"such as {copies['image_id'].iloc[0]} of {copies['copy_of'].iloc[0]}"
+        example = f"{copies['image_id'].iloc[0]}, which has the pixels of {copies['copy_of'].iloc[0]}"
         said.append(
-            f"{len(copies):,} of {total:,} images are copies of another image of their group (identical pixels), "
-            f"{example}. Each image counts once; the copies have the outcome {DUPLICATE}."
+            f"Copies of another image of the group (identical pixels): {len(copies):,} of {total:,} images, such as "
+            f"{example}. Each image counts once; copies have the outcome {DUPLICATE}."
         )
     if black := int((found["status"] == BLACK).sum()):
-        said.append(f"{black:,} of {total:,} images are black, as content filters return them (outcome {BLACK}).")
+        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (outcome {BLACK}).")
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     shared = counted[counted["pixels"].duplicated(keep=False)]
     if len(shared):
-        both = listed(list(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"]))
+        both = listed(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"])
         n = shared["pixels"].nunique()
-        said.append(f"{n:,} images are in more than one group and count in each, such as {both}.")
+        said.append(f"Images that are in more than one group, and count in each: {n:,}, such as {both}.")
     if pairs := alike(found):
         example = " and ".join(pairs[0])
-        said.append(f"{len(pairs):,} pairs of images of one group look alike, such as {example}; all of them count.")
+        said.append(f"Pairs of images of one group that look alike, and all count: {len(pairs):,}, such as {example}.")
     return said

@@ -93,10 +93,9 @@ class PictureFolder(FolderImages):
     def remarks(self) -> list[str]:
         """Sentences on files of the folder that are left out."""
         left = self.unnamed
-        said = (
-            f"{len(left):,} images, such as {left[0]}, are not in the folder's table and are left out." if left else ""
-        )
-        return [*super().remarks, *filter(None, [said])]
+        where = f"{len(left):,}, such as {left[0]}" if left else ""
+        said = [f"Images that the folder's table does not name are left out: {where}."] if left else []
+        return [*super().remarks, *said]
 
     @cached_property
     def _told(self) -> pd.DataFrame:

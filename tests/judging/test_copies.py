@@ -129,7 +129,7 @@ def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
     assert copies.alike(found) == [("a.png", "b.jpg")]
     assert (found["status"] == "").all()
     (said,) = copies.remarks(copies.DistinctImages(images, found))
-    assert said == "1 pairs of images of one group look alike, such as a.png and b.jpg; all of them count."
+    assert said == "Pairs of images of one group that look alike, and all count: 1, such as a.png and b.jpg."
 
 
 def test_difference_hash_compares_neighbours_by_brightness():
