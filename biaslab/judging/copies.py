@@ -86,13 +86,19 @@ def find(images: ImageSource, groups: pd.Series, *, store: Store, progress: bool
     found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     found = found if len(found) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)
     found = found.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
-    shown = found[(found["pixels"] != "") & ~found["is_black"].astype(bool)].sort_values("image_id", kind="stable")
+    shown = found[(found["pixels"] != "") & ~found["is_black"].astype(bool)]
+    shown = shown.sort_values("image_id", key=_numbered, kind="stable")
     first = shown.groupby(["group", "pixels"], sort=False)["image_id"].transform("first")
     copies = first[first != shown["image_id"]]
     found.loc[found["is_black"].astype(bool), "status"] = BLACK
     found.loc[copies.index, "status"] = DUPLICATE
     found.loc[copies.index, "copy_of"] = copies
     return found.drop(columns="is_black")
+
+
+def _numbered(image_ids: pd.Series) -> pd.Series:
+    """Return ids that sort by the number at their end, so that ``nurse/2`` comes before ``nurse/10``."""
+    return image_ids.astype(str).str.replace(r"\d{1,9}$", lambda found: found[0].zfill(9), regex=True)
 
 
 def _fingerprints(images: ImageSource, shard: pd.DataFrame) -> pd.DataFrame:
@@ -126,13 +132,13 @@ def difference_hash(image: np.ndarray) -> bytes:
     return np.packbits(brightness[:, 1:] > brightness[:, :-1]).tobytes()
 
 
-def alike(found: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return pairs of images of one group that look alike, by the hashes that :func:`find` returns.
+def alike(found: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
+    """Return how many pairs of images of one group look alike, by the hashes that :func:`find` returns, and examples.
 
-    Copies and black images are not in any pair. Hashes of which nearly all bits are equal say nothing of plain images:
-    an image with fewer than ``NEAR`` bits of either value is left out.
+    There is at most one example for each image. Copies and black images are in no pair. Plain images are left out,
+    because their hashes say nothing: those with fewer than ``NEAR`` bits of either value.
     """
-    pairs = []
+    n, pairs = 0, []
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     for _, rows in counted.groupby("group", sort=False):
         ids = rows["image_id"].to_numpy(object)
@@ -142,8 +148,9 @@ def alike(found: pd.DataFrame) -> list[tuple[str, str]]:
         ids, bits = ids[telling], bits[telling]
         for k in range(len(ids) - 1):
             near = np.bitwise_count(bits[k] ^ bits[k + 1 :]).sum(axis=1) <= NEAR
-            pairs += [(ids[k], other) for other in ids[k + 1 :][near]]
-    return pairs
+            n += int(near.sum())
+            pairs += [(ids[k], other) for other in ids[k + 1 :][near][:1]]
+    return n, pairs
 
 
 # -- what is said of copies ------------------------------------------------------------------------------------
@@ -232,7 +239,8 @@ def remarks(images: ImageSource) -> list[str]:
         both = listed(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"])
         n = shared["pixels"].nunique()
         said.append(f"Images that are in more than one group, and count in each: {n:,}, such as {both}.")
-    if pairs := alike(found):
+    n, pairs = alike(found)
+    if n:
         example = " and ".join(pairs[0])
-        said.append(f"Pairs of images of one group that look alike, and all count: {len(pairs):,}, such as {example}.")
+        said.append(f"Pairs of images of one group that look alike, and all count: {n:,}, such as {example}.")
     return said

@@ -270,7 +270,8 @@ class _Buying(Requests):
             f"{self.where} sent the same image twice: the first two images of {prompt!r} by {self.settings.model} have "
             f"identical {same}. Nothing more is bought, because copies are not independent observations. Let the "
             "server draw a new seed for each request, switch off the cache of a gateway before it, or ask for one "
-            f"image per prompt. {STAYS}: delete the copy, {path}, so that it is asked for again, and run again."
+            f"image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is asked for again, and run "
+            "again."
         )
 
     def out_of_order(self, last: Bought) -> RunError:

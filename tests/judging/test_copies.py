@@ -62,6 +62,15 @@ def test_find_identical_pixels_in_other_files_count_once(tmp_path):
     assert status_of(found) == expected | {"d.png": ("", ""), "e.png": ("", "")}
 
 
+def test_find_of_numbered_images_the_first_number_counts(tmp_path):
+    images = FolderImages(save(tmp_path / "pictures" / "a.png", noise(1)).parent)
+    images.table = pd.DataFrame({"image_id": ["p/10", "p/2", "q/1"]})
+    images.read = lambda ids: [noise(1) for _ in ids]
+    groups = pd.Series(["one"] * 3)
+    found = copies.find(images, groups, store=Store(tmp_path / "store"), progress=False)
+    assert status_of(found) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
+
+
 def test_find_copies_in_two_groups_count_in_each(tmp_path):
     folder = tmp_path / "pictures"
     for name in ("chef/1.png", "nurse/1.png", "nurse/2.png"):
@@ -112,7 +121,7 @@ def test_find_no_images_returns_no_rows(tmp_path):
     images = FolderImages(folder)
     images.table = images.table.iloc[:0]
     found = copies.find(images, pd.Series([], dtype=object), store=Store(tmp_path / "store"), progress=False)
-    assert found.empty and copies.alike(found) == []
+    assert found.empty and copies.alike(found) == (0, [])
     assert copies.remarks(copies.DistinctImages(images, found)) == []
 
 
@@ -126,7 +135,7 @@ def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
     save(folder / "d.png", np.full((64, 64, 3), 200, np.uint8))
     save(folder / "e.png", np.full((64, 64, 3), 90, np.uint8))
     images, found = searched(folder)
-    assert copies.alike(found) == [("a.png", "b.jpg")]
+    assert copies.alike(found) == (1, [("a.png", "b.jpg")])
     assert (found["status"] == "").all()
     (said,) = copies.remarks(copies.DistinctImages(images, found))
     assert said == "Pairs of images of one group that look alike, and all count: 1, such as a.png and b.jpg."

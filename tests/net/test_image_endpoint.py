@@ -152,7 +152,7 @@ def test_endpoint_that_sends_one_image_again_is_stopped_after_two(server, store,
         made(server, store, asked(3, images=16))
     assert len(server.requests) == 2
     server.reply = lambda text, n: drawn(picture((n, 100, 200)))
-    Path(re.search(r"copy, (.*\.png),", str(refused.value))[1]).unlink()
+    Path(re.search(r"in the store, (.*\.png),", str(refused.value))[1]).unlink()
     assert list(made(server, store, asked(3, images=16)).table["outcome"]) == ["ok"] * 48
     assert len(server.requests) == 2 + 47
 
