@@ -464,7 +464,8 @@ class Stages:
         if model.truthful:
             return made
         name = "occupation" if "occupation" in prompts else "prompt_id"
-        groups = made.table["prompt_id"].map(prompts.set_index("prompt_id", drop=False)[name])
+        once = prompts.drop_duplicates("prompt_id")
+        groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
         found = self.run(copies.find, made, groups)
         folder = getattr(model, "folder", None)
         if folder is not None and folder.told_by:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from biaslab.ground import shared, tables
 from biaslab.judging.names import RATINGS
+from biaslab.judging.words import DUPLICATE
 from biaslab.papers.custom.analysis import TRUTH
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
     """Return up to ``most`` images of each group of a pipeline's model, at random, and the rows of the people in each.
 
-    Of ``people``, rows of ``custom_people``, those of its model count; ``seed`` is that of the choice.
+    Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.
     """
-    own = people[people["model"] == pipeline.label]
+    own = people[(people["model"] == pipeline.label) & (people["outcome"] != DUPLICATE)]
     images = own.drop_duplicates("image_id")
     drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
     chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()
