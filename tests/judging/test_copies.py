@@ -20,6 +20,8 @@ from biaslab.keep.store import Store
 from biaslab.models.images import FolderImages, Unreadable
 from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, people, stages
+from biaslab.pipeline import asked as asked_for
+from biaslab.runs import pictures
 from biaslab.settings import Settings
 
 
@@ -328,3 +330,31 @@ def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portra
     assert (after["people"]["outcome"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
     for name in before.keys() - {"people"}:
         pd.testing.assert_frame_equal(after[name], before[name], obj=name)
+
+
+# -- what readers are told -------------------------------------------------------------------------------------
+
+
+def test_run_reports_copies_and_files_that_are_not_read(tmp_path, monkeypatch):
+    folder = tmp_path / "pics"
+    for name, seed in (("chef/1.png", 1), ("nurse/1.png", 1), ("nurse/2.png", 1), ("nurse/3.png", 3)):
+        save(folder / name, noise(seed))
+    save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
+    (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
+    given = Settings.of({"compute": {"store": str(tmp_path / "store")}})
+    pipeline = Pipeline(f"images:{folder}", given, progress=False)
+    asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
+    monkeypatch.setattr(pictures.planning, "asked", lambda _: asked)
+    monkeypatch.setattr(pictures.jobs, "pipelines", lambda _: [])
+    # Nothing is computed for the page: without results of the run there is nothing to say.
+    assert pictures.remarks([], lambda text: text) == []
+    pipeline.custom.images()
+    assert pictures.remarks([], lambda text: text.replace("pics", "PICS")) == [
+        "PICS: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
+        "Convert them to PNG or JPEG.",
+        "PICS: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
+        "the pixels of nurse/1.png. Each image counts once; copies have the outcome duplicate.",
+        "PICS: Black images, as content filters return them: 1 of 5 (outcome black).",
+        "PICS: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
+    ]
+    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks([], lambda text: text)]
