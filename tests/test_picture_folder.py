@@ -213,3 +213,34 @@ def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
     assert images.read(["1.png"])[0].shape == (8, 8, 3)
     with pytest.raises(MissingInputError, match="'a chef'"):
         model.generate(asked("a chef"), seed=1, store=None)
+
+
+# -- formats ---------------------------------------------------------------------------------------------
+
+
+def test_folder_reads_jfif_as_jpeg_and_names_what_is_not_read(tmp_path):
+    for k, ending in enumerate(("jpg", "jfif", "JPE")):
+        (tmp_path / "nurse").mkdir(exist_ok=True)
+        Image.fromarray(np.full((8, 8, 3), 60 * k, np.uint8)).save(tmp_path / f"nurse/{k}.{ending}", "JPEG")
+    for name in ("3.heic", "4.HEIC", "5.jxl"):
+        (tmp_path / "nurse" / name).write_bytes(b"....ftypheic")
+    (tmp_path / "nurse/notes.txt").write_text("no image")
+    folder = PictureFolder(str(tmp_path))
+    assert list(folder.people["image_id"]) == ["nurse/0.jpg", "nurse/1.jfif", "nurse/2.JPE"]
+    assert [image.shape for image in folder.read(list(folder.people["image_id"]))] == [(8, 8, 3)] * 3
+    assert folder.remarks == [
+        "Images in formats that are not read (.heic, .jxl) are left out: 3, such as nurse/3.heic. "
+        "Convert them to PNG or JPEG."
+    ]
+
+
+def test_folder_of_formats_that_are_not_read_is_refused(tmp_path):
+    (tmp_path / "a.heic").write_bytes(b"....ftypheic")
+    with pytest.raises(InputError, match=r"holds no file that ends in .* Images in formats .*: 1, such as a\.heic"):
+        PictureFolder(str(tmp_path))
+
+
+def test_folder_table_that_names_a_format_not_read_is_refused(tmp_path):
+    (tmp_path / "d.heic").write_bytes(b"....ftypheic")
+    with pytest.raises(InputError, match=r"its format is not read; convert it to PNG or JPEG"):
+        _ = table(tmp_path, "file,group\na.png,nurse\nd.heic,nurse\n").people

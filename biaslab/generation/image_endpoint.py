@@ -75,7 +75,7 @@ class EndpointImages(MadeImages):
                 ledger.load()
                 ledger.check_pictures()
                 if missing := self._missing():
-                    failed = buy(missing, settings, ledger, progress=progress)
+                    failed = buy(missing, settings, ledger, pairs=self._pairs(), progress=progress)
         nothing = Bought("not_bought")
         found = [ledger.done[k] if ledger.has(k) else failed.get(k, nothing) for k in self._keys]
         units, ids = self._units, image_ids_of(self._units)
@@ -123,6 +123,12 @@ class EndpointImages(MadeImages):
             return Unreadable("missing")
         same = hashlib.sha256(data).hexdigest() == bought.sha256
         return decode(data, most_pixels=self._settings.most_pixels) if same else Unreadable("damaged")
+
+    def _pairs(self) -> list[tuple[str, str, str]]:
+        """Return each prompt of two images or more, and the keys of its first two."""
+        first = self._units.assign(key=self._keys).query("index_ < 2")
+        prompts = (rows for _, rows in first.groupby("prompt_id", sort=False) if len(rows) == 2)
+        return [(rows["text"].iloc[0], *rows.sort_values("index_")["key"]) for rows in prompts]
 
     def _missing(self) -> dict[str, dict[str, Any]]:
         """Return the images that are not there, by key: prompt_id, prompt and index."""

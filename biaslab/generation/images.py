@@ -23,8 +23,8 @@ import numpy as np
 
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import InputError
-from biaslab.ground.pictures import Unreadable, decode
+from biaslab.ground.errors import InputError, RunError
+from biaslab.ground.pictures import Unreadable, decode, is_black
 from biaslab.judging.words import BLOCKED
 from biaslab.keep.store import Store, explaining, held, locked, replace
 from biaslab.models import checkpoints
@@ -216,6 +216,7 @@ class GeneratedImages(MadeImages):
         more |= followed.columns() if followed else {}
         if made_by.batch_size != size:
             self._write_down(made_by)
+        self._check_differ(rows, images)
         files = [_png(image) if isinstance(image, np.ndarray) else None for image in images]
         made = rows[["prompt_id", "text", "index_"]].rename(columns={"index_": "index"})
         return made.assign(
@@ -226,6 +227,21 @@ class GeneratedImages(MadeImages):
             file=files,
             **more,
         )[[*_TYPES, "text", "file", *more]]
+
+    def _check_differ(self, rows: pd.DataFrame, images: Sequence[np.ndarray | Unreadable]) -> None:
+        """Raise RunError where the first two images of a prompt are identical, though their noise differs."""
+        by_index = {(row.prompt_id, row.index_): k for k, row in enumerate(rows.itertuples(index=False))}
+        for (prompt_id, index), k in by_index.items():
+            other = by_index.get((prompt_id, 1), k) if index == 0 else k
+            first, second = images[k], images[other]
+            if other == k or isinstance(first, Unreadable) or isinstance(second, Unreadable):
+                continue
+            if np.array_equal(first, second) and not is_black(first):
+                raise RunError(
+                    f"{self.name} makes the same image from different noise: the first two images of "
+                    f"{rows['text'].iloc[k]!r} have identical pixels. Copies are not independent observations. Check "
+                    "that the pipeline uses the generator it is given, and generation.steps and generation.scheduler."
+                )
 
     def _drawn(
         self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: generator.Watch

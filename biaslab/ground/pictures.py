@@ -18,7 +18,11 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+ENDINGS = (".png", ".jpg", ".jpeg", ".jfif", ".jpe", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+NOT_READ = (".heic", ".heif", ".jxl", ".jp2", ".tga", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw")
+"""Endings of images in formats that are not read."""
+DARKEST = 8
+"""An image is black if none of its values, 0 to 255, is above this: JPEG compression leaves black a little above 0."""
 MOST_PIXELS = 64_000_000
 MOST_BYTES = 200_000_000
 # Progressive JPEGs have about ten scans; each costs a pass over the whole picture.
@@ -60,6 +64,11 @@ def decode(data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOS
             return np.array(shown(image))
     except NoPictureError as error:
         return Unreadable(error.reason)
+
+
+def is_black(image: np.ndarray) -> bool:
+    """Return whether an image, ``uint8 (height, width, 3)``, is black, as content filters return it."""
+    return int(image.max()) <= DARKEST
 
 
 @cache

@@ -24,7 +24,7 @@ from biaslab.judging.names import files_digest
 from biaslab.judging.person import Person
 from biaslab.judging.pinned import DLIB
 from biaslab.judging.settings import JudgeSettings
-from biaslab.judging.words import BLOCKED, JUDGED, OUTCOMES, SELDOM
+from biaslab.judging.words import JUDGED, OUTCOMES, SELDOM, WITHHELD
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
@@ -154,8 +154,8 @@ def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
     """Return the row of an image that nobody has looked at yet: its size, or why it cannot be looked at."""
     row = {"image_id": image_id, "outcome": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
     if isinstance(image, Unreadable):
-        blocked = image.reason == BLOCKED
-        return row | ({"outcome": BLOCKED} if blocked else {"outcome": "unreadable", "reason": image.reason})
+        why = image.reason
+        return row | ({"outcome": why} if why in WITHHELD else {"outcome": "unreadable", "reason": why})
     height, width = check_image(image, f"image {image_id!r}").shape[:2]
     return row | {"image_width": width, "image_height": height}
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from biaslab.judging import plugins
 from biaslab.judging.person import Person
-from biaslab.judging.words import NOT_READ, PIXELS, TONE_BY_PIXELS
+from biaslab.judging.words import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
@@ -84,7 +84,7 @@ def face_tones(
         here = np.flatnonzero(of == k)
         image = images[k]
         if isinstance(image, Unreadable):
-            reason[here] = "unreadable"
+            reason[here] = _why_unread(image)
             continue
         height, width = check_image(image, f"image {k}").shape[:2]
         low = np.clip(boxes[here, :2], 0, (width, height))
@@ -274,6 +274,10 @@ def _unread(n: int, reason: str) -> pd.DataFrame:
     return pd.DataFrame(numbers, index=range(n), dtype=float).assign(reason=pd.Series(reason, range(n), object))
 
 
+def _why_unread(image: Unreadable) -> str:
+    return image.reason if image.reason in (BLACK, DUPLICATE) else "unreadable"
+
+
 def _asked(
     images: Sequence[np.ndarray | Unreadable], people: pd.DataFrame, of: np.ndarray, judge: Callable
 ) -> pd.DataFrame:
@@ -283,7 +287,7 @@ def _asked(
     for k, row in enumerate(people.to_dict("records")):
         image, box = images[of[k]], tuple(row[c] for c in _BOX)
         if isinstance(image, Unreadable):
-            found.loc[k, "reason"] = "unreadable"
+            found.loc[k, "reason"] = _why_unread(image)
         elif not np.isnan(box).any():
             shown[k] = Person(image, box, position=row.get("position", 1), phrase=row.get("phrase", ""))
     if shown:

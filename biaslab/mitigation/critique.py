@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab import lexicons
 from biaslab.ground.genders import GENDERS
+from biaslab.judging.words import WITHHELD
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +22,7 @@ KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few
 """Kinds of bias that the embedded critic finds (``both ways``: some identities fit their stereotype too often, others
 too rarely); a critic behind an endpoint may use words of its own."""
 # Outcomes of images that nobody can look at.
-_NOT_THERE = ("blocked", "unreadable")
+_NOT_THERE = ("unreadable", *WITHHELD)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from biaslab.ground import folders
 from biaslab.ground.errors import InputError
-from biaslab.ground.pictures import ENDINGS, MOST_BYTES, Unreadable, decode
+from biaslab.ground.pictures import ENDINGS, MOST_BYTES, NOT_READ, Unreadable, decode
 from biaslab.ground.plaintext import plain
 from biaslab.models import registry
 
@@ -43,6 +43,8 @@ def pictures_of(images: ImageSource) -> str:
 class FolderImages:
     """The images in a folder, at any depth; an image's id is its path below the folder, with forward slashes.
 
+    ``not_read`` lists the images in formats that are not read, such as HEIC.
+
     Raises InputError where there is no such folder, or no file in it ends like an image.
     """
 
@@ -50,9 +52,12 @@ class FolderImages:
         folder = Path(path).expanduser()
         if not folder.is_dir():
             raise InputError(f"{path} is not a folder; give a folder that holds images.")
-        self._files = folders.files(folder, ENDINGS)
+        files = folders.files(folder, (*ENDINGS, *NOT_READ))
+        self.not_read = [name for name in files if name.lower().endswith(NOT_READ)]
+        self._files = {name: file for name, file in files.items() if name not in set(self.not_read)}
         if not self._files:
-            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.")
+            more = f" {_not_read(self.not_read)}" if self.not_read else ""
+            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.{more}")
         self.name, self.pictures = folder.name, registry.pictures(folder)
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
@@ -65,6 +70,19 @@ class FolderImages:
         """Return the images in the order asked for."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(_read_file, map(self._files.get, image_ids)))
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences on files of the folder that are left out."""
+        return [_not_read(self.not_read)] if self.not_read else []
+
+
+def _not_read(names: Sequence[str]) -> str:
+    endings = ", ".join(sorted({Path(name).suffix.lower() for name in names}))
+    return (
+        f"Images in formats that are not read ({endings}) are left out: {len(names):,}, such as {names[0]}. "
+        "Convert them to PNG or JPEG."
+    )
 
 
 def _read_file(file: Path | None) -> np.ndarray | Unreadable:

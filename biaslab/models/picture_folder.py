@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -80,6 +80,11 @@ class PictureFolder(FolderImages):
         return hashlib.sha256(f"{self.digest} {self.model} ".encode() + table).hexdigest()
 
     @property
+    def told_by(self) -> str:
+        """The table that says what pictures were asked for; empty where subfolders and texts in pictures do."""
+        return str(self._table) if self._table is not None else ""
+
+    @property
     def unnamed(self) -> list[str]:
         """The pictures that the folder's table does not name: nobody looks at them."""
         return sorted(set(self._files) - set(self._told["image_id"]))
@@ -87,7 +92,7 @@ class PictureFolder(FolderImages):
     @cached_property
     def _told(self) -> pd.DataFrame:
         if self._table is not None:
-            return _of_table(self._table, self._files)
+            return _of_table(self._table, self._files, self.not_read)
         prompts = [prompt_in(path) for path in self._files.values()]
         groups = [image_id.rpartition("/")[0].partition("/")[0] for image_id in self._files]
         told = {"prompt": prompts, "group": groups, "position": 1, "model": ""}
@@ -112,7 +117,7 @@ class PictureFolder(FolderImages):
         return tables[0] if tables else None
 
 
-def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
+def _of_table(path: Path, files: Mapping[str, Path], not_read: Sequence[str]) -> pd.DataFrame:
     frame, _ = cells.load(path, set(COLUMNS))
     cells.require(frame, ("file",), path, _NEEDS, set(COLUMNS))
     if not {"prompt", "group"} & set(frame):
@@ -128,7 +133,10 @@ def _of_table(path: Path, files: Mapping[str, Path]) -> pd.DataFrame:
         frame[name] = frame[name].where(frame[name] != "", frame[other])
     cells.refuse(frame["prompt"] == "", path, "file {} has neither prompt nor group", "give one", frame["file"])
     known = {plain(image_id): image_id for image_id in files}
-    ids = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(plain).map(known)
+    names = frame["file"].str.strip().str.replace("\\", "/").str.removeprefix("./").map(plain)
+    fix = "its format is not read; convert it to PNG or JPEG"
+    cells.refuse(names.isin(set(map(plain, not_read))), path, "file is {}", fix, frame["file"])
+    ids = names.map(known)
     there = f"it is not in {path.parent.name}; paths count from there"
     cells.refuse(ids.isna(), path, "file is {}", there, frame["file"])
     frame["image_id"] = ids

@@ -6,6 +6,8 @@
 - **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit``. It is taken
   back where the server says that there was no image. What may have been charged stays counted.
 - **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is never asked again.
+- **Independent.** The first two images of a prompt are bought before all others. Where they are identical nothing more
+  is bought: an endpoint that ignores seeds, or a cache, sends one image over and over.
 - **The key** is not sent to the addresses that the endpoint names for its pictures, and of these only public ones are
   visited (:mod:`biaslab.net.fetch`).
 """
@@ -13,19 +15,23 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
 import httpcore
 import httpx
+import numpy as np
 
 from biaslab.ground.errors import RunError
+from biaslab.ground.pictures import is_black
 from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
 from biaslab.net import replies, services
@@ -67,18 +73,33 @@ _WASTED = 5
 
 
 def buy(
-    missing: Mapping[str, Mapping[str, Any]], settings: EndpointSettings, ledger: Ledger, *, progress: bool
+    missing: Mapping[str, Mapping[str, Any]],
+    settings: EndpointSettings,
+    ledger: Ledger,
+    *,
+    pairs: Sequence[tuple[str, str, str]] = (),
+    progress: bool,
 ) -> dict[str, Bought]:
     """Buy ``missing`` images (prompt_id, prompt and index by key) in the ledger's turn; return what became of them.
 
+    ``pairs`` has each prompt of two images or more, and the keys of its first two, whether missing or not. They are
+    bought first, until two of one prompt can be compared: neither is refused or black.
+
     Raises as :meth:`biaslab.net.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError: One
-    more image would pass ``cost_limit``, or there is no room to keep an image.
+    more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
     missing = dict(sorted(missing.items(), key=lambda item: not ledger.is_paid(item[0])))
     try:
         buying = (_Serviced if settings.service else _Buying)(settings, ledger)
-        return buying.all(missing, f"buying from {settings.model}", progress)
+        label, found = f"buying from {settings.model}", {}
+        for prompt, *pair in pairs:
+            if first := {key: missing[key] for key in pair if key in missing}:
+                found |= buying.all(first, label, progress)
+            if buying.differ(prompt, *pair):
+                break
+        left = {key: question for key, question in missing.items() if key not in found}
+        return found | (buying.all(left, label, progress) if left else {})
     except LimitError:
         left, where = sum(not ledger.has(key) for key in missing), settings.url or settings.service
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
@@ -170,6 +191,8 @@ class _Buying(Requests):
             "request_id": self.clean(named),
             "time": now(),
         }
+        if why := replies.placeholder(data):
+            return Bought(REFUSED, self.clean(why), request_id=whole["request_id"], time=whole["time"])
         self._ledger.save_reply(digest, whole)
         return self._made(digest, whole)
 
@@ -224,6 +247,32 @@ class _Buying(Requests):
         s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
         return Fetcher(Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout), s.allow)
+
+    def differ(self, prompt: str, first: str, second: str) -> bool:
+        """Return whether two images of a prompt differ; False where one cannot be compared. RunError: They do not."""
+        files, shown = [], []
+        for key in (first, second):
+            bought = self._ledger.done.get(key, Bought("not_bought"))
+            path = self._ledger.file_of(key, bought.ending)
+            if bought.outcome != OK or not path.exists():
+                return False
+            files.append(path)
+            shown.append(decode(path.read_bytes(), most_pixels=self.settings.most_pixels))
+        if any(isinstance(image, Unreadable) or is_black(image) for image in shown):
+            return False
+        if not np.array_equal(*shown):
+            return True
+        same = "bytes" if files[0].read_bytes() == files[1].read_bytes() else "pixels"
+        path = files[1]
+        with contextlib.suppress(ValueError):
+            path = path.relative_to(Path.cwd())
+        raise RunError(
+            f"{self.where} sent the same image twice: the first two images of {prompt!r} by {self.settings.model} have "
+            f"identical {same}. Nothing more is bought, because copies are not independent observations. Let the "
+            "server draw a new seed for each request, switch off the cache of a gateway before it, or ask for one "
+            f"image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is asked for again, and run "
+            "again."
+        )
 
     def out_of_order(self, last: Bought) -> RunError:
         mend = "see that it runs and takes such requests, and run again."

@@ -70,6 +70,25 @@ def is_policy(data: bytes) -> bool:
     return any(words in said for words in _POLICY)
 
 
+def placeholder(data: bytes) -> str:
+    """Return which field says that the image of a reply is a content filter's placeholder; empty where none does.
+
+    Known are ``finish_reason``, ``filtered_reason`` and Azure's ``content_filter_results``, beside the image or above.
+    """
+    reply = _object(data)
+    for said in (_first(reply), reply):
+        ended = str(said.get("finish_reason") or said.get("finishReason") or "")
+        if any(word in ended.lower() for word in ("filter", "safety")):
+            return f"finish_reason {ended}"
+        if why := said.get("filtered_reason") or said.get("raiFilteredReason"):
+            return f"filtered_reason {why}"
+        results = said.get("content_filter_results")
+        for kind, result in results.items() if isinstance(results, Mapping) else ():
+            if isinstance(result, Mapping) and result.get("filtered") is True:
+                return f"content_filter_results {kind}"
+    return ""
+
+
 def refused_field(data: bytes, fields: Iterable[str]) -> str:
     """Return the field of a request that an error says is not taken, with any value or with that one; else empty."""
     reply = _object(data)

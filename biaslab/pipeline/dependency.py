@@ -17,6 +17,7 @@ from biaslab.attribution.images import AttendedImages
 from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.judging import copies
 from biaslab.judging.names import is_file
 from biaslab.keep import closure
 from biaslab.measures.instances import map_auc, mask_overlap
@@ -96,9 +97,10 @@ class Dependency(Part):
         images = self._triplets.images()
         if truthful:
             return TrueMaps(self._truth, images.source, images.table)
-        if not isinstance(images.source, AttendedImages):
+        made = copies.whole(images.source)
+        if not isinstance(made, AttendedImages):
             raise MissingInputError(NO_MAPS)
-        return images.source
+        return made
 
     def _named(self, labels: pd.Series) -> pd.Series:
         names = {label: self.nouns().name(label) for label in labels.unique()}

@@ -12,10 +12,11 @@ import pandas as pd
 
 from biaslab.ground.errors import unknown_name
 from biaslab.ground.genders import GENDERS
-from biaslab.judging import vision
+from biaslab.judging import copies, vision
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.people import judge_people
 from biaslab.judging.vqa import judge_people_vqa
+from biaslab.judging.words import DUPLICATE
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
@@ -169,10 +170,10 @@ class People(Part):
         return described(self._pipeline.made(texts, "people", kind != "single"), texts)
 
     def asked(self, kind: str) -> pd.DataFrame:
-        """Return one row per person that images of a kind, as far as they were made, are to show."""
+        """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
-        table = table.loc[~table["outcome"].isin(NEVER_MADE), columns]
+        table = table.loc[~table["outcome"].isin((*NEVER_MADE, DUPLICATE)), columns]
         # The judge's own column says whether people stand where their role is asked for.
         whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)
@@ -199,7 +200,8 @@ class People(Part):
         """
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
-            return person_ratings.judge_people(asked, judge.removeprefix(RATINGS))
+            file = judge.removeprefix(RATINGS)
+            return copies.annotated(source, person_ratings.judge_people(asked, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
         how, by = judge_people, (s,)

@@ -27,7 +27,7 @@ from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.ground.progress import BarFile
-from biaslab.judging import judge, kinds, skin_tone, vision, vqa
+from biaslab.judging import copies, judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.judging.settings import VisionSettings
@@ -453,8 +453,29 @@ class Stages:
         return described(self.made(self.texts(kind)), prompts)
 
     def made(self, prompts: pd.DataFrame, of: str = "captions", several: bool = False, **more) -> ImageSource:
-        """Return images of prompts, by :meth:`image_model` and its ``generate``."""
-        return self.run(self.image_model(of, several=several).generate, prompts, seed=self.seed, **more)
+        """Return images of prompts, by :meth:`image_model`; copies and black images read as unreadable.
+
+        Copies count once in a group: an occupation, or a prompt where prompts have no occupation. Images that draw a
+        known truth are independent by construction and are not searched. Raises InputError: The table of a folder says
+        different things of copies; else as ``generate`` of the model.
+        """
+        model = self.image_model(of, several=several)
+        made = self.run(model.generate, prompts, seed=self.seed, **more)
+        if model.truthful:
+            return made
+        name = "occupation" if "occupation" in prompts else "prompt_id"
+        once = prompts.drop_duplicates("prompt_id")
+        groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
+        found = self.run(copies.find, made, groups)
+        folder = getattr(model, "folder", None)
+        if folder is not None and folder.told_by:
+            copies.check_told(found, folder.people, folder.told_by)
+        return copies.DistinctImages(made, found)
+
+    def remarks(self, made: ImageSource) -> list[str]:
+        """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
+        folder = getattr(self.image_model(), "folder", None)
+        return [*(folder.remarks if folder is not None else ()), *copies.remarks(made)]
 
     def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images; nothing is loaded.
@@ -495,7 +516,8 @@ class Stages:
         by = self.settings.judging
         self.check_gate(by.gender, images)
         if by.gender.startswith(RATINGS):
-            return person_ratings.judge_images(images.table["image_id"], by.gender.removeprefix(RATINGS))
+            file = by.gender.removeprefix(RATINGS)
+            return copies.annotated(images, person_ratings.judge_images(images.table["image_id"], file), file)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)

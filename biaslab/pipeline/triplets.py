@@ -15,7 +15,7 @@ from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
 from biaslab.ground import shared
 from biaslab.ground.errors import InputError, ParameterError
-from biaslab.judging import instances, similarity
+from biaslab.judging import copies, instances, similarity
 from biaslab.judging.names import TRUTH, is_file
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
@@ -128,7 +128,7 @@ class Triplets(Part):
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
-        made = self.images().source
+        made = copies.whole(self.images().source)
         if not isinstance(made, GeneratedImages):
             return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.run(spaces.compare_latents, made, pairs)

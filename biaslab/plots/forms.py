@@ -85,6 +85,8 @@ OUTCOMES = look(
         "face_too_small": ("a face too small", style.SKY),
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld by the model", style.GREY),
+        "black": ("black image", style.GREY),
+        "duplicate": ("copy of another image", style.GREY),
         "unrated": ("not rated", style.GREY),
         "unanswered": ("no answer of the judge", style.GREY),
     }

@@ -22,6 +22,7 @@ import pandas as pd
 from biaslab.ground import plugins
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.values import dotted
+from biaslab.judging import copies
 from biaslab.judging.names import RATINGS
 from biaslab.keep import store
 from biaslab.keep.store import UnfinishedError
@@ -156,7 +157,7 @@ def contents(
             of = {"paper": one.paper, "kind": one.kind, "model": one.model}
             columns = ["prompt_id", "text", "n_images", *({"noise_id"} & {*one.prompts})]
             prompts.append(one.prompts.assign(text=texts)[columns].assign(**of))
-            made = one.pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
+            made = copies.whole(one.pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as))
             label = re.sub(r"[^\w.+-]+", "-", one.model).strip(".-") or "model"
             at, files = f"{PICTURES}/{one.kind}/{label}", {}
             for image_id in () if whose else made.table["image_id"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
+from biaslab.ground.errors import BiaslabError, MissingInputError
 from biaslab.keep import store
 from biaslab.pipeline.asked import computing_nothing
 from biaslab.report import pictures
@@ -45,10 +46,24 @@ def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
             yield pictures.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
+def remarks(planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[str]:
+    """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
+    found: dict[str, None] = {}
+    for one in planning.asked(jobs.pipelines(planned)):
+        if one.made_by.truthful or not one.images or one.there < one.images:
+            continue
+        # What is wrong with its images, notebooks have said.
+        with contextlib.suppress(BiaslabError):
+            pipeline = computing_nothing(one.pipeline)
+            made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
+            found |= dict.fromkeys(public(f"{one.model}: {text}") for text in pipeline.remarks(made))
+    return list(found)
+
+
 def written(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> tuple[list[dict], list[str]]:
-    """Return what :func:`write` does, and a note where it cannot: what cannot be shown takes no result along."""
+    """Return what :func:`write` does, and notes, of :func:`remarks` too: what cannot be shown takes no result along."""
     try:
-        return write(folder, planned, public), []
+        return write(folder, planned, public), remarks(planned, public)
     except Exception as error:
         return [], [f"No pictures are shown: {type(error).__name__}: {public(str(error))}"]
 

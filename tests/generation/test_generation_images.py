@@ -11,9 +11,11 @@ from tiny_pipelines import settings
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
+
+BLANK = np.zeros((8, 8, 3), np.uint8)
 
 
 def generate(*given, seed: int = 4, **run) -> GeneratedImages:
@@ -172,3 +174,20 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
 def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         generate(prompts(nurse=1, pilot=1).assign(**changes), *settings(folders("sd1")), store=Store(tmp_path))
+
+
+def test_generated_images_identical_for_different_noise_are_refused(folders, tmp_path, monkeypatch):
+    drawn = generator.Generator.images
+
+    def repeated(self, texts, *given, **more):
+        return drawn(self, texts, *given, **more)[:1] * len(texts)
+
+    given = settings(folders("sd1"))
+    monkeypatch.setattr(generator.Generator, "images", repeated)
+    with pytest.raises(RunError, match=r"makes the same image from different noise: .*'a photo of a pilot'"):
+        generate(prompts(pilot=2), *given, store=Store(tmp_path))
+    # Images of two prompts are compared with none of the other, and one image with nothing.
+    assert len(generate(prompts(nurse=1, pilot=1), *given, store=Store(tmp_path)).table) == 2
+    # A black image says nothing of copies.
+    monkeypatch.setattr(generator.Generator, "images", lambda self, texts, *_, **__: [BLANK] * len(texts))
+    assert len(generate(prompts(nurse=2), *given, store=Store(tmp_path)).table) == 2

@@ -241,11 +241,15 @@ def picky(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shop():
-    """Return an endpoint that sells one small picture again and again."""
-    with FakeEndpoint().running() as server:
+    """Return an endpoint that sells another small picture for each request."""
+
+    def reply(question, n):
         file = io.BytesIO()
-        Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(file, "PNG")
-        server.reply = lambda question, n: drawn(file.getvalue())
+        Image.fromarray(np.random.default_rng(n).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(file, "PNG")
+        return drawn(file.getvalue())
+
+    with FakeEndpoint().running() as server:
+        server.reply = reply
         yield server
 
 

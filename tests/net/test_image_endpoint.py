@@ -8,11 +8,14 @@ import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process, wait
+from PIL import Image
 
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
@@ -89,6 +92,7 @@ def test_images_come_as_from_any_other_generator(server, store):
 
 
 def test_prompts_that_share_noise_have_one_seed(server, store):
+    server.reply = lambda text, n: drawn(picture((n, 100, 200)))
     table = made(server, store, asked(3, images=2).assign(noise_id=["t", "t", "u"])).table
     # No endpoint takes noise: the seed says which images would share it.
     assert list(table["image_id"]) == ["p0/0", "p1/0", "p0/1", "p1/1", "p2/0", "p2/1"]
@@ -105,6 +109,7 @@ def test_a_request_holds_what_is_set_and_nothing_else(server, store):
 
 
 def test_what_was_bought_is_not_bought_again(server, store, monkeypatch):
+    server.reply = lambda text, n: drawn(picture((n, 100, 200)))
     first = made(server, store, asked(3))
     assert len(server.requests) == 3
     # More of them costs only what is new, and images that are there need no key.
@@ -122,6 +127,76 @@ def test_what_was_bought_is_not_bought_again(server, store, monkeypatch):
     other = made(server, store, asked(3).assign(prompt_id=["q0", "q1", "q2"]))
     assert len(server.requests) == 6 + 4 * 3
     assert other.spent == 18 * 0.25
+
+
+# -- the same image again ------------------------------------------------------------------------------------
+
+
+def compressed(level):
+    """Return the file of one picture, whose bytes depend on how much it is compressed."""
+    file = BytesIO()
+    Image.fromarray(np.arange(240, dtype=np.uint8).reshape(8, 10, 3)).save(file, "PNG", compress_level=level)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("levels", "same"), [((6, 6), "bytes"), ((0, 9), "pixels")])
+def test_endpoint_that_sends_one_image_again_is_stopped_after_two(server, store, levels, same):
+    server.reply = lambda text, n: drawn(compressed(levels[n % 2]))
+    match = rf"The endpoint http://127.* sent the same image twice: .*'photo 0' by painter-3 .*identical {same}.*cache"
+    # Four requests at a time would buy four.
+    with pytest.raises(RunError, match=match):
+        made(server, store, asked(3, images=16), concurrency=4)
+    assert len(server.requests) == 2
+    # Run again, nothing is bought before the copy is taken away.
+    with pytest.raises(RunError, match=match) as refused:
+        made(server, store, asked(3, images=16))
+    assert len(server.requests) == 2
+    server.reply = lambda text, n: drawn(picture((n, 100, 200)))
+    Path(re.search(r"in the store, (.*\.png),", str(refused.value))[1]).unlink()
+    assert list(made(server, store, asked(3, images=16)).table["outcome"]) == ["ok"] * 48
+    assert len(server.requests) == 2 + 47
+
+
+def test_endpoint_that_sends_one_image_again_is_stopped_when_a_run_goes_on(server, store):
+    server.reply = lambda text, n: drawn(compressed(6))
+    made(server, store, asked(2, images=1))
+    assert len(server.requests) == 2
+    with pytest.raises(RunError, match="sent the same image twice"):
+        made(server, store, asked(2, images=5))
+    assert len(server.requests) == 3
+
+
+def test_first_two_images_of_a_prompt_are_bought_before_others(server, store):
+    server.reply = lambda text, n: drawn(picture((n, 100, 200)))
+    # The first prompt has one image, so that the second is the first with two.
+    made(server, store, asked(3).assign(n_images=[1, 3, 3]), concurrency=4)
+    assert [request["prompt"] for request in server.requests[:2]] == ["photo 1"] * 2
+    assert len(server.requests) == 7
+
+
+@pytest.mark.parametrize("shown", ["refused", "black", "placeholder"])
+def test_refusals_and_black_images_are_no_copies(server, store, shown):
+    body = drawn(picture((3, 3, 3)))
+    if shown == "placeholder":
+        reply = json.loads(body[2])
+        reply["data"][0] |= {**json.loads(drawn(compressed(6))[2])["data"][0], "finish_reason": "CONTENT_FILTERED"}
+        body = 200, {}, json.dumps(reply)
+    body = REFUSAL if shown == "refused" else body
+    server.reply = lambda text, n: body if text == "photo 0" else drawn(picture((n, 100, 200)))
+    images = made(server, store, asked(2, images=4))
+    outcome = "ok" if shown == "black" else "refused"
+    assert list(images.table["outcome"]) == [outcome] * 4 + ["ok"] * 4
+    # A placeholder was paid for, and a refusal with an error status was not.
+    assert images.spent == (4 if shown == "refused" else 8) * 0.25
+    # The first prompt says nothing of copies, so that the next one is asked.
+    assert [request["prompt"] for request in server.requests[2:4]] == ["photo 1"] * 2
+    assert len(server.requests) == 8
+
+
+def test_limit_of_cost_counts_all_images_that_are_left(server, store):
+    server.reply = lambda text, n: drawn(picture((n, 100, 200)))
+    with pytest.raises(RunError, match="Images left: 5"):
+        made(server, store, asked(2, images=3), cost_limit=0.25)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])

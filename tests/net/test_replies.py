@@ -196,3 +196,26 @@ def test_a_key_that_is_not_accepted_is_no_refusal(server, store):
     server.reply = lambda question, n: failure(403, "You have no access to this model.", "forbidden")
     with pytest.raises(ParameterError, match="does not accept the key"):
         bought(server, store)
+
+
+# -- placeholders of content filters ---------------------------------------------------------------------------
+
+FILTERED = {"hate": {"filtered": False, "severity": "safe"}, "sexual": {"filtered": True, "severity": "high"}}
+
+
+@pytest.mark.parametrize(
+    ("picture_says", "reply_says", "field"),
+    [
+        ({"finish_reason": "CONTENT_FILTERED"}, {}, "finish_reason CONTENT_FILTERED"),
+        ({}, {"finishReason": "SAFETY"}, "finish_reason SAFETY"),
+        ({"raiFilteredReason": "people"}, {}, "filtered_reason people"),
+        ({"content_filter_results": FILTERED}, {}, "content_filter_results sexual"),
+        ({"finish_reason": "SUCCESS"}, {"finish_reason": "stop"}, ""),
+        ({"content_filter_results": {"hate": {"filtered": False}}}, {}, ""),
+        ({"content_filter_results": ["hate"], "finish_reason": 3}, {}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_placeholder_names_the_field_that_says_so(picture_says, reply_says, field):
+    reply = {"data": [{"b64_json": "QQ==", **picture_says}], **reply_says}
+    assert replies.placeholder(json.dumps(reply).encode()) == field

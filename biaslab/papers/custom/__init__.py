@@ -19,6 +19,6 @@ from biaslab.papers.custom.analysis import (
     tones,
 )
 from biaslab.papers.custom.headlines import headlines
-from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, unmatched
+from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, remarks, unmatched
 
 answers = read("custom")

@@ -19,6 +19,7 @@ from biaslab.ground.genders import GENDERS
 from biaslab.judging import error
 from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.judging.words import (
+    DUPLICATE,
     JUDGED,
     OUTCOMES_OF_PEOPLE,
     TONE_OF_PHOTOGRAPHS,
@@ -227,7 +228,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
 def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the mean skin tone (1–10) by model and group, and how many were not read, as ``custom_tones``."""
-    rows = []
+    people, rows = people[people["outcome"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         for group, some in [(ALL, whole), *whole.groupby("group", sort=False)]:
             mean = stats.mean_interval(some["skin_tone"].dropna(), confidence)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from biaslab.judging.words import JUDGED
+from biaslab.judging.words import DUPLICATE, JUDGED
 from biaslab.measures.headline import MEAN, Headline, cells_of, pooled
 
 TABLES = ("custom_people",)
@@ -16,6 +16,7 @@ TABLES = ("custom_people",)
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
     """Yield each model's mean share of women over groups, and each group's; of people judged female or male."""
+    people = people[people["outcome"] != DUPLICATE]
     people = people.assign(gender=people["gender"].where(people["outcome"] == JUDGED))
     named = people.rename(columns={"group": "cluster", "prompt": "template"})
     for model, of_model in named.groupby("model", sort=False):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslab.ground import shared, tables
 from biaslab.judging.names import RATINGS
-from biaslab.judging.words import TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
+from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.models import registry
 from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH
@@ -73,6 +73,11 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     return matching.unmatched(pipelines)
 
 
+def remarks(pipeline: Pipeline) -> list[str]:
+    """Return sentences on images that are left out, are copies or black, or look alike; files not read among them."""
+    return pipeline.remarks(pipeline.custom.images().source)
+
+
 def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.drawn``)."""
     images = pipeline.custom.images()
@@ -87,9 +92,9 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
     """Return up to ``most`` images of each group of a pipeline's model, at random, and the rows of the people in each.
 
-    Of ``people``, rows of ``custom_people``, those of its model count; ``seed`` is that of the choice.
+    Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.
     """
-    own = people[people["model"] == pipeline.label]
+    own = people[(people["model"] == pipeline.label) & (people["outcome"] != DUPLICATE)]
     images = own.drop_duplicates("image_id")
     drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
     chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()

@@ -16,7 +16,7 @@ from biaslab.ground.genders import GENDERS
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.objects import BOX
 from biaslab.judging.questions import read_answer, read_yes_no
-from biaslab.judging.words import TONE_BY_PIXELS
+from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import captioning
 from biaslab.measures import skin_tone as tones
@@ -65,6 +65,7 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     detections, looked = pipeline.dalleval.detections(images)
     asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
+    asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
     asked["found"] = judging.counted(detections, asked, chosen["threshold"])
     asked["shown"] = asked.get("truth_n", np.nan)

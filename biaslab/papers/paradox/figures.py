@@ -35,6 +35,8 @@ OUTCOMES = forms.Look(
         "blocked": style.VERMILION,
         "unrated": style.SKY,
         "unanswered": style.YELLOW,
+        "black": style.GREY,
+        "duplicate": style.GREY,
     },
 )
 _COUNTED = forms.look(

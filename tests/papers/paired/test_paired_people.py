@@ -9,6 +9,7 @@ from paired_rows import cell, image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
+from biaslab.judging.words import BLACK, DUPLICATE
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.prompts import paired as asking
 
@@ -35,7 +36,7 @@ FIVE = [
 def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
     study = tables_of(people=FIVE)
     table = study["outcomes"]
-    assert table["outcome"].tolist() == list(OUTCOMES)
+    assert table["outcome"].tolist() == [name for name in OUTCOMES if name not in (BLACK, DUPLICATE)]
     counts = table.set_index("outcome")["n"]
     expected = {"judged": 2, "uncertain": 1, "too_many_faces": 1, "face_too_small": 1}
     assert counts[counts > 0].to_dict() == expected
@@ -52,6 +53,17 @@ def test_valid_images_by_hand(tables_of):
     assert table["percent"].to_dict() == pytest.approx({"people": 60, "judged": 40, "order": 200 / 3, "valid": 20})
     assert table["n_images"].to_dict() == {"people": 5, "judged": 5, "order": 3, "valid": 5}
     assert table["change"].isna().all()
+
+
+def test_valid_images_black_image_is_counted_and_shows_nobody(tables_of):
+    rows = [*FIVE, *pair("6", ("nurse", F, BLACK), ("cook", M, BLACK), order="")]
+    study = tables_of(people=rows)
+    assert one(study["outcomes"], outcome=BLACK)["n"] == 1
+    table = study["valid_images"].set_index("measure")
+    # As of the five above, of six images.
+    assert table["percent"].to_dict() == pytest.approx(
+        {"people": 50, "judged": 100 / 3, "order": 200 / 3, "valid": 50 / 3}
+    )
 
 
 def test_people_of_one_phrase_have_no_order_and_that_is_said(tables_of):

@@ -14,7 +14,7 @@ from scipy.stats import binomtest, norm
 
 from biaslab import stats
 from biaslab.ground import tables
-from biaslab.judging.words import BLOCKED
+from biaslab.judging.words import WITHHELD
 from biaslab.measures import agreement
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
@@ -164,7 +164,7 @@ def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence:
     images: then the lower limit is 0.
     """
     # Of images that it never looked at the detector said nothing that could be corrected.
-    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["outcome"].isin(("unreadable", BLOCKED))]
+    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["outcome"].isin(("unreadable", *WITHHELD))]
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
     for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):

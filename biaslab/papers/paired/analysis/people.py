@@ -10,13 +10,13 @@ import pandas as pd
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.judging.questions import FORM, question
+from biaslab.judging.words import BLACK, DUPLICATE, ROLES
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
-from biaslab.judging.words import ROLES
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.prompts import paired as prompts
 
-FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked")
+FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)
 OUT_OF_ORDER = ("swapped", "unclear")
 # An image has the outcome of its people that comes last here.
 _WORST = {outcome: rank for rank, outcome in enumerate(OUTCOMES)}
@@ -59,6 +59,8 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     for cell, group in by_cell(_images(last_rounds(people))):
         for outcome in OUTCOMES:
             part = group[group["outcome"] == outcome]
+            if part.empty and outcome in (BLACK, DUPLICATE):
+                continue
             row = {**cell, "outcome": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
             rows.append(row | stats.percents(len(part), len(group), confidence))
