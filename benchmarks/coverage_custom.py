@@ -51,6 +51,7 @@ def compared(rng, studies, *, groups: int, prompts: int, images: int, moved: flo
             rows.append(pd.DataFrame({"model": model, "group": g, "prompt": p, "k": k, "female": female.ravel()}))
         people = pd.concat(rows).astype({"group": str})
         people["prompt"] = people["group"] + "-" + people["prompt"].astype(str)
+        people["image_id"] = people["prompt"] + "-" + people["k"].astype(str)
         gender = np.where(people["female"], "female", "male")
         table = custom.differences(people.assign(gender=gender, outcome="judged"), seed=study, replicates=1000)
         whole = table[table["group"] == "all"].iloc[0]
@@ -76,6 +77,111 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
             "covered": found.ci_low - 1e-12 <= truth <= found.ci_high + 1e-12,
             "rejected": found.p < 0.05,
             "half-width": 100 * (found.ci_high - found.ci_low) / 2,
+        }
+
+
+def drawn(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1, model="m"):
+    """Return people of a generator: those of an image have one gender, and tone, with the chance ``matching``."""
+    share = np.broadcast_to(share, groups)
+    g, i, k = np.indices((groups, images, persons)).reshape(3, -1)
+    cell = g * images + i
+    of_image = rng.random(groups * images)[cell], rng.integers(1, 11, groups * images)[cell]
+    same = (rng.random(groups * images) < matching)[cell]
+    own = rng.random(g.size), rng.integers(1, 11, g.size)
+    female = np.where(same, of_image[0], own[0]) < share[g]
+    known = rng.random(g.size) >= unclear
+    rows = pd.DataFrame({"model": model, "group": np.char.mod("g%02d", g), "position": k + 1})
+    rows["prompt"], rows["image_id"] = rows["group"], rows["group"] + "-" + i.astype(str).astype(object)
+    rows["outcome"] = np.where(known, "judged", "uncertain")
+    rows["gender"] = np.where(known, np.where(female, "female", "male"), "unsure")
+    return rows.assign(skin_tone=np.where(same, of_image[1], own[1]).astype(float), tone_judge="t")
+
+
+def _holds(rows: pd.DataFrame, truth, low: str = "ci_low", high: str = "ci_high") -> np.ndarray:
+    return ((rows[low] - 1e-9 <= truth) & (truth <= rows[high] + 1e-9)).to_numpy(float)
+
+
+def pages(rng, studies, *, groups: int, images: int, persons: int, matching: float, share: float) -> Iterator[dict]:
+    """Yield what the tables of a generator cover, and whether a fair one's page claims anything."""
+    how = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
+    named = [f"g{k:02d}" for k in range(groups)]
+    benchmark = pd.DataFrame({"group": named, "percent_female": 100 * share, "n": np.nan, "named": "b"})
+    for _ in range(studies):
+        people = drawn(rng, **how)
+        table = custom.shares(people, replicates=100)
+        table = table[table["answer"] == "female"]
+        each, mean = table[table["group"] != "all"], table[table["group"] == "all"]
+        found = custom.distance(people, benchmark)
+        by_group, over = found[found["group"] != "all"], found[found["group"] == "all"]
+        claims = custom.answers.groups.findings(by_group)[0].decided
+        tones = custom.tones(people)
+        tones = tones[tones["group"] != "all"]
+        both = custom.intersections(custom.answers_of(people), [("perceived gender", "skin tone")])
+        both = both[both["first"] != "unclear"]
+        tone = both["second"].map({"light (1–3)": 30, "medium (4–6)": 30, "dark (7–10)": 40})
+        judges = pd.concat([people.assign(judge="a"), people.assign(judge="b")], ignore_index=True)
+        wrong = (judges["judge"] == "b") & _wrong(rng, people, matching)
+        judges["gender"] = judges["gender"].where(~wrong, judges["gender"].map({"female": "male", "male": "female"}))
+        agreed = custom.agreement(judges)
+        agreed_each = agreed[agreed["group"] != "all"]
+        yield {
+            "shares": _holds(each, 100 * share).mean(),
+            "mean": _holds(mean, 100 * share).mean(),
+            "differences from it": _holds(by_group, 0).mean(),
+            "tones": _holds(tones, 5.5).mean(),
+            "intersections": _holds(both, tone).mean(),
+            "agreement": _holds(agreed_each, 80).mean(),
+            "judges differ": (agreed["p"] < 0.05).mean(),
+            "a group is claimed": claims,
+            "distance rejected": (over["distance_p"] < 0.05).mean() if over["distance_p"].notna().all() else np.nan,
+            "half-width": (each["ci_high"] - each["ci_low"]).mean() / 2,
+        }
+
+
+def _wrong(rng, people: pd.DataFrame, matching: float) -> np.ndarray:
+    """Return for both judges' rows who is judged otherwise: one in five, people of an image together as they match."""
+    image = pd.factorize(people["image_id"])[0]
+    same = (rng.random(image.max() + 1) < matching)[image]
+    wrong = np.where(same, rng.random(image.max() + 1)[image], rng.random(len(people))) < 0.2
+    return np.tile(wrong, 2)
+
+
+def models(rng, studies, *, groups: int, images: int, persons: int, matching: float) -> Iterator[dict]:
+    """Yield how often the difference of equal models is covered, and claimed, where people share images."""
+    how = {"groups": groups, "images": images, "persons": persons, "matching": matching}
+    for study in range(studies):
+        people = pd.concat([drawn(rng, **how, model=name) for name in "ab"], ignore_index=True)
+        table = custom.differences(people, seed=study, replicates=1000)
+        each, over = table[table["group"] != "all"], table[table["group"] == "all"]
+        yield {
+            "covered": _holds(over, 0).mean(),
+            "rejected": (over["p"] < 0.05).mean(),
+            "of groups covered": _holds(each, 0).mean(),
+            "in any group": (each["p_holm"] < 0.05).any(),
+        }
+
+
+def clustered(
+    rng, studies, *, groups: int, images: int, persons: int, matching: float, away: float = 0.0, sample: float = np.nan
+) -> Iterator[dict]:
+    """Yield what the mean over groups and its corrected distance cover, where a benchmark may be a ``sample``."""
+    for _ in range(studies):
+        center = np.where(np.arange(groups) % 2, 0.5, 0.3 if np.isfinite(sample) else 0.5)
+        share = center + away * rng.choice([-1, 1], groups)
+        known = rng.binomial(int(sample), center) / sample if np.isfinite(sample) else center
+        people = drawn(rng, groups=groups, images=images, persons=persons, matching=matching, share=share, unclear=0)
+        named = sorted(people["group"].unique())
+        given = {"group": named, "percent_female": 100 * known, "n": sample, "named": "b"}
+        over = custom.distance(people, pd.DataFrame(given)).iloc[0]
+        low, high = over["distance_corrected_ci_low"], over["distance_corrected_ci_high"]
+        if not np.isfinite(low):
+            continue
+        mean = 100 * (share - center).mean()
+        yield {
+            "mean difference": over["ci_low"] <= mean <= over["ci_high"],
+            "distance": low - 1e-9 <= 100 * np.abs(share - center).mean() <= high + 1e-9,
+            "distance rejected": over["distance_p"] < 0.05,
+            "half-width": (high - low) / 2,
         }
 
 
@@ -110,7 +216,25 @@ def corrections(rng, studies, *, people: int, rated: int, share: float, lean: fl
         }
 
 
+PEOPLE = [(1, 0.0), (2, 0.0), (2, 0.5), (2, 1.0), (4, 0.0), (4, 0.5), (4, 1.0)]
+"""People per image, and the chance that all of them are alike."""
 ROWS = [
+    *(
+        (pages, {"groups": g, "images": n, "persons": persons, "matching": matching, "share": share})
+        for g, n, share in ((20, 25, 0.5), (20, 25, 0.2), (4, 8, 0.5))
+        for persons, matching in PEOPLE
+    ),
+    *(
+        (models, {"groups": g, "images": n, "persons": persons, "matching": matching})
+        for g, n in ((20, 25), (4, 8))
+        for persons, matching in PEOPLE
+    ),
+    *(
+        (clustered, {"groups": g, "images": 25, "persons": persons, "matching": matching, **more})
+        for g in (12, 40)
+        for persons, matching in PEOPLE
+        for more in ({}, {"away": 0.2}, {"sample": 40})
+    ),
     *(
         (means, {"kind": kind, "groups": g, "images": n})
         for kind in SHARES
@@ -135,8 +259,12 @@ ROWS = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("names", nargs="*", help="parts of the rows to run, such as 'pages groups=20'; all if none")
     given = parser.parse_args()
     for simulate, how in ROWS:
+        row = f"{simulate.__name__} {' '.join(f'{k}={v}' for k, v in how.items())}"
+        if given.names and not any(all(part in row for part in name.split()) for name in given.names):
+            continue
         found = pd.DataFrame(simulate(np.random.default_rng(1), given.studies, **how)).astype(float)
         numbers = "  ".join(f"{name} {found[name].mean() * (1 if name == 'half-width' else 100):.1f}" for name in found)
         print(f"{simulate.__name__:10} {' '.join(f'{k}={v}' for k, v in how.items()):45} {numbers}", flush=True)

@@ -30,7 +30,7 @@ TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
 TRUTH = "truth"
 """What the truth of images is called among judges, where it is known."""
-NOT_JUDGED = "no person of this group is judged female or male"
+NOT_JUDGED = "no person is judged female or male"
 NO_ANSWER = "there is no such answer to count"
 NO_BENCHMARK = "the benchmark has no share of this group"
 """Reasons for a missing share or difference."""
@@ -64,20 +64,28 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
         judged = _by_image(whole, whole["outcome"] == JUDGED)
         p = stats.clustered_homogeneity(judged["count"], judged["n"], judged["group"], replicates, seed=seed)
         each["p_judged"] = np.where(each["group"] == ALL, p, np.nan)
+        lead = each["answer"].isin(GENDERS) & (each["group"] == ALL)
         each["note"] = ""
-        differs = p < stats.significance(confidence)
-        for k in each.index[(each["group"] == ALL) & each["answer"].isin(GENDERS)] if differs else ():
-            by = each[(each["answer"] == each.at[k, "answer"]) & (each["group"] != ALL)]["percent_judged"]
-            each.at[k, "note"] = _judged_differs(by, *each.loc[k, list(bounds)])
+        for k in each.index[lead]:
+            some = each[(each["answer"] == each.at[k, "answer"]) & (each["group"] != ALL)]
+            differs = p < stats.significance(confidence)
+            each.at[k, "note"] = _note(some, *each.loc[k, list(bounds)], differs=differs)
         rows.append(each.assign(model=model))
     return tables.joined(rows, "custom_shares")
 
 
-def _judged_differs(by_group: pd.Series, low: float, high: float) -> str:
-    return (
-        f"The share of people who could be judged differs between groups ({by_group.min():.0f} to "
-        f"{by_group.max():.0f} %); with everyone else male or female the mean would be {low:.1f} to {high:.1f} %."
-    )
+def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> str:
+    """Return what limits a mean over ``groups``: those without people judged, and missing people that ``differ``."""
+    missing, said = groups[groups["n"] == 0]["group"], []
+    if 0 < len(missing) < len(groups):
+        said.append(f"The mean is over {len(groups) - len(missing)} of {len(groups)} groups; none judged: ")
+        said[-1] += ", ".join(missing) + "."
+    if differs:
+        judged = groups["percent_judged"]
+        said.append(f"The share of people judged differs between groups ({judged.min():.0f} to {judged.max():.0f} %).")
+        if np.isfinite(low):
+            said.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f} %.")
+    return " ".join(said)
 
 
 def _by_image(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
