@@ -80,70 +80,78 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
         }
 
 
-def drawn(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1, model="m"):
-    """Return people of a generator: those of an image have one gender, and tone, with the chance ``matching``."""
-    share = np.broadcast_to(share, groups)
-    g, i, k = np.indices((groups, images, persons)).reshape(3, -1)
-    cell = g * images + i
-    of_image = rng.random(groups * images)[cell], rng.integers(1, 11, groups * images)[cell]
-    same = (rng.random(groups * images) < matching)[cell]
-    own = rng.random(g.size), rng.integers(1, 11, g.size)
-    female = np.where(same, of_image[0], own[0]) < share[g]
-    known = rng.random(g.size) >= unclear
+def generated(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1):
+    """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10).
+
+    People of an image have one gender, one tone and one fate of the second judge with the chance ``matching``.
+    """
+    shape = (groups, images, persons)
+    same = rng.random((groups, images, 1)) < matching
+
+    def alike(draw: Callable) -> np.ndarray:
+        return np.where(same, draw((groups, images, 1)), draw(shape))
+
+    female = alike(rng.random) < np.broadcast_to(share, groups)[:, None, None]
+    tone = alike(lambda size: rng.integers(1, 11, size))
+    wrong = alike(rng.random) < 0.2
+    return female, rng.random(shape) >= unclear, tone, wrong
+
+
+def drawn(rng, *, model: str = "m", **how) -> pd.DataFrame:
+    """Return the people of a generator as ``custom_people``."""
+    female, judged, *_ = (part.ravel() for part in generated(rng, **how))
+    g, i, k = np.indices((how["groups"], how["images"], how["persons"])).reshape(3, -1)
     rows = pd.DataFrame({"model": model, "group": np.char.mod("g%02d", g), "position": k + 1})
     rows["prompt"], rows["image_id"] = rows["group"], rows["group"] + "-" + i.astype(str).astype(object)
-    rows["outcome"] = np.where(known, "judged", "uncertain")
-    rows["gender"] = np.where(known, np.where(female, "female", "male"), "unsure")
-    return rows.assign(skin_tone=np.where(same, of_image[1], own[1]).astype(float), tone_judge="t")
+    rows["outcome"] = np.where(judged, "judged", "uncertain")
+    rows["gender"] = np.where(judged, np.where(female, "female", "male"), "unsure")
+    return rows
 
 
-def _holds(rows: pd.DataFrame, truth, low: str = "ci_low", high: str = "ci_high") -> np.ndarray:
-    return ((rows[low] - 1e-9 <= truth) & (truth <= rows[high] + 1e-9)).to_numpy(float)
+def _held(estimates: list, truth: float) -> float:
+    """Return the share of intervals, such as :class:`biaslab.stats.Estimate`, that hold the truth."""
+    return float(np.mean([one.ci_low - 1e-9 <= truth <= one.ci_high + 1e-9 for one in estimates]))
 
 
 def pages(rng, studies, *, groups: int, images: int, persons: int, matching: float, share: float) -> Iterator[dict]:
-    """Yield what the tables of a generator cover, and whether a fair one's page claims anything."""
+    """Yield what the statistics behind the tables cover, and whether the page of a fair model claims a group."""
     how = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
-    named = [f"g{k:02d}" for k in range(groups)]
-    benchmark = pd.DataFrame({"group": named, "percent_female": 100 * share, "n": np.nan, "named": "b"})
+    stratum = np.repeat(np.arange(groups), images)
+    fewest = stats.fewest_units()
     for _ in range(studies):
-        people = drawn(rng, **how)
-        table = custom.shares(people, replicates=100)
-        table = table[table["answer"] == "female"]
-        each, mean = table[table["group"] != "all"], table[table["group"] == "all"]
-        found = custom.distance(people, benchmark)
-        by_group, over = found[found["group"] != "all"], found[found["group"] == "all"]
-        claims = custom.answers.groups.findings(by_group)[0].decided
-        tones = custom.tones(people)
-        tones = tones[tones["group"] != "all"]
-        both = custom.intersections(custom.answers_of(people), [("perceived gender", "skin tone")])
-        both = both[both["first"] != "unclear"]
-        tone = both["second"].map({"light (1–3)": 30, "medium (4–6)": 30, "dark (7–10)": 40})
-        judges = pd.concat([people.assign(judge="a"), people.assign(judge="b")], ignore_index=True)
-        wrong = (judges["judge"] == "b") & _wrong(rng, people, matching)
-        judges["gender"] = judges["gender"].where(~wrong, judges["gender"].map({"female": "male", "male": "female"}))
-        agreed = custom.agreement(judges)
-        agreed_each = agreed[agreed["group"] != "all"]
+        female, judged, tone, wrong = generated(rng, **how)
+        count, n = (female & judged).sum(axis=2), judged.sum(axis=2)
+        each = [stats.clustered_share(*one) for one in zip(count, n, strict=True)]
+        effect = stats.design_effect(count.ravel(), n.ravel(), stratum=stratum)
+        mean = stats.strata_mean(count.sum(axis=1), n.sum(axis=1), effect=effect)
+        p = [stats.clustered_share_test(*one, share, seed=0) for one in zip(count, n, strict=True)]
+        units = (n > 0).sum(axis=1)
+        of_image = np.repeat(np.arange(images), persons)
+        tones = [stats.mean_interval(one.ravel(), clusters=of_image) for one in tone]
+        both = [
+            (stats.clustered_share((female & (tone < 4)).reshape(-1, persons).sum(axis=1),
+                                   female.reshape(-1, persons).sum(axis=1)), 0.3),
+            (stats.clustered_share((~female & (tone > 6)).reshape(-1, persons).sum(axis=1),
+                                   (~female).reshape(-1, persons).sum(axis=1)), 0.4),
+        ]  # fmt: skip
+        agreed = [stats.clustered_share(*one) for one in zip((~wrong & judged).sum(axis=2), n, strict=True)]
+        other = (female ^ wrong).astype(int) - female
+        judges = stats.sign_flip((other * judged).sum(axis=2).ravel(), seed=0).p if share == 0.5 else np.nan
+        error = np.sqrt(share * (1 - share) * effect / n.sum(axis=1))
+        far = stats.mean_distance(count.sum(axis=1) / n.sum(axis=1) - share, error, max(share, 1 - share))
         yield {
-            "shares": _holds(each, 100 * share).mean(),
-            "mean": _holds(mean, 100 * share).mean(),
-            "differences from it": _holds(by_group, 0).mean(),
-            "tones": _holds(tones, 5.5).mean(),
-            "intersections": _holds(both, tone).mean(),
-            "agreement": _holds(agreed_each, 80).mean(),
-            "judges differ": (agreed["p"] < 0.05).mean(),
-            "a group is claimed": claims,
-            "distance rejected": (over["distance_p"] < 0.05).mean() if over["distance_p"].notna().all() else np.nan,
-            "half-width": (each["ci_high"] - each["ci_low"]).mean() / 2,
+            "shares": _held(each, share),
+            "mean": _held([mean], share),
+            "tones": _held(tones, 5.5),
+            "intersections": np.mean([_held([one], truth) for one, truth in both]),
+            "agreement": _held(agreed, 0.8),
+            "judges differ": judges < 0.05,
+            "group tests": np.mean(np.array(p) < 0.05),
+            "a group is claimed": (stats.adjust(p) < 0.05).any() and units.max() >= fewest,
+            "distance": _held([far], 0) if np.isfinite(far.p) else np.nan,
+            "distance rejected": far.p < 0.05 if np.isfinite(far.p) else np.nan,
+            "half-width": 50 * np.mean([one.ci_high - one.ci_low for one in each]),
         }
-
-
-def _wrong(rng, people: pd.DataFrame, matching: float) -> np.ndarray:
-    """Return for both judges' rows who is judged otherwise: one in five, people of an image together as they match."""
-    image = pd.factorize(people["image_id"])[0]
-    same = (rng.random(image.max() + 1) < matching)[image]
-    wrong = np.where(same, rng.random(image.max() + 1)[image], rng.random(len(people))) < 0.2
-    return np.tile(wrong, 2)
 
 
 def models(rng, studies, *, groups: int, images: int, persons: int, matching: float) -> Iterator[dict]:
@@ -154,31 +162,29 @@ def models(rng, studies, *, groups: int, images: int, persons: int, matching: fl
         table = custom.differences(people, seed=study, replicates=1000)
         each, over = table[table["group"] != "all"], table[table["group"] == "all"]
         yield {
-            "covered": _holds(over, 0).mean(),
+            "covered": _held(list(over.itertuples()), 0),
             "rejected": (over["p"] < 0.05).mean(),
-            "of groups covered": _holds(each, 0).mean(),
+            "of groups covered": _held(list(each.itertuples()), 0),
             "in any group": (each["p_holm"] < 0.05).any(),
         }
 
 
-def clustered(
-    rng, studies, *, groups: int, images: int, persons: int, matching: float, away: float = 0.0, sample: float = np.nan
-) -> Iterator[dict]:
-    """Yield what the mean over groups and its corrected distance cover, where a benchmark may be a ``sample``."""
+def clustered(rng, studies, *, groups: int, images: int, persons: int, matching: float, **more) -> Iterator[dict]:
+    """Yield what the mean distance from a benchmark covers, ``away`` from it, or where it is a ``sample``."""
+    away, sample = more.get("away", 0.0), more.get("sample", np.nan)
     for _ in range(studies):
         center = np.where(np.arange(groups) % 2, 0.5, 0.3 if np.isfinite(sample) else 0.5)
         share = center + away * rng.choice([-1, 1], groups)
         known = rng.binomial(int(sample), center) / sample if np.isfinite(sample) else center
-        people = drawn(rng, groups=groups, images=images, persons=persons, matching=matching, share=share, unclear=0)
-        named = sorted(people["group"].unique())
-        given = {"group": named, "percent_female": 100 * known, "n": sample, "named": "b"}
+        how = {"groups": groups, "images": images, "persons": persons, "matching": matching}
+        people = drawn(rng, **how, share=share, unclear=0)
+        given = {"group": sorted(people["group"].unique()), "percent_female": 100 * known, "n": sample, "named": "b"}
         over = custom.distance(people, pd.DataFrame(given)).iloc[0]
         low, high = over["distance_corrected_ci_low"], over["distance_corrected_ci_high"]
         if not np.isfinite(low):
             continue
-        mean = 100 * (share - center).mean()
         yield {
-            "mean difference": over["ci_low"] <= mean <= over["ci_high"],
+            "mean difference": _held([over], 100 * (share - center).mean()),
             "distance": low - 1e-9 <= 100 * np.abs(share - center).mean() <= high + 1e-9,
             "distance rejected": over["distance_p"] < 0.05,
             "half-width": (high - low) / 2,

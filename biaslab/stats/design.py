@@ -101,7 +101,10 @@ class Design:
             return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
         even = max(self.share * (1 - self.share), 1e-9)
         # What is expected of the variance that a stratum is given.
-        variance = (n + 1 + n * (n - 1) * (self.template + self.seed)) / ((n + 2) ** 2 - n) if k > 1 else even
+        each = self.template + self.seed
+        # People who share images bring less than as many images; where all are alike each image counts as one.
+        single = each if each > 0 else even
+        variance = (n + 1 + n * (n - 1) * each) / ((n + 2) ** 2 - n) if k > 1 else single
         q = stats.norm.ppf(tail) ** 2 * variance / (k * n * even)
         return float(scale * np.sqrt(q * even + q**2 / 4) / (1 + q))
 

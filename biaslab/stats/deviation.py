@@ -163,7 +163,10 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
 
 
 def normal_floor(error: ArrayLike) -> NDArray[np.float64]:
-    """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise."""
+    """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise.
+
+    Raises InputError: A negative error.
+    """
     return (checks.numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
 
 

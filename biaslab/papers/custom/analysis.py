@@ -354,14 +354,14 @@ def _permuted(
         return (drawn / n[1] - (total - drawn) / n[0]) @ weights
     both = pd.concat([side.assign(model=k) for k, side in enumerate(images)])
     moved = np.zeros(draws)
-    for cell, some in both.groupby("cell"):
+    for weight, (_, some) in zip(weights, both.groupby("cell"), strict=True):
         # Images with as many people, and as many women, are alike.
         kinds = some.groupby(["count", "n"]).size()
         second = int((some["model"] == 1).sum())
         dealt = rng.multivariate_hypergeometric(kinds.to_numpy(), second, size=draws, method="marginals")
         female, judged = (dealt @ kinds.index.get_level_values(name).to_numpy() for name in ("count", "n"))
         rest = (some["count"].sum() - female) / (some["n"].sum() - judged)
-        moved += weights[cell] * (female / judged - rest)
+        moved += weight * (female / judged - rest)
     return moved
 
 
@@ -410,9 +410,9 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
     """
     seen, keys = _seen(people), ["model", "image_id"]
     tone = pd.cut(seen["skin_tone"].astype(float), [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
-    found = seen[["model", "group", "image_id"]].assign(
-        **{PERCEIVED: pd.Categorical(seen["answer"], categories=list(ANSWERS)), SKIN: tone}
-    )
+    found = seen[["model", "group", "image_id"]].copy()
+    found[PERCEIVED] = pd.Categorical(seen["answer"], categories=list(ANSWERS))
+    found[SKIN] = tone
     for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
         of = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]

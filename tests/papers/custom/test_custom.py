@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from biaslab import stats
 from biaslab.ground import tables
 from biaslab.papers import custom
+from biaslab.report import pictures
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
 CELLS = {
@@ -364,3 +366,22 @@ def test_agreement_is_of_people_whom_both_call_female_or_male():
     # McNemar: of the four whom they call otherwise, three are female to the judge.
     assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
     assert custom.agreement(judges[judges["judge"] == "eye"]).empty
+
+
+@pytest.mark.parametrize("counts", [{2: 15, 0: 10}, {2: 8, 1: 9, 0: 8}, {1: 12, 2: 7, 0: 6}])
+def test_plan_several_people_half_width_is_that_of_the_page(counts):
+    people = pd.concat([couples(counts, group) for group in ("g", "h")], ignore_index=True)
+    table = custom.shares(people).query("answer == 'female'").set_index("group")
+    for one in custom.headlines(people):
+        planned = stats.pilot(one.cells, one.people, drawn=one.drawn).half_width()
+        low, high = table.loc[one.group, ["ci_low", "ci_high"]]
+        assert planned == pytest.approx((high - low) / 2, rel=0.06)
+
+
+def test_strip_shows_the_share_and_limits_of_the_table():
+    people = couples({2: 15, 1: 3, 0: 7})
+    row = custom.shares(people).set_index(["group", "answer"]).loc[("g", "female")]
+    shown = pictures._share(people)
+    assert [shown[k] for k in ("percent", "low", "high", "n")] == pytest.approx(
+        row[["percent", "ci_low", "ci_high", "n"]].tolist()
+    )
