@@ -51,13 +51,14 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
         asked = whole.groupby("group").size()
         asked[ALL] = asked.sum()
         groups = each["group"].map(asked).to_numpy(float)
-        found = each["percent"] / 100 * each["n"]
+        # Of a group of which no person is judged the share may be anything.
+        found = (each["percent"] / 100 * each["n"]).fillna(0)
         bounds = {"percent_lower_bound": found, "percent_upper_bound": found + groups - each["n"]}
         for name, count in bounds.items():
-            each[name] = (100 * count / groups).where(each["answer"].isin(GENDERS) & (each["n"] > 0))
+            each[name] = (100 * count / groups).where(each["answer"].isin(GENDERS))
         each["percent_judged"] = 100 * each["n"] / groups
         for answer, some in each[each["answer"].isin(GENDERS)].groupby("answer"):
-            known = some[(some["group"] != ALL) & (some["n"] > 0)]
+            known = some[some["group"] != ALL]
             lead = (each["answer"] == answer) & (each["group"] == ALL)
             each.loc[lead, list(bounds)] = known[list(bounds)].mean().to_numpy()
         each["n_groups_asked"] = whole["group"].nunique()
