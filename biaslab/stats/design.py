@@ -184,6 +184,9 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     wording = template if drawn else template * images / n * (1 - 1 / prompts)
     wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
+    if k == 1 and not drawn:
+        # The interval of a single share takes its variance as p (1 - p), without a degree of freedom.
+        each_image *= float(1 - 1 / n.sum())
     return Design(
         k, float(prompts), float(images), reach, drawn, lists.nunique(), group, wording, each_image, float(mean),
         folded=folded and bool(made.all()),
