@@ -51,6 +51,7 @@ def compared(rng, studies, *, groups: int, prompts: int, images: int, moved: flo
             rows.append(pd.DataFrame({"model": model, "group": g, "prompt": p, "k": k, "female": female.ravel()}))
         people = pd.concat(rows).astype({"group": str})
         people["prompt"] = people["group"] + "-" + people["prompt"].astype(str)
+        people["image_id"] = people["prompt"] + "-" + people["k"].astype(str)
         gender = np.where(people["female"], "female", "male")
         table = custom.differences(people.assign(gender=gender, outcome="judged"), seed=study, replicates=1000)
         whole = table[table["group"] == "all"].iloc[0]
@@ -76,6 +77,117 @@ def distances(rng, studies, *, kind: str, groups: int, images: int, away: float)
             "covered": found.ci_low - 1e-12 <= truth <= found.ci_high + 1e-12,
             "rejected": found.p < 0.05,
             "half-width": 100 * (found.ci_high - found.ci_low) / 2,
+        }
+
+
+def generated(rng, *, groups: int, images: int, persons: int, matching: float, share=0.5, unclear=0.1):
+    """Return (groups, images, persons) arrays of a generator: female, judged, tone (1–10).
+
+    People of an image have one gender, one tone and one fate of the second judge with the chance ``matching``.
+    """
+    shape = (groups, images, persons)
+    same = rng.random((groups, images, 1)) < matching
+
+    def alike(draw: Callable) -> np.ndarray:
+        return np.where(same, draw((groups, images, 1)), draw(shape))
+
+    female = alike(rng.random) < np.broadcast_to(share, groups)[:, None, None]
+    tone = alike(lambda size: rng.integers(1, 11, size))
+    wrong = alike(rng.random) < 0.2
+    return female, rng.random(shape) >= unclear, tone, wrong
+
+
+def drawn(rng, *, model: str = "m", **how) -> pd.DataFrame:
+    """Return the people of a generator as ``custom_people``."""
+    female, judged, *_ = (part.ravel() for part in generated(rng, **how))
+    g, i, k = np.indices((how["groups"], how["images"], how["persons"])).reshape(3, -1)
+    rows = pd.DataFrame({"model": model, "group": np.char.mod("g%02d", g), "position": k + 1})
+    rows["prompt"], rows["image_id"] = rows["group"], rows["group"] + "-" + i.astype(str).astype(object)
+    rows["outcome"] = np.where(judged, "judged", "uncertain")
+    rows["gender"] = np.where(judged, np.where(female, "female", "male"), "unsure")
+    return rows
+
+
+def _held(estimates: list, truth: float) -> float:
+    """Return the share of intervals, such as :class:`biaslab.stats.Estimate`, that hold the truth."""
+    return float(np.mean([one.ci_low - 1e-9 <= truth <= one.ci_high + 1e-9 for one in estimates]))
+
+
+def pages(rng, studies, *, groups: int, images: int, persons: int, matching: float, share: float) -> Iterator[dict]:
+    """Yield what the statistics behind the tables cover, and whether the page of a fair model claims a group."""
+    how = {"groups": groups, "images": images, "persons": persons, "matching": matching, "share": share}
+    stratum = np.repeat(np.arange(groups), images)
+    fewest = stats.fewest_units()
+    for _ in range(studies):
+        female, judged, tone, wrong = generated(rng, **how)
+        count, n = (female & judged).sum(axis=2), judged.sum(axis=2)
+        each = [stats.clustered_share(*one) for one in zip(count, n, strict=True)]
+        effect = stats.design_effect(count.ravel(), n.ravel(), stratum=stratum)
+        mean = stats.strata_mean(count.sum(axis=1), n.sum(axis=1), effect=effect)
+        p = [stats.clustered_share_test(*one, share, seed=0) for one in zip(count, n, strict=True)]
+        units = (n > 0).sum(axis=1)
+        of_image = np.repeat(np.arange(images), persons)
+        tones = [stats.mean_interval(one.ravel(), clusters=of_image) for one in tone]
+        both = [
+            (stats.clustered_share((female & (tone < 4)).reshape(-1, persons).sum(axis=1),
+                                   female.reshape(-1, persons).sum(axis=1)), 0.3),
+            (stats.clustered_share((~female & (tone > 6)).reshape(-1, persons).sum(axis=1),
+                                   (~female).reshape(-1, persons).sum(axis=1)), 0.4),
+        ]  # fmt: skip
+        agreed = [stats.clustered_share(*one) for one in zip((~wrong & judged).sum(axis=2), n, strict=True)]
+        other = (female ^ wrong).astype(int) - female
+        judges = stats.sign_flip((other * judged).sum(axis=2).ravel(), seed=0).p if share == 0.5 else np.nan
+        error = np.sqrt(share * (1 - share) * effect / n.sum(axis=1))
+        far = stats.mean_distance(count.sum(axis=1) / n.sum(axis=1) - share, error, max(share, 1 - share))
+        yield {
+            "shares": _held(each, share),
+            "mean": _held([mean], share),
+            "tones": _held(tones, 5.5),
+            "intersections": np.mean([_held([one], truth) for one, truth in both]),
+            "agreement": _held(agreed, 0.8),
+            "judges differ": judges < 0.05,
+            "group tests": np.mean(np.array(p) < 0.05),
+            "a group is claimed": (stats.adjust(p) < 0.05).any() and units.max() >= fewest,
+            "distance": _held([far], 0) if np.isfinite(far.p) else np.nan,
+            "distance rejected": far.p < 0.05 if np.isfinite(far.p) else np.nan,
+            "half-width": 50 * np.mean([one.ci_high - one.ci_low for one in each]),
+        }
+
+
+def models(rng, studies, *, groups: int, images: int, persons: int, matching: float) -> Iterator[dict]:
+    """Yield how often the difference of equal models is covered, and claimed, where people share images."""
+    how = {"groups": groups, "images": images, "persons": persons, "matching": matching}
+    for study in range(studies):
+        people = pd.concat([drawn(rng, **how, model=name) for name in "ab"], ignore_index=True)
+        table = custom.differences(people, seed=study, replicates=1000)
+        each, over = table[table["group"] != "all"], table[table["group"] == "all"]
+        yield {
+            "covered": _held(list(over.itertuples()), 0),
+            "rejected": (over["p"] < 0.05).mean(),
+            "of groups covered": _held(list(each.itertuples()), 0),
+            "in any group": (each["p_holm"] < 0.05).any(),
+        }
+
+
+def clustered(rng, studies, *, groups: int, images: int, persons: int, matching: float, **more) -> Iterator[dict]:
+    """Yield what the mean distance from a benchmark covers, ``away`` from it, or where it is a ``sample``."""
+    away, sample = more.get("away", 0.0), more.get("sample", np.nan)
+    for _ in range(studies):
+        center = np.where(np.arange(groups) % 2, 0.5, 0.3 if np.isfinite(sample) else 0.5)
+        share = center + away * rng.choice([-1, 1], groups)
+        known = rng.binomial(int(sample), center) / sample if np.isfinite(sample) else center
+        how = {"groups": groups, "images": images, "persons": persons, "matching": matching}
+        people = drawn(rng, **how, share=share, unclear=0)
+        given = {"group": sorted(people["group"].unique()), "percent_female": 100 * known, "n": sample, "named": "b"}
+        over = custom.distance(people, pd.DataFrame(given)).iloc[0]
+        low, high = over["distance_corrected_ci_low"], over["distance_corrected_ci_high"]
+        if not np.isfinite(low):
+            continue
+        yield {
+            "mean difference": _held([over], 100 * (share - center).mean()),
+            "distance": low - 1e-9 <= 100 * np.abs(share - center).mean() <= high + 1e-9,
+            "distance rejected": over["distance_p"] < 0.05,
+            "half-width": (high - low) / 2,
         }
 
 
@@ -110,7 +222,25 @@ def corrections(rng, studies, *, people: int, rated: int, share: float, lean: fl
         }
 
 
+PEOPLE = [(1, 0.0), (2, 0.0), (2, 0.5), (2, 1.0), (4, 0.0), (4, 0.5), (4, 1.0)]
+"""People per image, and the chance that all of them are alike."""
 ROWS = [
+    *(
+        (pages, {"groups": g, "images": n, "persons": persons, "matching": matching, "share": share})
+        for g, n, share in ((20, 25, 0.5), (20, 25, 0.2), (4, 8, 0.5))
+        for persons, matching in PEOPLE
+    ),
+    *(
+        (models, {"groups": g, "images": n, "persons": persons, "matching": matching})
+        for g, n in ((20, 25), (4, 8))
+        for persons, matching in PEOPLE
+    ),
+    *(
+        (clustered, {"groups": g, "images": 25, "persons": persons, "matching": matching, **more})
+        for g in (12, 40)
+        for persons, matching in PEOPLE
+        for more in ({}, {"away": 0.2}, {"sample": 40})
+    ),
     *(
         (means, {"kind": kind, "groups": g, "images": n})
         for kind in SHARES
@@ -135,8 +265,12 @@ ROWS = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("names", nargs="*", help="parts of the rows to run, such as 'pages groups=20'; all if none")
     given = parser.parse_args()
     for simulate, how in ROWS:
+        row = f"{simulate.__name__} {' '.join(f'{k}={v}' for k, v in how.items())}"
+        if given.names and not any(all(part in row for part in name.split()) for name in given.names):
+            continue
         found = pd.DataFrame(simulate(np.random.default_rng(1), given.studies, **how)).astype(float)
         numbers = "  ".join(f"{name} {found[name].mean() * (1 if name == 'half-width' else 100):.1f}" for name in found)
         print(f"{simulate.__name__:10} {' '.join(f'{k}={v}' for k, v in how.items()):45} {numbers}", flush=True)

@@ -64,7 +64,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     record = json.loads((tmp_path / "mine/run.json").read_text())
     assert [n["slug"] for n in record["notebooks"]] == ["custom/people", "custom/shares"]
     page = (tmp_path / "mine/index.html").read_text()
-    assert "How many of the people in pictures of first are perceived as female?" in page
+    assert "What share of the people in images of first is perceived as female?" in page
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answered.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
     page = (tmp_path / "eye/index.html").read_text()
-    assert "are women once the errors of endpoint:eye are taken off?" in page
+    assert "is perceived as female, corrected for errors of endpoint:eye?" in page
 
 
 def blank(folder, *names):

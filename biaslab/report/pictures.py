@@ -64,6 +64,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
         each = (_share(people) for _, people in one.people.groupby("group"))
         shares = [share["percent"] for share in each if share]
         told = {"groups": one.people["group"].nunique(), "mean": sum(shares) / len(shares) if shares else None}
+        told["judged_groups"] = len(shares)
         said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
         if kept:
             found.append(said | {"rows": kept, "images": one.people["image_id"].nunique()} | told)
@@ -127,16 +128,20 @@ def _lean(people: pd.DataFrame) -> pd.Series:
 
 
 def _share(people: pd.DataFrame) -> dict[str, Any]:
-    """Return the share perceived as female, of those judged, with its Wilson interval; empty where nobody is judged."""
-    from biaslab.stats import wilson_interval
+    """Return the share perceived as female, of those judged female or male; empty where no person is judged.
 
-    seen = people["gender"] if "gender" in people else people["group"]
-    n, k = int(seen.isin(GENDERS).sum()), int((seen == "female").sum())
-    if not n:
+    The interval is that of tables: Wilson's with the image as the unit.
+    """
+    from biaslab.stats import clustered_share
+
+    gender = people["gender"] if "gender" in people else people["group"]
+    seen = people.assign(count=gender.eq("female").astype(int), n=1)[gender.isin(GENDERS)]
+    if seen.empty:
         return {}
+    images = seen.groupby("image_id")[["count", "n"]].sum()
     unclear = int((people["outcome"] == UNCERTAIN).sum())
-    low, high = wilson_interval(k, n)
-    return {"percent": 100 * k / n, "low": 100 * float(low), "high": 100 * float(high), "n": n, "unclear": unclear}
+    share, low, high, n = clustered_share(images["count"], images["n"])
+    return {"percent": 100 * share, "low": 100 * low, "high": 100 * high, "n": n, "unclear": unclear}
 
 
 def evenly(items: list, most: int) -> list:

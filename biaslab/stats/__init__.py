@@ -7,6 +7,7 @@ differ (:func:`biaslab.stats.checks.aligned`); arrays and lists are matched by p
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
+from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
 from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
 from biaslab.stats.design import Design, pilot
 from biaslab.stats.deviation import (
@@ -18,7 +19,9 @@ from biaslab.stats.deviation import (
     judged_deviation,
     judged_mean,
     mean_deviation,
+    mean_distance,
     mean_mad,
+    normal_floor,
 )
 from biaslab.stats.drawing import ByCaption, OneByOne
 from biaslab.stats.floors import (

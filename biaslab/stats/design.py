@@ -102,7 +102,10 @@ class Design:
             return float(stats.t.ppf(tail, k - self.lists) * np.sqrt(sum(self.variances.values())))
         even = max(self.share * (1 - self.share), 1e-9)
         # What is expected of the variance that a stratum is given.
-        variance = (n + 1 + n * (n - 1) * (self.template + self.seed)) / ((n + 2) ** 2 - n) if k > 1 else even
+        each = self.template + self.seed
+        # People who share images bring less than as many images; where all are alike each image counts as one.
+        single = each if each > 0 else even
+        variance = (n + 1 + n * (n - 1) * each) / ((n + 2) ** 2 - n) if k > 1 else single
         q = stats.norm.ppf(tail) ** 2 * variance / (k * n * even)
         return float(scale * np.sqrt(q * even + q**2 / 4) / (1 + q))
 
@@ -182,6 +185,9 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     wording = template if drawn else template * images / n * (1 - 1 / prompts)
     wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
+    if k == 1 and not drawn:
+        # The interval of a single share takes its variance as p (1 - p), without a degree of freedom.
+        each_image *= float(1 - 1 / n.sum())
     return Design(
         k, float(prompts), float(images), reach, drawn, lists.nunique(), group, wording, each_image, float(mean),
         folded=folded and bool(made.all()),

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtr, stdtrit
@@ -132,6 +132,44 @@ def mean_deviation(
     values = [corrected_absolute_deviation(*cell) for cell in zip(count, n, center, strict=True)]
     largest = float(np.maximum(center, 1 - center).mean())
     return bounded_mean(values, tuple(ends), largest, confidence, float(bias), error)
+
+
+def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confidence: float = 0.95) -> Deviation:
+    """Return the mean over strata of ``|true difference|``, corrected for the errors of the differences.
+
+    Args:
+        difference: Estimated differences of shares (-1 to 1), one per stratum, or (strata, answers), whose mean over
+            answers is one observation.
+        error: Standard error of each where its true difference is 0, in shares; above 0, of that shape.
+        largest: The largest that the mean can be in truth.
+        confidence: Level of the interval, 0–1.
+
+    This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
+    from a benchmark that is itself a sample, whose sampling error is then part of ``error``. NaN where errors are so
+    large that the bias exceeds :data:`UNTOLD` of ``largest``, or of one half. :func:`normal_floor` is the null
+    expectation of a single difference.
+
+    A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
+    (``benchmarks/coverage_custom.py``). Raises InputError: NaN, or shapes that do not broadcast.
+    """
+    difference, error = checks.broadcast(difference=difference, error=error)
+    size = len(difference)
+    worst = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT
+    bias = float(worst * error.mean()) if size else np.nan
+    if not size or bias > UNTOLD * min(largest, 0.5):
+        return Deviation(np.nan, np.nan, np.nan, np.nan, size, bias)
+    values = error * _folded(difference / error)
+    least = float(_folded(np.zeros(1))[0] * error.mean())
+    values = values.reshape(size, -1).mean(axis=1)
+    return bounded_mean(values, (least, largest), largest, confidence, bias)
+
+
+def normal_floor(error: ArrayLike) -> NDArray[np.float64]:
+    """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise.
+
+    Raises InputError: A negative error.
+    """
+    return (checks.numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
 
 
 def judged_deviation(

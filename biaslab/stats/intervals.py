@@ -160,17 +160,32 @@ def difference_interval(
     )
 
 
-def mean_interval(values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False) -> Estimate:
+def mean_interval(
+    values: ArrayLike, confidence: float = 0.95, *, skip_nan: bool = False, clusters: ArrayLike | None = None
+) -> Estimate:
     """Return the mean of ``values`` (one-dimensional, any unit) with its Student t interval.
 
-    One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. A nominal 95 % interval of 5 to
-    62 values covers 93.3–95.1 %, and of exponential ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``,
-    or another number of axes.
+    One value gives NaN limits, none gives NaN throughout. ``skip_nan`` leaves out NaN. ``clusters`` are the images of
+    values that share them: the error is :func:`clustered_error`'s, with one degree of freedom less than images, and the
+    limits are NaN for a single image. A nominal 95 % interval of 5 to 62 values covers 93.3–95.1 %, and of exponential
+    ones only 88.4–93.2 %. Raises InputError: NaN without ``skip_nan``, or another number of axes.
     """
-    values = checks.sample(values, "values", skip_nan)
+    values, clusters = checks.aligned((0,), values=values, clusters=clusters)
+    given = checks.numbers(values, "values")
+    values = checks.sample(given, "values", skip_nan)
     confidence = checks.confidence_level(confidence)
     n = values.size
     mean = float(values.mean()) if n else np.nan
+    if clusters is not None and n:
+        clusters = np.asarray(clusters)
+        if clusters.shape != given.shape:
+            raise InputError(
+                f"There are {given.size} values and clusters of shape {clusters.shape}; give one for each."
+            )
+        codes = np.unique(clusters[~np.isnan(given)], return_inverse=True)[1]
+        error = clustered_error(np.bincount(codes, values - mean) / n)
+        half = stats.t.ppf((1 + confidence) / 2, error.df) * error.se
+        return Estimate(mean, float(mean - half), float(mean + half), n)
     if n < 2:
         return Estimate(mean, np.nan, np.nan, n)
     half = stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
@@ -289,7 +304,7 @@ def _residual(cells: np.ndarray) -> np.ndarray:
     return cells
 
 
-def clustered_share_interval(share: float, error: Error, clusters: int, confidence: float = 0.95) -> Interval:
+def clustered_share_interval(share: float, error: Error, clusters: float, confidence: float = 0.95) -> Interval:
     """Return the limits of a share whose observations are clustered: Wilson's, at the size that its error stands for.
 
     ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
@@ -309,22 +324,25 @@ def clustered_share_interval(share: float, error: Error, clusters: int, confiden
     return Interval(max(0.0, centre - half), min(1.0, centre + half))
 
 
-def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Estimate:
+def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, effect: float = 1.0) -> Estimate:
     """Return the mean over strata of each one's share ``count / n`` (whole numbers), with limits; shares 0–1.
 
     Strata without images are left out. Limits are Wilson's at the size that the variance stands for, that of a stratum
     taken at ``(count + 1) / (n + 2)``, for which a stratum of one image has some, too. ``n`` of the result counts
-    images. A nominal 95 % interval covers 94.6 to 99.8 % of means over 3 to 20 strata of 1 to 40 images
-    (``benchmarks/coverage_custom.py``). Raises InputError: Counts above n, fractions, or shapes that do not broadcast.
+    images. Where ``n`` counts people who share images, ``effect`` is their :func:`biaslab.stats.design_effect`: counts
+    and n are worth so many times less. A nominal 95 % interval covers 94.6 to 99.8 % of means over 3 to 20 strata of 1
+    to 40 images (``benchmarks/coverage_custom.py``). Raises InputError: Counts above n, fractions, or shapes that do
+    not broadcast.
     """
     count, n = checks.counts(count, n)
     count, n = count[n > 0], n[n > 0]
     if not n.size:
         return Estimate(np.nan, np.nan, np.nan, 0)
-    likely = (count + 1) / (n + 2)
+    found, size = count / effect, n / effect
+    likely = (found + 1) / (size + 2)
     # Right on average where a stratum is even.
-    variance = likely * (1 - likely) / (1 - n / (n + 2) ** 2)
-    error = float(np.sqrt((variance / n).sum())) / n.size
+    variance = likely * (1 - likely) / (1 - size / (size + 2) ** 2)
+    error = float(np.sqrt((variance / size).sum())) / n.size
     share = float(np.mean(count / n))
     low, high = clustered_share_interval(share, Error(error, np.inf), int(n.sum()), confidence)
     return Estimate(share, float(low), float(high), int(n.sum()))

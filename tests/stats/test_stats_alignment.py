@@ -107,6 +107,15 @@ CALLS = {
         {"columns": [0.1, -0.1]},
     ),
     stats.strata_mean: {"count": COUNT, "n": N},
+    stats.mean_interval: ({"values": SCORE, "clusters": list("aabbcd")}, {}),
+    stats.design_effect: {"count": COUNT, "n": N, "stratum": list("uuuvvv"), "image": list("aabbcd")},
+    stats.clustered_share: {"count": COUNT, "n": N},
+    stats.clustered_share_test: ({"count": COUNT, "n": N}, {"center": 0.4, "seed": 1}),
+    stats.clustered_homogeneity: (
+        {"count": COUNT, "n": N, "stratum": list("uuuvvv")},
+        {"replicates": 2000, "seed": 1},
+    ),
+    stats.mean_distance: ({"difference": np.divide(SCORE, 1000), "error": np.divide(N, 1000)}, {"largest": 0.5}),
     stats.prediction_powered: (
         {"count": COUNT, "n": N, "coefficients": SHARE, "strata": list("uuuvvv"), "clusters": [0, 0, 1, 1, 2, 2]},
         {"group": np.arange(12) % 6, "judged": [0, 1] * 6, "rated": [0, 1, 1] * 4},

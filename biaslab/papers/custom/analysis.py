@@ -1,17 +1,20 @@
-"""Shares by group of pictures of one's own, their distance from shares of one's choice, and models side by side.
+"""Shares by group of prompts and images of one's own, their distance from a benchmark, and models compared.
 
-Each function takes ``custom_people``: a row for each person whom an image was to show. Shares are of the prompts that
-were asked, whose images are independent; the mean over groups counts each group alike.
+Each function takes ``custom_people``: one row per person whom an image was to show. Shares are of the prompts that were
+used, whose images are independent; people of one image are not, so that the image is the sampling unit of every
+interval and test. The mean over groups weights groups equally.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, fisher_exact, norm
+from numpy.typing import NDArray
+from scipy.stats import norm
 
 from biaslab import stats
 from biaslab.ground import tables
@@ -35,151 +38,289 @@ TONE_RANGES = {"light (1–3)": 3, "medium (4–6)": 6, "dark (7–10)": 10}
 """Ranges of the Monk scale, by their last tone; its authors name none."""
 TRUTH = "truth"
 """What the truth of images is called among judges, where it is known."""
-FEWEST, POOLED = 5, "pooled, each under 5"
-"""People that a cell of two answers has at least, and what those with fewer are pooled into."""
+NOT_JUDGED = "no person is judged female or male"
+NO_ANSWER = "there is no such answer to count"
+NO_BENCHMARK = "the benchmark has no share of this group"
+"""Reasons for a missing share or difference."""
 # Nearer to 0 or 1 than this chance adds next to nothing.
 _LEAST = 0.001
 
 
-def shares(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how many of the people seen are perceived as female, as male, and unclear, as ``custom_shares``."""
-    return tables.joined(_shares(people, _seen(people), ANSWERS, confidence), "custom_shares")
+def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, confidence: float = 0.95) -> pd.DataFrame:
+    """Return the shares of people perceived as female, as male, and unclear, by model and group, as ``custom_shares``.
+
+    Shares of female and male are of the people judged female or male, that of unclear of the people seen. Their bounds
+    take all other people whom images were to show as male, or as female. ``seed`` and ``replicates`` are of the test of
+    whether the share of people judged differs between groups, which permutes whole images.
+    """
+    # A copy of an image shows no other people.
+    people, rows = people[people["outcome"] != DUPLICATE], []
+    for model, whole in people.groupby("model", sort=False):
+        each = _shares(whole, _seen(whole), ANSWERS, confidence)
+        asked = whole.groupby("group").size()
+        asked[ALL] = asked.sum()
+        groups = each["group"].map(asked).to_numpy(float)
+        # Of a group of which no person is judged the share may be anything.
+        found = (each["percent"] / 100 * each["n"]).fillna(0)
+        bounds = {"percent_lower_bound": found, "percent_upper_bound": found + groups - each["n"]}
+        for name, count in bounds.items():
+            each[name] = (100 * count / groups).where(each["answer"].isin(GENDERS))
+        each["percent_judged"] = 100 * each["n"] / groups
+        for answer, some in each[each["answer"].isin(GENDERS)].groupby("answer"):
+            known = some[some["group"] != ALL]
+            lead = (each["answer"] == answer) & (each["group"] == ALL)
+            each.loc[lead, list(bounds)] = known[list(bounds)].mean().to_numpy()
+        each["n_groups_asked"] = whole["group"].nunique()
+        judged = _by_image(whole, whole["outcome"] == JUDGED)
+        p = stats.clustered_homogeneity(judged["count"], judged["n"], judged["group"], replicates, seed=seed)
+        each["p_judged"] = np.where(each["group"] == ALL, p, np.nan)
+        lead = each["answer"].isin(GENDERS) & (each["group"] == ALL)
+        each["note"] = ""
+        for k in each.index[lead]:
+            some = each[(each["answer"] == each.at[k, "answer"]) & (each["group"] != ALL)]
+            differs = p < stats.significance(confidence)
+            each.at[k, "note"] = _note(some, *each.loc[k, list(bounds)], differs=differs)
+        rows.append(each.assign(model=model))
+    return tables.joined(rows, "custom_shares")
 
 
-def _shares(asked: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], confidence: float) -> list[pd.DataFrame]:
-    """Return the shares of each answer by model and group, and of the mean over groups, of those who have any."""
-    rows = []
-    for model, whole in asked.groupby("model", sort=False):
-        groups, own = sorted(set(whole["group"])), seen[seen["model"] == model]
-        counts = pd.crosstab(own["group"], own["answer"]).reindex(groups, columns=list(answers), fill_value=0)
-        n, prompts = counts.sum(axis=1), whole.groupby("group")["prompt"].nunique()
-        for answer in answers:
-            percent, low, high = stats.percent(counts[answer], n, confidence)
-            each = pd.DataFrame({"group": counts.index, "percent": percent, "ci_low": low, "ci_high": high})
-            each = each.assign(n=n.to_numpy(), n_prompts=prompts.to_numpy())
-            mean = stats.strata_mean(counts[answer], n, confidence)
-            whole = {"group": ALL, "percent": 100 * mean.value, "n": n.sum(), "n_prompts": prompts.sum()}
-            whole |= {"ci_low": 100 * mean.ci_low, "ci_high": 100 * mean.ci_high}
-            rows.append(pd.concat([pd.DataFrame([whole]), each]).assign(model=model, answer=answer))
-    return rows
+def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> str:
+    """Return what limits a mean over ``groups``: those without people judged, and missing people that ``differ``."""
+    missing, said = groups[groups["n"] == 0]["group"], []
+    if 0 < len(missing) < len(groups):
+        said.append(f"The mean is over {len(groups) - len(missing)} of {len(groups)} groups; none judged: ")
+        said[-1] += ", ".join(missing) + "."
+    if differs:
+        judged = groups["percent_judged"]
+        said.append(f"The share of people judged differs between groups ({judged.min():.0f} to {judged.max():.0f} %).")
+        if np.isfinite(low):
+            said.append(f"With all others male or female the mean would be {low:.1f} or {high:.1f} %.")
+    return " ".join(said)
+
+
+def _by_image(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
+    """Return one row per group and image: group, prompt, image_id, ``n`` people and the ``count`` of those counted."""
+    keys = [name for name in ("group", "prompt") if name in rows]
+    sums = rows[[*keys, "image_id"]].assign(count=counted.astype(int), n=1)
+    return sums.groupby([*keys, "image_id"], sort=False, as_index=False).sum()
+
+
+def _counted(seen: pd.DataFrame, answer: str) -> pd.DataFrame:
+    """Return images with the people who gave an answer: of all if it is unclear, else of those who are not unclear."""
+    some = seen if answer == UNCLEAR else seen[seen["answer"] != UNCLEAR]
+    return _by_image(some, some["answer"] == answer)
+
+
+def _shares(whole: pd.DataFrame, seen: pd.DataFrame, answers: Sequence[str], confidence: float) -> pd.DataFrame:
+    """Return the shares of each answer of one model, by group and for the mean over groups that have any."""
+    groups, rows = sorted(set(whole["group"])), []
+    prompts = whole.groupby("group")["prompt"].nunique()
+    for answer in answers:
+        images = _counted(seen, answer)
+        by = images.groupby("group")[["count", "n"]].sum()
+        mean = stats.strata_mean(by["count"], by["n"], confidence, effect=_effect(images))
+        parts = [(ALL, mean, images)]
+        parts += [
+            (group, stats.clustered_share(some["count"], some["n"], confidence), some)
+            for group in groups
+            for some in [images[images["group"] == group]]
+        ]
+        for group, share, some in parts:
+            none = NOT_JUDGED if answer in GENDERS else NO_ANSWER
+            rows.append(
+                {"group": group, "answer": answer, "percent": 100 * share.value, "ci_low": 100 * share.ci_low,
+                 "ci_high": 100 * share.ci_high, "n": share.n, "n_images": some["image_id"].nunique(),
+                 "n_prompts": prompts.sum() if group == ALL else prompts[group], "n_groups": some["group"].nunique(),
+                 "reason": "" if share.n else none}
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _effect(images: pd.DataFrame, stratum: str = "group") -> float:
+    """Return the design effect of the mean over groups (or another ``stratum``); 1 without people."""
+    found = stats.design_effect(
+        images["count"], images["n"], stratum=images[stratum], image=images["image_id"].astype(str)
+    )
+    return found if np.isfinite(found) else 1.0
+
+
+def _alone(images: pd.DataFrame) -> bool:
+    """Say whether no image has several people: then shares are binomial."""
+    return not images["image_id"].duplicated().any() and bool((images["n"] <= 1).all())
 
 
 def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_own_answers``.
 
-    ``distance`` is how far answers lie on average from an even split, less what chance adds (``floor``).
+    Shares of choices are of the answers that are not unclear, that of ``unclear`` of all. ``distance`` is how far the
+    choices' shares are on average from an even split; corrected for sampling noise it is of the mean over groups alone.
     """
     rows = []
-    for question, whole in own_answers.groupby("question", sort=False):
-        seen = whole[whole["answer"] != ""]
-        names = whole["choices"].iloc[0].split(CHOICES)
-        each_answer = pd.concat(_shares(whole, seen, [*names, UNCLEAR], confidence), ignore_index=True)
-        for _, found in each_answer.groupby("model", sort=False):
-            counts = (found["percent"] * found["n"] / 100).round().fillna(0)
-            clear = found["answer"] != UNCLEAR
-            each = pd.DataFrame({"count": counts, "group": found["group"]})[clear & (found["group"] != ALL)]
-            n = each.groupby("group")["count"].transform("sum").astype(int)
-            center, known = 1 / len(names), n > 0
-            far = [
-                (stats.corrected_absolute_deviation(int(c), k, center), stats.absolute_deviation_floor(k, center))
-                for c, k in zip(each["count"], n, strict=True)
-            ]
-            each[["distance", "floor"]] = 100 * np.array(far, float).reshape(-1, 2)
-            each = each[known]
-            by_group = each.groupby("group")[["distance", "floor"]].mean()
-            by_group.loc[ALL] = by_group.mean()
-            columns = {c: found["group"].map(by_group[c]) for c in ("distance", "floor")}
-            rows.append(found.assign(question=question, **columns))
+    for question, of_question in own_answers.groupby("question", sort=False):
+        names = of_question["choices"].iloc[0].split(CHOICES)
+        for model, whole in of_question.groupby("model", sort=False):
+            seen = whole[whole["answer"] != ""]
+            found = _shares(whole, seen, [*names, UNCLEAR], confidence)
+            by_group, mean = _unevenness(seen, names, confidence)
+            for column in ("distance", "floor"):
+                found[column] = found["group"].map(by_group[column])
+            for name, value in mean.items():
+                found[name] = np.where(found["group"] == ALL, value, np.nan)
+            rows.append(found.assign(question=question, model=model))
     return tables.joined(rows, "custom_answered")
 
 
-def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how far shares of female of people judged female or male lie from a benchmark's, as ``custom_distance``.
+def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Return by group how far answers are from an even split, and the corrected mean over groups."""
+    images = [_counted(seen, name) for name in names]
+    counts = pd.concat([some.groupby("group")["count"].sum() for some in images], axis=1).to_numpy(int)
+    n = images[0].groupby("group")["n"].sum()
+    center, size = 1 / len(names), np.broadcast_to(n.to_numpy()[:, None], counts.shape)
+    share = counts / size
+    if all(map(_alone, images)):
+        floor = stats.absolute_deviation_floor(n, center)
+        far = stats.mean_mad(counts, confidence=confidence)
+    else:
+        effects = np.array([_effect(some) for some in images])
+        error = np.sqrt(center * (1 - center) * effects / size)
+        floor = stats.normal_floor(error).mean(axis=1)
+        far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
+    by_group = pd.DataFrame(
+        {"distance": 100 * np.abs(share - center).mean(axis=1), "floor": 100 * floor}, index=n.index
+    )
+    by_group.loc[ALL] = by_group.mean()
+    return by_group, _corrected(far)
 
-    Tests of groups are exact: binomial, or Fisher's where the benchmark was counted in a sample, and Holm's over a
-    model's groups. Distances are free of what chance adds (:func:`biaslab.stats.corrected_absolute_deviation`).
+
+def _corrected(far: stats.Deviation) -> dict[str, float]:
+    """Return the columns of a corrected mean distance, in points."""
+    return {
+        "distance_corrected": 100 * far.value, "distance_corrected_ci_low": 100 * far.ci_low,
+        "distance_corrected_ci_high": 100 * far.ci_high, "distance_p": far.p,
+    }  # fmt: skip
+
+
+def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) -> pd.DataFrame:
+    """Return how far shares of female of people judged female or male are from a benchmark's, as ``custom_distance``.
+
+    Tests of groups are :func:`biaslab.stats.clustered_share_test`: exact for one person per image, by sign flips of
+    whole images or at the size that images are worth for several. Holm's adjustment is over a model's groups. The mean
+    distance is corrected for sampling noise, that of a benchmark counted in a sample included.
     """
-    rows = []
-    for model, seen in _seen(people).groupby("model", sort=False):
-        judged = seen[seen["answer"] != "unclear"]
-        female = (judged["answer"] == "female").groupby(judged["group"]).agg(["sum", "size"])
-        known = benchmark.dropna(subset="percent_female").set_index("group").join(female, how="inner")
-        if known.empty:
+    rows, shares_of = [], benchmark.set_index("group")
+    for model, whole in people.groupby("model", sort=False):
+        images = _counted(_seen(whole), GENDERS[0])
+        asked = list(dict.fromkeys([*benchmark["group"], *sorted(set(whole["group"]))]))
+        each = pd.DataFrame({"group": [group for group in asked if group in set(whole["group"])]})
+        each["center"] = each["group"].map(shares_of["percent_female"]).astype(float) / 100
+        each["size"] = each["group"].map(shares_of["n"]).astype(float)
+        if not images["group"].isin(each.dropna(subset="center")["group"]).any():
             continue
-        count, n, size = known["sum"].to_numpy(), known["size"].to_numpy(), known["n"].to_numpy(float)
-        center = known["percent_female"].to_numpy(float) / 100
-        percent, low, high = stats.percent(count, n, confidence)
-        base = _limits(center, size, confidence)
-        differing = stats.difference_interval(100 * center, *base, percent, low, high)
-        cells = list(zip(count, n, np.clip(center, _LEAST, 1 - _LEAST), strict=True))
-        p = [_test(*row) for row in zip(count, n, center, size, strict=True)]
-        each = pd.DataFrame(
-            {
-                "group": known.index, "percent_female": percent, "benchmark": 100 * center,
-                "difference": percent - 100 * center, "ci_low": differing.low, "ci_high": differing.high,
-                "p": p, "p_holm": stats.adjust(p), "distance_plain": np.abs(percent - 100 * center),
-                "distance": [100 * float(stats.corrected_absolute_deviation(*cell)) for cell in cells],
-                "floor": [100 * float(stats.absolute_deviation_floor(k, at)) for _, k, at in cells],
-                "n": n, "n_groups": 1,
-            }
-        )  # fmt: skip
-        rows.append(pd.concat([_over_groups(each, count, n, center, size, confidence), each]).assign(model=model))
+        each = pd.concat([each, pd.DataFrame(_compared(images, each, seed, confidence))], axis=1)
+        each["reason"] = np.where(each["n"] == 0, NOT_JUDGED, np.where(each["center"].isna(), NO_BENCHMARK, ""))
+        base = _limits(each["center"].fillna(0).to_numpy(), each["size"].to_numpy(), confidence)
+        differing = stats.difference_interval(
+            100 * each["center"], *base, each["percent_female"], each["share_low"], each["share_high"]
+        )
+        each["benchmark"] = 100 * each["center"]
+        each["difference"] = each["percent_female"] - each["benchmark"]
+        each = each.assign(ci_low=differing.low, ci_high=differing.high, distance=each["difference"].abs())
+        each["p_holm"] = stats.adjust(each["p"])
+        known = (each["n"] > 0) & each["center"].notna()
+        far, each.loc[known, "floor"] = _mean_distance(images, each[known], confidence)
+        mean = _over_groups(images, each[known], confidence)
+        missing = each.loc[~known, "group"].tolist()
+        note = f"No share or no benchmark for {len(missing)} of {len(each)} groups: {', '.join(missing)}."
+        each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_asked=len(each))
+        rows.append(each.assign(note=note if missing else ""))
     return tables.joined(rows, "custom_distance")
 
 
-def _over_groups(
-    each: pd.DataFrame, count: np.ndarray, n: np.ndarray, center: np.ndarray, size: np.ndarray, confidence: float
-) -> pd.DataFrame:
-    """Return the row of the mean over groups."""
-    mean = stats.strata_mean(count, n, confidence)
-    # What the benchmark's own sample leaves open.
-    error = float(np.sqrt(np.nan_to_num(center * (1 - center) / size).sum())) / len(n)
+def _compared(images: pd.DataFrame, each: pd.DataFrame, seed: int, confidence: float) -> Iterator[dict[str, Any]]:
+    """Yield the share of each group with its limits, and the test against its benchmark."""
+    for group, center, size in each[["group", "center", "size"]].itertuples(index=False):
+        some = images[images["group"] == group]
+        share = stats.clustered_share(some["count"], some["n"], confidence)
+        test = some["count"], some["n"], center, size
+        yield {
+            "percent_female": 100 * share.value, "share_low": 100 * share.ci_low, "share_high": 100 * share.ci_high,
+            "p": np.nan if np.isnan(center) else stats.clustered_share_test(*test, seed=seed),
+            "n": share.n, "n_images": len(some), "n_groups": 1, "count": some["count"].sum(),
+        }  # fmt: skip
+
+
+def _mean_distance(
+    images: pd.DataFrame, each: pd.DataFrame, confidence: float
+) -> tuple[dict[str, float], NDArray[np.float64]]:
+    """Return the corrected mean distance of groups from benchmarks, and the null expectation of each, in points."""
+    images = images[images["group"].isin(each["group"])]
+    count, n, center, size = (each[name].to_numpy(float) for name in ("count", "n", "center", "size"))
+    if _alone(images) and not np.isfinite(size).any():
+        kept = np.clip(center, _LEAST, 1 - _LEAST)
+        floor = [float(stats.absolute_deviation_floor(int(k), at)) for k, at in zip(n, kept, strict=True)]
+        return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(floor)
+    effect = _effect(images)
+    sampled = np.isfinite(size)
+    # Under the null hypothesis a sampled benchmark and the model have one share, which both tell of.
+    known = np.where(sampled, size, 1)
+    both = (count / effect + center * known + 0.5) / (n / effect + known + 1)
+    common = np.clip(np.where(sampled, both, center), _LEAST, 1 - _LEAST)
+    error = np.sqrt(common * (1 - common) * (effect / n + np.where(sampled, 1 / known, 0)))
+    largest = float(np.maximum(center, 1 - center).mean())
+    far = stats.mean_distance(count / n - center, error, largest, confidence)
+    return _corrected(far), 100 * stats.normal_floor(error)
+
+
+def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    """Return the row of the mean over groups, without its corrected distance."""
+    images = images[images["group"].isin(each["group"])]
+    mean = stats.strata_mean(each["count"], each["n"], confidence, effect=_effect(images))
+    center = each["center"].to_numpy()
+    # Standard error of the mean that the benchmark's own sample brings.
+    error = float(np.sqrt(np.nansum(center * (1 - center) / each["size"].to_numpy()))) / len(each)
     z = norm.ppf((1 + confidence) / 2)
     base = 100 * center.mean()
-    differing = stats.difference_interval(
-        base, base - 100 * z * error, base + 100 * z * error, 100 * mean.value, 100 * mean.ci_low, 100 * mean.ci_high
-    )
-    far = stats.mean_deviation(count, n, np.clip(center, _LEAST, 1 - _LEAST), confidence, error=error)
-    row = {
-        "group": ALL, "percent_female": 100 * mean.value, "benchmark": base, "difference": 100 * mean.value - base,
-        "ci_low": differing.low, "ci_high": differing.high, "p": np.nan, "p_holm": np.nan,
-        "distance_plain": each["distance_plain"].mean(), "distance": 100 * far.value,
-        "distance_ci_low": 100 * far.ci_low, "distance_ci_high": 100 * far.ci_high, "distance_p": far.p,
-        "floor": each["floor"].mean(), "n": n.sum(), "n_groups": far.n,
+    value, low, high = (100 * limit for limit in mean[:3])
+    differing = stats.difference_interval(base, base - 100 * z * error, base + 100 * z * error, value, low, high)
+    return {
+        "group": ALL, "percent_female": value, "benchmark": base, "difference": value - base, "ci_low": differing.low,
+        "ci_high": differing.high, "distance": each["distance"].mean(), "floor": each["floor"].mean(), "n": mean.n,
+        "n_images": images["image_id"].nunique(), "n_groups": len(each), "reason": "",
     }  # fmt: skip
-    return pd.DataFrame([row])
 
 
 def differences(
     people: pd.DataFrame, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return differences between models on the same prompts, as ``custom_differences``: second less first.
+    """Return differences between models on the same prompts, as ``custom_differences``: second minus first.
 
-    Prompts that both have are weighed by ``n1 n2 / (n1 + n2)`` (Mantel and Haenszel 1959), groups alike; the test
-    permutes within prompts which model an image is of; Holm's adjustment is over groups and pairs of models.
+    Prompts that both have are weighted by ``n1 n2 / (n1 + n2)`` (Mantel and Haenszel 1959), groups equally; the test
+    permutes whole images within prompts between the models; Holm's adjustment is over groups and pairs of models.
     """
     rows, rng = [], np.random.default_rng(seed)
-    judged = _seen(people).query("answer != 'unclear'").assign(female=lambda seen: seen["answer"] == "female")
-    for first, second in combinations(dict.fromkeys(people["model"]), 2):
-        keys = ["group", "prompt"]
-        both = []
-        for k, name in enumerate((first, second), 1):
-            counted = judged[judged["model"] == name].groupby(keys)["female"].agg(["sum", "size"])
-            both.append(counted.add_suffix(f"_{k}"))
-        cells = both[0].join(both[1], how="inner")
+    images = {model: _counted(_seen(some), GENDERS[0]) for model, some in people.groupby("model", sort=False)}
+    keys = ["group", "prompt"]
+    for first, second in combinations(images, 2):
+        both = [images[name] for name in (first, second)]
+        sums = [some.groupby(keys)[["count", "n"]].sum().add_suffix(f"_{k}") for k, some in enumerate(both, 1)]
+        cells = sums[0].join(sums[1], how="inner")
         if cells.empty:
             continue
         groups = cells.index.get_level_values("group")
+        cells["group"] = groups
         found = [(ALL, cells, _weights(cells) / groups.nunique() / _weights(cells).groupby(groups).transform("sum"))]
         found += [(g, some, _weights(some) / _weights(some).sum()) for g, some in cells.groupby(groups, sort=False)]
         for group, some, weights in found:
-            value, error, p = _difference(some, weights.to_numpy(), rng, replicates)
-            half = norm.ppf((1 + confidence) / 2) * error
+            place = pd.Series(range(len(some)), some.index, name="cell")
+            own = [side.join(place, on=keys, how="inner") for side in both]
+            value, variance, p = _difference(some, own, weights.to_numpy(), rng, replicates)
+            half = norm.ppf((1 + confidence) / 2) * np.sqrt(variance)
             limits = np.clip([100 * (value - half), 100 * (value + half)], -100, 100)
+            n_images, n_images_other = (side["image_id"].nunique() for side in own[::-1])
             rows.append(
                 {"model": second, "other": first, "group": group, "difference": 100 * value, "ci_low": limits[0],
-                 "ci_high": limits[1], "p": p, "n_prompts": len(some), "n": some["size_2"].sum(),
-                 "n_other": some["size_1"].sum()}
+                 "ci_high": limits[1], "p": p, "n_prompts": len(some), "n": some["n_2"].sum(), "n_images": n_images,
+                 "n_other": some["n_1"].sum(), "n_images_other": n_images_other}
             )  # fmt: skip
     frame = pd.DataFrame(rows, columns=[c.name for c in tables.schema("custom_differences").columns])
     frame["p_holm"] = np.nan
@@ -190,66 +331,105 @@ def differences(
 
 
 def _weights(cells: pd.DataFrame) -> pd.Series:
-    return cells["size_1"] * cells["size_2"] / (cells["size_1"] + cells["size_2"])
+    return cells["n_1"] * cells["n_2"] / (cells["n_1"] + cells["n_2"])
 
 
 def _difference(
-    cells: pd.DataFrame, weights: np.ndarray, rng: np.random.Generator, replicates: int
+    cells: pd.DataFrame, images: Sequence[pd.DataFrame], weights: np.ndarray, rng: np.random.Generator, replicates: int
 ) -> tuple[float, float, float]:
-    """Return a weighed mean of prompts' differences (second less first), its standard error and the permutation's p."""
-    count, n = (np.stack([cells[f"{name}_{k}"] for k in (1, 2)]) for name in ("sum", "size"))
+    """Return a weighted mean of prompts' differences (second minus first), its variance and the permutation's p."""
+    count, n = (np.stack([cells[f"{name}_{k}"] for k in (1, 2)]) for name in ("count", "n"))
     value = float(weights @ (count[1] / n[1] - count[0] / n[0]))
     # A share of few images says little of its variance, so that those of a group are taken together.
-    groups = pd.factorize(cells.index.get_level_values("group"))[0]
+    groups = pd.factorize(cells["group"])[0]
     variance = 0.0
     for k in range(2):
-        female, images = np.bincount(groups, count[k]), np.bincount(groups, n[k])
-        likely = ((female + 1) / (images + 2))[groups]
-        variance += float(weights**2 @ (likely * (1 - likely) / n[k]))
-    total = count.sum(axis=0)
-    drawn = rng.hypergeometric(total, n.sum(axis=0) - total, n[1], size=(replicates - 1, len(cells)))
-    away = np.abs((drawn / n[1] - (total - drawn) / n[0]) @ weights)
+        effect = _effect(images[k], "cell")
+        female, judged = np.bincount(groups, count[k]) / effect, np.bincount(groups, n[k]) / effect
+        likely = ((female + 1) / (judged + 2))[groups]
+        variance += float(weights**2 @ (likely * (1 - likely) * effect / n[k]))
+    away = np.abs(_permuted(count, n, images, weights, rng, replicates - 1))
     hits = np.count_nonzero(away >= abs(value) - 1e-12)
-    return value, float(np.sqrt(variance)), (hits + 1) / replicates
+    return value, variance, (hits + 1) / replicates
+
+
+def _permuted(
+    count: np.ndarray, n: np.ndarray, images: Sequence[pd.DataFrame], weights: np.ndarray, rng: np.random.Generator,
+    draws: int,
+) -> np.ndarray:  # fmt: skip
+    """Return differences where the images of each prompt are dealt out anew to the two models."""
+    total = count.sum(axis=0)
+    if all(map(_alone, images)):
+        drawn = rng.hypergeometric(total, n.sum(axis=0) - total, n[1], size=(draws, len(total)))
+        return (drawn / n[1] - (total - drawn) / n[0]) @ weights
+    both = pd.concat([side.assign(model=k) for k, side in enumerate(images)])
+    moved = np.zeros(draws)
+    for weight, (_, some) in zip(weights, both.groupby("cell"), strict=True):
+        # Images with as many people, and as many women, are alike.
+        kinds = some.groupby(["count", "n"]).size()
+        second = int((some["model"] == 1).sum())
+        dealt = rng.multivariate_hypergeometric(kinds.to_numpy(), second, size=draws, method="marginals")
+        female, judged = (dealt @ kinds.index.get_level_values(name).to_numpy() for name in ("count", "n"))
+        rest = (some["count"].sum() - female) / (some["n"].sum() - judged)
+        moved += weight * (female / judged - rest)
+    return moved
 
 
 def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return what became of the people whom images were to show, by model and group, as ``custom_outcomes``."""
     rows = []
     for model, whole in people.groupby("model", sort=False):
-        counts = pd.crosstab(whole["group"], whole["outcome"])
-        counts.loc[ALL] = counts.sum()
-        for group, found in counts.loc[[ALL, *counts.index[:-1]]].iterrows():
-            for outcome in (name for name in OUTCOMES_OF_PEOPLE if found.get(name, 0)):
-                percent, low, high = stats.percent(found[outcome], found.sum(), confidence)
-                rows.append([model, group, outcome, found[outcome], found.sum(), percent, low, high])
+        for group, some in [(ALL, whole), *whole.groupby("group")]:
+            there = set(some["outcome"])
+            for outcome in (name for name in OUTCOMES_OF_PEOPLE if name in there):
+                images = _people_of(some, some["outcome"] == outcome)
+                share = stats.clustered_share(images["count"], images["n"], confidence)
+                limits = 100 * share.ci_low, 100 * share.ci_high
+                counts = images["count"].sum(), share.n, len(images)
+                rows.append([model, group, outcome, *counts, 100 * share.value, *limits])
     return tables.of(rows, "custom_outcomes")
 
 
+def _people_of(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
+    """Return one row per image, whichever groups its people are of: ``n`` people and the ``count`` of those counted."""
+    return pd.DataFrame({"count": counted.astype(int), "n": 1}).groupby(rows["image_id"].to_numpy(), sort=False).sum()
+
+
 def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return the mean skin tone (1–10) by model and group, and how many were not read, as ``custom_tones``."""
+    """Return the mean skin tone (1–10) by model and group, and how many were not read, as ``custom_tones``.
+
+    Limits are Student's, with the image as the unit: one degree of freedom less than images.
+    """
     people, rows = people[people["outcome"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         for group, some in [(ALL, whole), *whole.groupby("group", sort=False)]:
-            mean = stats.mean_interval(some["skin_tone"].dropna(), confidence)
-            unread = 100 * float(some["skin_tone"].isna().mean())
+            tone = some["skin_tone"].astype(float)
+            mean = stats.mean_interval(tone, confidence, skip_nan=True, clusters=some["image_id"].astype(str))
+            unread = 100 * float(tone.isna().mean())
             by = ", ".join(dict.fromkeys(some["tone_judge"]))
             limits = np.clip([mean.ci_low, mean.ci_high], 1, 10)
-            rows.append([model, group, mean.value, *limits, mean.n, len(some), unread, by])
+            n_images = some.loc[tone.notna(), "image_id"].nunique()
+            rows.append([model, group, mean.value, *limits, mean.n, n_images, len(some), unread, by])
     found = tables.of(rows, "custom_tones")
     return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
 def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return who was seen: model, group, ``perceived gender``, ``skin tone`` (a range), and a column a question."""
+    """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
+
+    Answers are categories, of all that could be given; missing ones are NaN.
+    """
     seen, keys = _seen(people), ["model", "image_id"]
-    ranges = pd.cut(seen["skin_tone"], [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
-    found = seen[["model", "group"]].assign(**{PERCEIVED: seen["answer"], SKIN: ranges.astype(object).fillna("")})
+    tone = pd.cut(seen["skin_tone"].astype(float), [0, *TONE_RANGES.values()], labels=list(TONE_RANGES))
+    found = seen[["model", "group", "image_id"]].copy()
+    found[PERCEIVED] = pd.Categorical(seen["answer"], categories=list(ANSWERS))
+    found[SKIN] = tone
     for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
         of = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
         said = rows.set_index(of)["answer"].reindex(pd.MultiIndex.from_frame(seen[of]))
-        found[question] = said.fillna("").to_numpy()
+        choices = [*rows["choices"].iloc[0].split(CHOICES), UNCLEAR]
+        found[question] = pd.Categorical(said.to_numpy(), categories=choices)
     return found
 
 
@@ -257,26 +437,21 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
     """Return people by two answers at once, as ``custom_intersections``.
 
     ``answers`` are as of :func:`answers_of`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
-    answers to the first are the whole of each share.
+    each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all of them.
+    Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """
     rows = []
     for first, second in pairs:
-        known = answers[(answers[first] != "") & (answers[second] != "")]
-        for (model, one), some in known.groupby(["model", first], sort=True):
-            counts = some[second].value_counts().sort_index(key=lambda names: names.map(_place))
-            few = counts[counts < FEWEST]
-            cells = [(name, n, 1) for name, n in counts[counts >= FEWEST].items()]
-            cells += [(POOLED, few.sum(), len(few))] if len(few) else []
-            for name, n, pooled in cells:
-                percent, low, high = stats.percent(n, len(some), confidence)
-                both = f"{first} × {second}"
-                rows.append([model, both, one, name, percent, low, high, n, len(some), pooled])
+        known = answers[answers[first].notna() & answers[second].notna()]
+        for (model, one), some in known.groupby(["model", first], sort=True, observed=True):
+            said = some[["model", "image_id"]].assign(group=str(one), answer=some[second].astype(str))
+            for name in answers[second].cat.categories:
+                images = _counted(said, name)
+                share = stats.clustered_share(images["count"], images["n"], confidence)
+                counts = images["count"].sum(), share.n, len(images)
+                limits = 100 * share.ci_low, 100 * share.ci_high
+                rows.append([model, f"{first} × {second}", one, name, 100 * share.value, *limits, *counts])
     return tables.of(rows, "custom_intersections")
-
-
-def _place(answer: str) -> tuple[int, str]:
-    """Return what answers are sorted by: tones from light to dark, others by their names."""
-    return list(TONE_RANGES).index(answer) if answer in TONE_RANGES else len(TONE_RANGES), answer
 
 
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -310,10 +485,11 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     return tables.joined(rows, "custom_corrected")
 
 
-def agreement(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def agreement(judges: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) -> pd.DataFrame:
     """Return how often the first judge and each other say the same, as ``custom_agreement``.
 
-    Takes ``custom_judges``. Where they differ, McNemar's exact test says whether one leans.
+    Takes ``custom_judges``. The test of whether one says female more often flips the signs of the difference of whole
+    images (McNemar's exact test where each shows one person).
     """
     rows = []
     for model, whole in judges.groupby("model", sort=False):
@@ -323,17 +499,20 @@ def agreement(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         for other in names[1:]:
             pair = wide[[names[0], other]].dropna(how="all").set_axis(["judge", "other"], axis=1)
             for group, some in [(ALL, pair), *pair.groupby(level="group", sort=False)]:
-                rows.append([model, names[0], other, group, *_agreed(some, confidence)])
+                rows.append([model, names[0], other, group, *_agreed(some, seed, confidence)])
     return tables.of(rows, "custom_agreement")
 
 
-def _agreed(pair: pd.DataFrame, confidence: float) -> tuple:
-    both = pair.dropna()
-    same, n = int((both["judge"] == both["other"]).sum()), len(both)
-    female = [float(100 * (both[c] == GENDERS[0]).mean()) for c in ("judge", "other")]
-    more = int(((both["judge"] == GENDERS[0]) & (both["other"] != GENDERS[0])).sum())
-    p = float(binomtest(more, n - same).pvalue) if n > same else 1.0 if n else np.nan
-    return *stats.percent(same, n, confidence), n, len(pair), *female, p
+def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:
+    both = pair.dropna().reset_index()
+    images = _people_of(both, both["judge"] == both["other"])
+    share = stats.clustered_share(images["count"], images["n"], confidence)
+    female = [both[name] == GENDERS[0] for name in ("judge", "other")]
+    percent = [float(100 * side.mean()) for side in female]
+    more = (female[0].astype(int) - female[1].astype(int)).groupby(both["image_id"]).sum()
+    p = stats.sign_flip(more, seed=seed).p
+    limits = 100 * share.ci_low, 100 * share.ci_high
+    return 100 * share.value, *limits, share.n, len(images), len(pair), *percent, p
 
 
 def _seen(people: pd.DataFrame) -> pd.DataFrame:
@@ -348,10 +527,3 @@ def _limits(center: np.ndarray, size: np.ndarray, confidence: float) -> tuple[np
     n = np.where(known, np.rint(np.nan_to_num(size, nan=1)), 1)
     _, low, high = stats.percent(np.rint(center * n), n, confidence)
     return np.where(known, low, 100 * center), np.where(known, high, 100 * center)
-
-
-def _test(count: int, n: int, center: float, size: float) -> float:
-    if not np.isfinite(size):
-        return float(binomtest(int(count), int(n), center).pvalue)
-    female = round(center * size)
-    return float(fisher_exact(np.array([[count, n - count], [female, round(size) - female]])).pvalue)

@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from biaslab import stats
 from biaslab.ground import tables
 from biaslab.judging.words import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers import custom
+from biaslab.report import pictures
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
 CELLS = {
@@ -37,15 +39,106 @@ def people():
     return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
 
 
-def test_shares_are_of_people_seen_and_their_mean_counts_groups_alike(people):
+def test_shares_unclear_people_are_a_share_of_their_own(people):
     table = custom.shares(people).set_index(["model", "group", "answer"]).sort_index()
-    # Of A's chefs 2 of 13 are female, 10 male and 1 unclear; of its nurses 9 and 1 of 10.
-    assert table.loc["A", "chef"]["percent"].tolist() == pytest.approx([100 * 2 / 13, 100 * 10 / 13, 100 / 13])
-    assert table.loc[("A", "chef", "female"), ["n", "n_prompts"]].tolist() == [13, 2]
-    assert table.loc[("A", "all", "female"), "percent"] == pytest.approx(100 * (2 / 13 + 9 / 10) / 2)
-    known = scipy_stats.binomtest(2, 13).proportion_ci(method="wilson")
+    # Of A's 12 chefs judged 2 are female and 10 male; 1 of 13 seen is unclear. Of its nurses 9 and 1 of 10.
+    assert table.loc["A", "chef"]["percent"].tolist() == pytest.approx([100 * 2 / 12, 100 * 10 / 12, 100 / 13])
+    counts = ["n", "n_images", "n_prompts", "n_groups"]
+    assert table.loc[("A", "chef", "female"), counts].tolist() == [12, 12, 2, 1]
+    assert table.loc[("A", "chef", "unclear"), "n"] == 13
+    assert table.loc[("A", "all", "female"), "percent"] == pytest.approx(100 * (2 / 12 + 9 / 10) / 2)
+    # One person per image: Wilson's interval.
+    known = scipy_stats.binomtest(2, 12).proportion_ci(method="wilson")
     assert table.loc[("A", "chef", "female"), ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
-    assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
+    # Of 14 chefs asked 2 are neither judged female nor male: 2 to 4 of 14 women.
+    bounds = ["percent_lower_bound", "percent_upper_bound"]
+    assert table.loc[("A", "chef", "female"), bounds].tolist() == pytest.approx([100 * 2 / 14, 100 * 4 / 14])
+    assert table.loc[("A", "all", "female"), bounds].tolist() == pytest.approx([50 * (k / 14 + 0.9) for k in (2, 4)])
+    assert table.loc[("A", "chef", "unclear"), bounds].isna().all()
+
+
+def test_shares_all_unclear_share_is_missing_with_a_reason():
+    people = people_of({("A", "nurse", "a nurse"): (0, 0, 5, 0)}).assign(position=1)
+    table = custom.shares(people.assign(image_id=[f"{k}" for k in range(5)])).set_index(["group", "answer"])
+    for group in ("all", "nurse"):
+        assert np.isnan(table.loc[(group, "female"), "percent"])
+        assert table.loc[(group, "female"), "reason"] == "no person is judged female or male"
+    assert table.loc[("nurse", "unclear"), "percent"] == 100
+    (found,) = custom.answers.shares.findings(table.reset_index())
+    assert found.said == "Not known: no person is judged female or male." and not found.numbers
+
+
+def couples(counts, group="g", persons=2, model="A"):
+    """Return people of images of ``persons``, as many of each number of women as ``counts`` says."""
+    rows = [
+        [model, group, group, f"{group}-{women}-{k}", place + 1, "judged", "female" if place < women else "male"]
+        for women, n in counts.items()
+        for k in range(n)
+        for place in range(persons)
+    ]
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "image_id", "position", "outcome", "gender"])
+
+
+def half(group="g"):
+    return pd.DataFrame({"group": [group], "percent_female": 50.0, "n": np.nan, "named": "even"})
+
+
+def test_shares_people_always_alike_intervals_are_those_of_images():
+    # 20 images of two women, 5 of two men: as sure as 20 of 25 images.
+    table = custom.shares(couples({2: 20, 0: 5})).set_index(["group", "answer"])
+    known = scipy_stats.binomtest(20, 25).proportion_ci(method="wilson")
+    row = table.loc[("g", "female")]
+    assert row[["percent", "n", "n_images"]].tolist() == [80, 50, 25]
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
+
+
+def test_distance_several_people_test_flips_signs_of_images():
+    # Women minus men: 2 in six images, 0 in four. Of 2**6 patterns two are as far from 0.
+    row = custom.distance(couples({2: 6, 1: 4}), half()).set_index("group").loc["g"]
+    assert row["p"] == pytest.approx(2 / 2**6)
+    assert row[["n", "n_images"]].tolist() == [20, 10]
+
+
+def test_groups_three_images_of_two_women_claim_nothing():
+    found = custom.distance(couples({2: 3}), half())
+    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
+    assert finding.n == 3 and not finding.decided and finding.said == "Inconclusive (only 3 images)."
+
+
+def test_groups_one_without_people_judged_is_counted_and_named():
+    unseen = couples({0: 8}, "nurse").assign(outcome="no_face", gender="")
+    people = pd.concat([couples({2: 8}, "pilot"), unseen], ignore_index=True)
+    benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
+    found = custom.distance(people, benchmark)
+    (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
+    assert finding.said == "1 of 2 show more women, 0 fewer." and finding.decided
+    assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."
+    assert "As judged" in finding.details[1]
+    rows = found.set_index("group")
+    assert rows.loc["nurse", "reason"] == "no person is judged female or male" and rows.loc["nurse", "n"] == 0
+    assert rows.loc["all", ["n_groups", "n_groups_asked"]].tolist() == [1, 2]
+
+
+def test_distance_group_without_benchmark_has_its_share_and_a_reason():
+    people = pd.concat([couples({2: 8}, "pilot"), couples({0: 8}, "nurse")], ignore_index=True)
+    row = custom.distance(people, half("pilot")).set_index("group").loc["nurse"]
+    assert row["percent_female"] == 0 and np.isnan(row["difference"])
+    assert row["reason"] == "the benchmark has no share of this group"
+
+
+def test_shares_missing_people_that_differ_are_said_with_bounds():
+    judged = {"a": couples({1: 40}, "a", persons=1), "b": couples({1: 20, 0: 20}, "b", persons=1)}
+    judged["b"].loc[:15, ["outcome", "gender"]] = ["no_face", ""]
+    table = custom.shares(pd.concat(judged.values(), ignore_index=True)).set_index(["group", "answer"])
+    row = table.loc[("all", "female")]
+    # All of a and 24 of b's 40 are judged; Fisher's p of 40 of 40 against 24 of 40 is below 0.00001.
+    assert row["p_judged"] < 0.002
+    # Of b 4 to 20 of 40 are women: the mean is 55 to 75 %.
+    assert row["note"].endswith(
+        "differs between groups (60 to 100 %). With all others male or female the mean would be 55.0 or 75.0 %."
+    )
+    alike = custom.shares(pd.concat([couples({1: 9, 0: 9}, g, persons=1) for g in "ab"])).set_index(["group", "answer"])
+    assert alike.loc[("all", "female"), "note"] == ""
 
 
 def test_distance_from_an_even_split_is_of_people_judged(people):
@@ -54,7 +147,7 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     row = table.loc[("A", "chef")]
     # 2 of 12, without the one that is unclear.
     assert row["percent_female"] == pytest.approx(100 / 6) and row["n"] == 12
-    assert row["difference"] == pytest.approx(100 / 6 - 50) and row["distance_plain"] == pytest.approx(50 - 100 / 6)
+    assert row["difference"] == pytest.approx(100 / 6 - 50) and row["distance"] == pytest.approx(50 - 100 / 6)
     p = [scipy_stats.binomtest(k, n).pvalue for k, n in ((2, 12), (9, 10))]
     assert table.loc[("A", "chef"), "p"] == pytest.approx(p[0])
     # Holm: the smaller twice, the larger at least that.
@@ -65,8 +158,9 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     assert row["floor"] == pytest.approx(100 * chance)
     whole = table.loc[("A", "all")]
     assert whole["percent_female"] == pytest.approx(100 * (1 / 6 + 9 / 10) / 2)
-    # Of two groups no verdict on the mean distance is possible.
-    assert whole["n_groups"] == 2 and np.isnan(whole["distance_ci_low"]) and np.isnan(whole["distance_p"])
+    # Of two groups no verdict on the mean distance is possible, and of one no corrected distance.
+    assert whole["n_groups"] == 2 and np.isnan(whole["distance_corrected_ci_low"]) and np.isnan(whole["distance_p"])
+    assert whole["distance"] == pytest.approx((100 / 3 + 40) / 2) and np.isnan(row["distance_corrected"])
 
 
 def test_a_benchmark_that_is_a_sample_is_counted_in(people):
@@ -95,6 +189,7 @@ def test_models_are_compared_on_the_prompts_that_both_have(people):
 def test_a_difference_weighs_prompts_by_what_both_have():
     counts = {("A", "x"): (1, 3), ("B", "x"): (9, 3), ("A", "y"): (5, 5), ("B", "y"): (5, 5)}
     people = people_of({(model, "g", prompt): (*n, 0, 0) for (model, prompt), n in counts.items()})
+    people = people.assign(image_id=[f"{k}" for k in range(len(people))])
     found = custom.differences(people).set_index("group").loc["g", "difference"]
     # 4 * 12 / 16 = 3 of prompt x, where it is 0.75 - 0.25; 10 * 10 / 20 = 5 of y, where it is 0.
     assert found == pytest.approx(100 * 3 * 0.5 / 8)
@@ -134,19 +229,72 @@ def test_tones_that_are_not_read_give_no_answer(people):
     assert rows["n"].eq(0).all() and not custom.answers.tones.findings(rows)
 
 
-def test_cells_of_few_people_are_pooled_and_said():
-    answers = pd.DataFrame({"model": "A", "one": ["f"] * 13 + ["m"] * 3, "two": [*"aaaaaabbbcccc", *"aab"]})
-    table = custom.intersections(answers, [("one", "two")])
-    found = table[["first", "second", "n", "n_people", "n_cells"]].to_numpy().tolist()
-    pooled = "pooled, each under 5"
-    assert found == [["f", "a", 6, 13, 1], ["f", pooled, 7, 13, 2], ["m", pooled, 3, 3, 2]]
+def test_differences_of_several_people_permute_whole_images():
+    # Three images of two women against three of two men: 20 ways to deal them out, 2 of them as far apart.
+    people = pd.concat([couples({0: 3}, model="A"), couples({2: 3}, model="B")], ignore_index=True)
+    row = custom.differences(people, seed=1, replicates=4000).set_index("group").loc["g"]
+    assert row["p"] == pytest.approx(2 / 20, abs=0.015)
+    assert row[["n", "n_images", "n_other", "n_images_other"]].tolist() == [6, 3, 6, 3]
+
+
+def test_tones_of_several_people_have_the_interval_of_images():
+    people = couples({2: 4, 0: 4}).assign(tone_judge="t")
+    tone = people["image_id"].map({name: float(k + 1) for k, name in enumerate(dict.fromkeys(people["image_id"]))})
+    row = custom.tones(people.assign(skin_tone=tone)).set_index("group").loc["g"]
+    # Eight images of the tones 1 to 8, whose two people are alike: Student's interval of eight values.
+    known = scipy_stats.t.interval(0.95, 7, 4.5, scipy_stats.sem(np.arange(1, 9)))
+    assert row[["mean", "n", "n_images"]].tolist() == [4.5, 16, 8]
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([max(1, known[0]), min(10, known[1])])
+
+
+def test_agreement_of_several_people_flips_signs_of_images():
+    own = couples({2: 6, 1: 4})
+    judges = pd.concat([own.assign(judge="a"), own.assign(judge="b", gender="male")], ignore_index=True)
+    row = custom.agreement(judges).set_index("group").loc["all"]
+    # b calls everyone male: 4 of 20 people are called the same, and all ten images differ one way.
+    assert row[["percent", "n", "n_images"]].tolist() == [20, 20, 10]
+    assert row["p"] == pytest.approx(2 / 2**10)
+
+
+def test_outcomes_of_several_people_have_the_interval_of_images():
+    people = couples({2: 20, 0: 5})
+    people["outcome"] = np.where(people["gender"] == "female", "judged", "no_face")
+    row = custom.outcomes(people).set_index(["group", "outcome"]).loc[("all", "judged")]
+    known = scipy_stats.binomtest(20, 25).proportion_ci(method="wilson")
+    assert row[["n", "n_people", "n_images"]].tolist() == [40, 50, 25]
+    assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
+
+
+def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation():
+    # 50 % of 100 people against 50 % of 100: differences vary by 2 x 0.25 / 100.
+    people = pd.concat([couples({1: 50, 0: 50}, f"g{k}", persons=1) for k in range(8)], ignore_index=True)
+    benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "named": "b"})
+    known, sampled = (custom.distance(people, benchmark.assign(n=n)).set_index("group") for n in (np.nan, 100.0))
+    assert sampled.loc["g0", "floor"] == pytest.approx(100 * np.sqrt(2 / np.pi * 0.005), rel=0.01)
+    assert sampled.loc["g0", "floor"] == pytest.approx(np.sqrt(2) * known.loc["g0", "floor"], rel=0.02)
+
+
+def test_intersections_every_answer_that_could_be_given_has_a_row():
+    kinds = pd.CategoricalDtype(["a", "b", "c", "d", "unclear"])
+    frame = {
+        "model": "A",
+        "one": pd.Categorical(["f"] * 14),
+        "two": pd.Series([*"aaaaaabbbcccc", "unclear"], dtype=kinds),
+    }
+    answers = pd.DataFrame(frame).assign(image_id=[f"{k}" for k in range(14)])
+    table = custom.intersections(answers, [("one", "two")]).set_index("second")
+    assert table["n"].to_dict() == {"a": 6, "b": 3, "c": 4, "d": 0, "unclear": 1}
+    # Shares are of the 13 whose second answer is not unclear.
+    assert table["n_people"].to_dict() == {"a": 13, "b": 13, "c": 13, "d": 13, "unclear": 14}
+    known = scipy_stats.binomtest(3, 13).proportion_ci(method="wilson")
+    assert table.loc["b", ["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
     found = custom.answers_of(people)
-    assert set(found["skin tone"]) == {"light (1–3)", "dark (7–10)"}
+    assert set(found["skin tone"].dropna()) == {"light (1–3)", "dark (7–10)"}
     assert set(found["perceived gender"]) == set(custom.analysis.ANSWERS)
-    assert custom.answers_of(people.assign(skin_tone=np.nan))["skin tone"].eq("").all()
+    assert custom.answers_of(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
 
 
 def _own_answers(said, question="hat", choices="yes | no"):
@@ -160,13 +308,17 @@ def _own_answers(said, question="hat", choices="yes | no"):
 def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave():
     said = {("g", "yes"): 30, ("g", "unclear"): 10, ("h", "no"): 20, ("h", ""): 7}
     table = custom.answered(_own_answers(said)).set_index(["group", "answer"])
-    assert table.loc[("g", "yes"), ["percent", "n"]].tolist() == [75.0, 40]
+    # Of g's 30 answers that are not unclear all are yes; 10 of 40 are unclear.
+    assert table.loc[("g", "yes"), ["percent", "n"]].tolist() == [100.0, 30]
+    assert table.loc[("g", "unclear"), ["percent", "n"]].tolist() == [25.0, 40]
     assert table.loc[("g", "no"), "percent"] == 0
     assert table.loc[("h", "no"), ["percent", "n"]].tolist() == [100.0, 20]
     # Each group counts alike.
-    assert table.loc[("all", "yes"), "percent"] == pytest.approx(37.5)
-    # All clear answers are the same one: 50 points from even, of which chance is taken off.
-    assert table.loc[("g", "yes"), "distance"] == pytest.approx(50, abs=3)
+    assert table.loc[("all", "yes"), "percent"] == pytest.approx(50)
+    # All clear answers are the same one: 50 points from an even split; only the mean has a corrected distance.
+    assert table.loc[("g", "yes"), "distance"] == 50
+    assert np.isnan(table.loc[("g", "yes"), "distance_corrected"])
+    assert table.loc[("all", "yes"), "distance_corrected"] == pytest.approx(50, abs=3)
     n = np.arange(21)
     chance = 100 * (np.abs(n / 20 - 0.5) * scipy_stats.binom.pmf(n, 20, 0.5)).sum()
     assert table.loc[("h", "no"), "floor"] == pytest.approx(chance)
@@ -183,6 +335,7 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
     assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)
+    assert set(table["second"]) == {"drawing", "photo", "unclear"}
 
 
 def _judged(said):
@@ -233,3 +386,22 @@ def test_agreement_is_of_people_whom_both_call_female_or_male():
     # McNemar: of the four whom they call otherwise, three are female to the judge.
     assert table.loc["all", "p"] == pytest.approx(scipy_stats.binomtest(3, 4).pvalue)
     assert custom.agreement(judges[judges["judge"] == "eye"]).empty
+
+
+@pytest.mark.parametrize("counts", [{2: 15, 0: 10}, {2: 8, 1: 9, 0: 8}, {1: 12, 2: 7, 0: 6}])
+def test_plan_several_people_half_width_is_that_of_the_page(counts):
+    people = pd.concat([couples(counts, group) for group in ("g", "h")], ignore_index=True)
+    table = custom.shares(people).query("answer == 'female'").set_index("group")
+    for one in custom.headlines(people):
+        planned = stats.pilot(one.cells, one.people, drawn=one.drawn).half_width()
+        low, high = table.loc[one.group, ["ci_low", "ci_high"]]
+        assert planned == pytest.approx((high - low) / 2, rel=0.06)
+
+
+def test_strip_shows_the_share_and_limits_of_the_table():
+    people = couples({2: 15, 1: 3, 0: 7})
+    row = custom.shares(people).set_index(["group", "answer"]).loc[("g", "female")]
+    shown = pictures._share(people)
+    assert [shown[k] for k in ("percent", "low", "high", "n")] == pytest.approx(
+        row[["percent", "ci_low", "ci_high", "n"]].tolist()
+    )
