@@ -60,12 +60,10 @@ def read(path: str | Path) -> pd.DataFrame:
         table[name] = table[name].str.strip().replace("", given[name])
     strange = ~table["source"].isin(readers.SOURCES)
     cells.refuse(strange, path, "source is {}", f"give {' or '.join(readers.SOURCES)}", table["source"])
-    for name in ("position", *_DRAWN):
-        number = cells.numbers(table[name], path, whole=name != "probability")
-        fix = "give a number above 0, at most 1" if name == "probability" else "give 1, 2, …"
-        bad = ~(number > 0) | (name == "probability") & (number > 1)
-        cells.refuse(bad & (table[name] != ""), path, f"{name} is {{}}", fix, table[name])
-        table[name] = number if name == "probability" else number.astype(int)
+    position = cells.numbers(table["position"], path, whole=True)
+    cells.refuse(~(position > 0), path, "position is {}", "give 1, 2, …", table["position"])
+    table["position"] = position.astype(int)
+    table = table.assign(**readers.drawn(table, path)).astype({"wave": int})
     several = table.groupby(_KEYS)[_DRAWN].transform("nunique").max(axis=1) > 1
     cells.refuse(several, path, "image {} has several probabilities or waves", "give one", table["image"])
     votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position} {about}")

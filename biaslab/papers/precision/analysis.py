@@ -38,8 +38,8 @@ def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidenc
     return tables.of(rows, "precision_estimates")
 
 
-def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
-    """Return who was rated of a headline's people: its columns, label, probability, wave, and rated (as judged)."""
+def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
+    """Return the annotated people of a headline: its columns, label, probability, wave, and rated (as judged)."""
     own = ratings[ratings["of_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
     own = own.astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
@@ -52,7 +52,7 @@ def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
 
 def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[dict]:
     groups, at, effect = _groups(one)
-    rated = of(one, ratings)
+    rated = annotated(one, ratings)
     rated = rated.assign(group=at[rated["cell"].to_numpy()])
     rated = rated[rated["group"] >= 0]
     found = stats.prediction_powered(
@@ -116,8 +116,8 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
     of_source = rated["source"].value_counts()
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
-            return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is rated"
-    return f"fewer than {stats.FEWEST_RATINGS} rated people are called female or male"
+            return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
+    return f"fewer than {stats.FEWEST_RATINGS} annotated images show a person whom annotators call female or male"
 
 
 def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataFrame) -> np.ndarray:
@@ -132,7 +132,7 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
     for one in (one for one in headlines if one.group == MEAN):
         own = keys[keys["model"] == one.model] if "model" in keys and (keys["model"] != "").any() else keys
         cells = one.cells.assign(part=np.abs(one.cells["coefficient"]) / one.scale / one.cells["n"].clip(lower=1))
-        rated = of(one, ratings)
+        rated = annotated(one, ratings)
         said = rated["judged"].fillna(0.5)
         wrong = (rated["judged"] != rated["rated"]).groupby(said).agg(["sum", "size"])
         errs = {0.0: _ERRS, 1.0: _ERRS, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()
