@@ -152,6 +152,36 @@ def photographs(draws: int, ratings: int = 40) -> None:
         told(f"photographs, rater {rater}, {ratings} of {len(y)}", found)
 
 
+def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -> None:
+    """Print coverage of ``custom.corrected``: six groups of ``small`` images, six of 100, 120 images annotated.
+
+    The judge calls women of the small and the large groups men at the rates ``errors``, and 3 % of men women. Half of
+    all people are women.
+    """
+    held = []
+    for study in range(studies):
+        g = np.repeat(np.arange(12), [small] * 6 + [100] * 6)
+        y = rng.random(g.size) < 0.5
+        f = y ^ (rng.random(g.size) < np.where(y, np.where(g < 6, *errors), 0.03))
+        ids = np.char.add("i", np.arange(g.size).astype(str))
+        who = pd.DataFrame({"model": "m", "group": np.char.add("g", g.astype(str)), "image_id": ids, "position": 1})
+        drawn = sample.draw(who.assign(source="generated", occupation=who["group"]), 120, study)
+        rated = who.merge(drawn[["image_id", "probability"]], how="left")["probability"]
+        labels = {"eye": np.where(f, "female", "male"), "raters": np.where(y, "female", "male")}
+        judges = [who.assign(judge=name, gender=label, outcome="judged") for name, label in labels.items()]
+        judges[1] = judges[1].assign(probability=rated, wave=1)[rated.notna()]
+        table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
+        covers = (table["corrected_low"] <= 50) & (table["corrected_high"] >= 50)
+        each = [[f"g{k}" for k in range(6)], [f"g{k}" for k in range(6, 12)]]
+        held.append([covers["all"], *(covers[names].mean() for names in each)])
+    means = 100 * np.mean(held, axis=0)
+    print(
+        f"custom.corrected, groups of {small} and 100, women missed {errors}: covers {means[0]:.1f} over all, "
+        f"{means[1]:.1f} small groups, {means[2]:.1f} large groups",
+        flush=True,
+    )
+
+
 REPORTED = {
     "200 of 480": {},
     "200 of 480, unclear 60/5": {"unclear": (0.6, 0.05)},
@@ -178,6 +208,9 @@ def main() -> None:
     for name, how in REPORTED.items():
         if given.only in name + ", as reported":
             as_reported(name, np.random.default_rng(1), given.studies, **how)
+    for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
+        if given.only in "custom.corrected":
+            corrections(np.random.default_rng(1), given.studies, small=small, errors=errors)
     if given.only:
         return
     for accuracy in (0.99, 0.9, 0.7):

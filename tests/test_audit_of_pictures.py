@@ -115,7 +115,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answered.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
     page = (tmp_path / "eye/index.html").read_text()
-    assert "are women once the errors of endpoint:eye are taken off?" in page
+    assert "corrected for errors of endpoint:eye?" in page
 
 
 def blank(folder, *names):

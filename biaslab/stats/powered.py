@@ -68,7 +68,7 @@ def prediction_powered(
     The combined estimate corrects the judge's value by the residuals of annotations (section 6.1 of PPI++, with
     weights). The judge's answers count as far as they narrow the interval (equation 6). Intervals are Student's t, with
     annotated images less groups (combined ones count once) as degrees of freedom, or those of clusters where these are
-    fewer. Because few annotations show no error of a good judge, the variance is that of one error more.
+    fewer. Because few annotations show no error of a good judge, the variance is that of one image with an error more.
 
     Estimates and limits stay within ``base`` plus and minus half the sum of absolute coefficients, the range of the
     sum: the estimate is moved to the range, and the interval around it is cut there.
@@ -146,7 +146,7 @@ def prediction_powered(
         return np.bincount(image, effects * np.sqrt(units / np.maximum(units - 1, 1))[own])
 
     df = total - int((units > 0).sum())
-    df, unseen = df if cluster is None else min(df, degrees), _UNSEEN * (whole.sum() / k) ** 2
+    df, unseen = df if cluster is None else min(df, degrees), _UNSEEN * (whole.sum() / total) ** 2
 
     def mean_of(part: np.ndarray) -> np.ndarray:
         """Return by group the share that annotations give its ``part`` of the groups."""
@@ -206,7 +206,7 @@ def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: 
 
 
 def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
-    """Return what gives the variance of a sum over clusters from what rated people add to it; of None their strata."""
+    """Return the variance over clusters as a function of effects of annotated people; of None, the number of strata."""
     size = cluster.max(initial=-1) + 1
     # Clusters of which all groups are of one stratum differ within it; others are alike.
     ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]

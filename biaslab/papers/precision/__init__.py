@@ -1,7 +1,7 @@
-"""Ratings of a part of the images beside the judge, how many images a number takes, and where its variance lies.
+"""Annotations of a subset combined with the judge, sample sizes, and components of variance, for all headlines.
 
-No paper's: what every number that is a sum of shares can be asked (:mod:`biaslab.measures.headline`). Functions take
-headlines and tables, and return tables.
+This analysis is ours and applies to every headline that is a sum of shares (:mod:`biaslab.measures.headline`).
+Functions take headlines and tables, and return tables.
 """
 
 # ruff: noqa: F401
