@@ -23,7 +23,7 @@ from PIL import Image
 
 from biaslab import stats
 from biaslab.ground.errors import MissingInputError
-from biaslab.judging import judge
+from biaslab.judging import error, judge
 from biaslab.judging.judge import JudgeSettings
 from biaslab.judging.pinned import DLIB, YUNET
 from biaslab.papers import custom, precision
@@ -68,12 +68,12 @@ def reported(
     unclear: tuple[float, float] = (0.0, 0.0),
     unsure: tuple[float, float] = (0.0, 0.0),
     women_skipped: float = 0.0,
-    error: float = 0.1,
+    slips: float = 0.1,
     shares: tuple[float, float] = (0.1, 0.9),
 ):
     """Return the table of estimates of one study as a report has it, and its truth over all groups.
 
-    The judge errs on ``error`` of women and half as many men, twice as often in the second half of the groups. The
+    The judge errs on ``slips`` of women and half as many men, twice as often in the second half of the groups. The
     judge leaves people ``unclear`` and annotators call people ``unsure``, by half of the groups.
     """
     share, half = rng.uniform(*shares, groups), np.arange(groups) >= groups / 2
@@ -81,7 +81,7 @@ def reported(
     of_image = rng.random((groups, images)) < share[:, None]
     alike = rng.random((groups, images)) < match
     y = np.where(alike[g, i], of_image[g, i], rng.random(g.size) < share[g])
-    wrong = rng.random(g.size) < error * np.where(half[g], 2, 1) * np.where(y, 1, 0.5)
+    wrong = rng.random(g.size) < slips * np.where(half[g], 2, 1) * np.where(y, 1, 0.5)
     judged = rng.random(g.size) >= np.where(half[g], *unclear[::-1])
     unsure_of = rng.random(g.size) < np.where(half[g], *unsure[::-1])
     skipped = y & (rng.random(g.size) < women_skipped)
@@ -182,6 +182,30 @@ def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -
     )
 
 
+def occupations(rng, studies: int, *, each: int, spread: float) -> None:
+    """Print coverage of shares of 20 occupations corrected by the errors of all, which vary by ``spread``.
+
+    The reference has ``each`` images of an occupation, the share is of 200 others; sensitivity and specificity are 0.85
+    on average.
+    """
+    held = []
+    for _ in range(studies):
+        right = np.clip(0.85 + rng.normal(0, spread, (2, 20)), 0.5, 1)
+        share = rng.uniform(0.1, 0.9, 20)
+        women = rng.binomial(each, share)
+        seen = rng.binomial(np.stack([women, each - women]), right)
+        count = rng.binomial(200, share * right[0] + (1 - share) * (1 - right[1]))
+        rows = []
+        for of, right_of, n in (("sensitivity", seen[0], women), ("specificity", seen[1], each - women)):
+            counts = [("all", right_of.sum(), n.sum()), *zip(map(str, range(20)), right_of, n, strict=True)]
+            rows += [(name, of, 100 * a / b if b else np.nan, b) for name, a, b in counts]
+        errors = pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
+        shares = pd.DataFrame({"occupation": map(str, range(20)), "percent_female": count / 2, "n": 200})
+        found = error.correct(shares, errors)
+        held.append(((found["corrected_low"] <= 100 * share) & (100 * share <= found["corrected_high"])).mean())
+    print(f"occupations, {each} reference images each, errors vary by {spread:g}: covers {100 * np.mean(held):.1f}")
+
+
 REPORTED = {
     "200 of 480": {},
     "200 of 480, unclear 60/5": {"unclear": (0.6, 0.05)},
@@ -189,7 +213,7 @@ REPORTED = {
     "20 of 480, unclear 60/5": {"unclear": (0.6, 0.05), "ratings": 20},
     "200 of 480, unclear 60/5, annotators unsure 40/5": {"unclear": (0.6, 0.05), "unsure": (0.4, 0.05)},
     "100 of 480, rare": {"ratings": 100, "shares": (0.0, 0.1)},
-    "40 of 480, rare, good judge": {"ratings": 40, "shares": (0.0, 0.1), "error": 0.02},
+    "40 of 480, rare, good judge": {"ratings": 40, "shares": (0.0, 0.1), "slips": 0.02},
     "200 of 480, 2 people, matching in 100": {"people": 2, "match": 1.0},
     "200 of 480, 4 people, matching in 50": {"people": 4, "match": 0.5},
     "20 of 480, 4 people, matching in 100": {"people": 4, "match": 1.0, "ratings": 20},
@@ -211,6 +235,9 @@ def main() -> None:
     for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
         if given.only in "custom.corrected":
             corrections(np.random.default_rng(1), given.studies, small=small, errors=errors)
+    for each, spread in ((10, 0.0), (10, 0.1), (20, 0.1)):
+        if given.only in "occupations":
+            occupations(np.random.default_rng(1), given.studies, each=each, spread=spread)
     if given.only:
         return
     for accuracy in (0.99, 0.9, 0.7):
