@@ -1,4 +1,4 @@
-"""Ratings of a part of a run's images, and how likely each image was to be asked about.
+"""Annotations of a subset of a run's images, and the probability at which each image was drawn.
 
 A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
 ``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
@@ -81,9 +81,10 @@ def weights(rated: pd.DataFrame) -> np.ndarray | None:
     Each wave gives an estimate of its own, what was rated before counted once and its own ratings by their
     probabilities (Des Raj 1956, JASA 51, 269–284); waves count by their sizes.
     """
-    p, wave = rated["probability"].to_numpy(float), rated["wave"].to_numpy(int)
+    p = rated["probability"].to_numpy(float)
     if not len(p) or np.isnan(p).any():
         return None
+    wave = rated["wave"].fillna(1).to_numpy(int)
     sizes = np.bincount(wave)
     later = sizes[::-1].cumsum()[::-1] - sizes
     return (later[wave] + sizes[wave] / p) / len(p)
