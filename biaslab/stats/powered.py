@@ -245,4 +245,5 @@ def _share(value: float, error: float, n: int, base: float, reach: float, confid
         return Estimate(float(value), np.nan, np.nan, n)
     share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))
     limits = clustered_share_interval(share, Error(float(error) / 2 / reach, np.inf), n, confidence)
-    return Estimate(float(value), *(float(base + 2 * reach * (end - 0.5)) for end in limits), n)
+    low, high = (float(base + 2 * reach * (end - 0.5)) for end in limits)
+    return Estimate(float(value), low, high, n)

@@ -296,10 +296,11 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         each = list(headlines(said.assign(prompt="")))
         if known.empty or not each:
             continue
-        estimates = precision.estimates(each, known, confidence=confidence).set_index(["group", "estimator"])
+        estimates = precision.estimates(each, known, confidence=confidence)
+        found = {(row["group"], row["estimator"]): row for row in estimates.to_dict("records")}
         labelled = _labelled(each[0], known)
         for one in each:
-            judge, both = (estimates.loc[(one.group, name)] for name in ("judge", "both"))
+            judge, both = (found[one.group, name] for name in ("judge", "both"))
             own = labelled[(labelled["group"] == one.group) | (one.group == ALL)]
             row = {"model": model, "judge": names[0], "reference": reference, "group": one.group}
             row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_rated"]}
