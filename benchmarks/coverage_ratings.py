@@ -1,11 +1,17 @@
-"""Simulate what estimates from ratings of a part of the images and a judge of all cover, and how far they miss.
+"""Simulate coverage and error of estimates that combine annotations of a subset with a judge of all images.
 
-Run: ``python benchmarks/coverage_ratings.py [--studies 2000]``. Each row draws whole studies: ten groups of 60 images
-whose shares are known (beta 1.2, 1.2), a judge whose errors differ by group and gender (each 0 to twice its mean),
-ratings without errors, drawn evenly, or by what they may change. It prints in % how often the interval holds the truth
-(at 95 %) by ratings and judge, ratings alone and judge alone, and the root mean square errors in points with the ratio
-of both to ratings alone. "drawn" speaks of other groups, too. Of photographs (``_photographs.py`` says where they are
-looked for) the truth is what a rater says of all portraits, and 40 are drawn at a time; the judge is dlib's network.
+Run: ``python benchmarks/coverage_ratings.py [--studies 2000] [--only WORDS]``. Each row draws whole studies: ten groups
+of 60 images whose shares are known (beta 1.2, 1.2), a judge whose errors differ by group and gender (each 0 to twice
+its mean), annotations without errors, drawn evenly or by what they may change. It prints in % how often the 95 %
+interval holds the truth: of both combined, annotations alone and the judge alone. Root mean square errors follow in
+points, with the ratio of both to annotations alone. "drawn" holds for other groups as well.
+
+Rows "as reported" take the path of a report: images drawn by ``biaslab rate``, ``custom.headlines`` and
+``precision.estimates``. There the judge leaves people unclear (in % of the first and second half of the groups),
+images show several people who match in gender (in % of images), or annotators skip women (in %).
+
+Of photographs (``_photographs.py`` says where they are looked for) the truth is what a rater says of all portraits, and
+40 are drawn at a time; the judge is dlib's network.
 """
 
 import argparse
@@ -17,10 +23,12 @@ from PIL import Image
 
 from biaslab import stats
 from biaslab.ground.errors import MissingInputError
-from biaslab.judging import judge
+from biaslab.judging import error, judge
 from biaslab.judging.judge import JudgeSettings
 from biaslab.judging.pinned import DLIB, YUNET
+from biaslab.papers import custom, precision
 from biaslab.ratings import sample
+from biaslab.stats.powered import Powered
 
 GROUPS, EACH = 10, 60
 
@@ -49,6 +57,61 @@ def study(rng, accuracy: float, ratings: int, *, drawn: bool = False, by_size: b
     return found, 0.5 if drawn else share.mean()
 
 
+def reported(
+    rng,
+    *,
+    groups: int = 8,
+    images: int = 60,
+    ratings: int = 200,
+    people: int = 1,
+    match: float = 0.0,
+    unclear: tuple[float, float] = (0.0, 0.0),
+    unsure: tuple[float, float] = (0.0, 0.0),
+    women_skipped: float = 0.0,
+    slips: float = 0.1,
+    shares: tuple[float, float] = (0.1, 0.9),
+):
+    """Return the table of estimates of one study as a report has it, and its truth over all groups.
+
+    The judge errs on ``slips`` of women and half as many men, twice as often in the second half of the groups. The
+    judge leaves people ``unclear`` and annotators call people ``unsure``, by half of the groups.
+    """
+    share, half = rng.uniform(*shares, groups), np.arange(groups) >= groups / 2
+    g, i, k = np.indices((groups, images, people)).reshape(3, -1)
+    of_image = rng.random((groups, images)) < share[:, None]
+    alike = rng.random((groups, images)) < match
+    y = np.where(alike[g, i], of_image[g, i], rng.random(g.size) < share[g])
+    wrong = rng.random(g.size) < slips * np.where(half[g], 2, 1) * np.where(y, 1, 0.5)
+    judged = rng.random(g.size) >= np.where(half[g], *unclear[::-1])
+    unsure_of = rng.random(g.size) < np.where(half[g], *unsure[::-1])
+    skipped = y & (rng.random(g.size) < women_skipped)
+    names = np.char.add("g", g.astype(str))
+    ids = np.char.add(names, np.char.add("-", i.astype(str)))
+    who = pd.DataFrame({"model": "m", "group": names, "prompt": names, "image_id": ids, "position": k + 1})
+    gender = np.where(judged, np.where(y ^ wrong, "female", "male"), "unsure")
+    seen = who.assign(gender=gender, outcome=np.where(judged, "judged", "uncertain"))
+    every = who.drop_duplicates("image_id").assign(source="generated", occupation=lambda rows: rows["group"])
+    drawn = sample.draw(every, ratings, int(rng.integers(2**31)))
+    label = np.select([skipped, unsure_of, y], ["unrated", "unsure", "female"], "male")
+    rated = who.assign(label=label).merge(drawn[["image_id", "probability"]], on="image_id")
+    rated = rated.assign(of_model="m", source="generated", about="", n_raters=1, wave=1)
+    # The first headline of a model is its mean over groups.
+    return precision.estimates([next(custom.headlines(seen))], rated), 100 * share.mean()
+
+
+def as_reported(name: str, rng, studies: int, **how) -> None:
+    """Print a row of studies as reports have them."""
+    found = []
+    for _ in range(studies):
+        table, truth = reported(rng, **how)
+        rows = table.set_index("estimator")
+        points = rows[["estimate", "ci_low", "ci_high", "n"]].astype(float) / [100, 100, 100, 1]
+        three = [stats.Estimate(*points.loc[which]) for which in ("judge", "ratings", "both")]
+        tuning, worth = rows.loc["both", ["tuning", "worth"]]
+        found.append((Powered(*three, tuning, worth), truth / 100))
+    told(name + ", as reported", found)
+
+
 def told(name: str, studies: list) -> None:
     """Print a row."""
     truth = np.array([truth for _, truth in studies])
@@ -60,7 +123,7 @@ def told(name: str, studies: list) -> None:
     worth = np.median([found.worth / found.both.n for found, _ in studies])
     held, missed = zip(*cells, strict=True)
     print(
-        f"{name:<42}{held[0]:>8.1f}{held[1]:>9.1f}{held[2]:>7.1f}{missed[0]:>9.2f}{missed[1]:>9.2f}{missed[2]:>8.2f}"
+        f"{name:<58}{held[0]:>8.1f}{held[1]:>9.1f}{held[2]:>7.1f}{missed[0]:>9.2f}{missed[1]:>9.2f}{missed[2]:>8.2f}"
         f"{missed[0] / missed[1]:>8.3f}{worth:>8.2f}",
         flush=True,
     )
@@ -89,12 +152,94 @@ def photographs(draws: int, ratings: int = 40) -> None:
         told(f"photographs, rater {rater}, {ratings} of {len(y)}", found)
 
 
+def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -> None:
+    """Print coverage of ``custom.corrected``: six groups of ``small`` images, six of 100, 120 images annotated.
+
+    The judge calls women of the small and the large groups men at the rates ``errors``, and 3 % of men women. Half of
+    all people are women.
+    """
+    held = []
+    for study in range(studies):
+        g = np.repeat(np.arange(12), [small] * 6 + [100] * 6)
+        y = rng.random(g.size) < 0.5
+        f = y ^ (rng.random(g.size) < np.where(y, np.where(g < 6, *errors), 0.03))
+        ids = np.char.add("i", np.arange(g.size).astype(str))
+        who = pd.DataFrame({"model": "m", "group": np.char.add("g", g.astype(str)), "image_id": ids, "position": 1})
+        drawn = sample.draw(who.assign(source="generated", occupation=who["group"]), 120, study)
+        rated = who.merge(drawn[["image_id", "probability"]], how="left")["probability"]
+        labels = {"eye": np.where(f, "female", "male"), "raters": np.where(y, "female", "male")}
+        judges = [who.assign(judge=name, gender=label, outcome="judged") for name, label in labels.items()]
+        judges[1] = judges[1].assign(probability=rated, wave=1)[rated.notna()]
+        table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
+        covers = (table["corrected_low"] <= 50) & (table["corrected_high"] >= 50)
+        each = [[f"g{k}" for k in range(6)], [f"g{k}" for k in range(6, 12)]]
+        held.append([covers["all"], *(covers[names].mean() for names in each)])
+    means = 100 * np.mean(held, axis=0)
+    print(
+        f"custom.corrected, groups of {small} and 100, women missed {errors}: covers {means[0]:.1f} over all, "
+        f"{means[1]:.1f} small groups, {means[2]:.1f} large groups",
+        flush=True,
+    )
+
+
+def occupations(rng, studies: int, *, each: int, spread: float) -> None:
+    """Print coverage of shares of 20 occupations corrected by the errors of all, which vary by ``spread``.
+
+    The reference has ``each`` images of an occupation, the share is of 200 others; sensitivity and specificity are 0.85
+    on average.
+    """
+    held = []
+    for _ in range(studies):
+        right = np.clip(0.85 + rng.normal(0, spread, (2, 20)), 0.5, 1)
+        share = rng.uniform(0.1, 0.9, 20)
+        women = rng.binomial(each, share)
+        seen = rng.binomial(np.stack([women, each - women]), right)
+        count = rng.binomial(200, share * right[0] + (1 - share) * (1 - right[1]))
+        rows = []
+        for of, right_of, n in (("sensitivity", seen[0], women), ("specificity", seen[1], each - women)):
+            counts = [("all", right_of.sum(), n.sum()), *zip(map(str, range(20)), right_of, n, strict=True)]
+            rows += [(name, of, 100 * a / b if b else np.nan, b) for name, a, b in counts]
+        errors = pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
+        shares = pd.DataFrame({"occupation": map(str, range(20)), "percent_female": count / 2, "n": 200})
+        found = error.correct(shares, errors)
+        held.append(((found["corrected_low"] <= 100 * share) & (100 * share <= found["corrected_high"])).mean())
+    print(f"occupations, {each} reference images each, errors vary by {spread:g}: covers {100 * np.mean(held):.1f}")
+
+
+REPORTED = {
+    "200 of 480": {},
+    "200 of 480, unclear 60/5": {"unclear": (0.6, 0.05)},
+    "all of 480, unclear 60/5": {"unclear": (0.6, 0.05), "ratings": 480},
+    "20 of 480, unclear 60/5": {"unclear": (0.6, 0.05), "ratings": 20},
+    "200 of 480, unclear 60/5, annotators unsure 40/5": {"unclear": (0.6, 0.05), "unsure": (0.4, 0.05)},
+    "100 of 480, rare": {"ratings": 100, "shares": (0.0, 0.1)},
+    "40 of 480, rare, good judge": {"ratings": 40, "shares": (0.0, 0.1), "slips": 0.02},
+    "200 of 480, 2 people, matching in 100": {"people": 2, "match": 1.0},
+    "200 of 480, 4 people, matching in 50": {"people": 4, "match": 0.5},
+    "20 of 480, 4 people, matching in 100": {"people": 4, "match": 1.0, "ratings": 20},
+    "200 of 480, women skipped 30": {"women_skipped": 0.3},
+}
+"""Rows as reported, and how studies differ from 8 groups of 60 images of one person."""
+
+
 def main() -> None:
     """Print all rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("--only", default="", help="rows whose name holds these words")
     given = parser.parse_args()
-    print(f"{'':<42}{'covers: both':>12} ratings  judge    rmse: both  ratings   judge   ratio   worth")
+    print(f"{'':<58}{'covers: both':>12} ratings  judge    rmse: both  ratings   judge   ratio   worth")
+    for name, how in REPORTED.items():
+        if given.only in name + ", as reported":
+            as_reported(name, np.random.default_rng(1), given.studies, **how)
+    for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
+        if given.only in "custom.corrected":
+            corrections(np.random.default_rng(1), given.studies, small=small, errors=errors)
+    for each, spread in ((10, 0.0), (10, 0.1), (20, 0.1)):
+        if given.only in "occupations":
+            occupations(np.random.default_rng(1), given.studies, each=each, spread=spread)
+    if given.only:
+        return
     for accuracy in (0.99, 0.9, 0.7):
         for ratings in (20, 40, 100, 200):
             for name, how in (("", {}), (", drawn", {"drawn": True}), (", by size", {"by_size": True})):

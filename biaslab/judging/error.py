@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.judge import JUDGED
@@ -77,10 +78,11 @@ def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0
     """Correct shares for the judge's error, as :func:`biaslab.stats.corrected_shares` does.
 
     ``shares`` has occupation, percent_female (0–100) and n (images judged female or male); ``errors`` are as from
-    :func:`judge_error`. An occupation of fewer than :data:`LEAST` reference images takes the errors of all. Returns
-    ``shares`` with percent_corrected, corrected_low, corrected_high (0–100; intervals include the uncertainty of the
-    errors), reference (whose error was used), sensitivity, specificity (0–100), sensitivity_n, specificity_n, and the
-    reason where a share cannot be corrected.
+    :func:`judge_error`. An occupation of fewer than :data:`LEAST` reference images takes the errors of all
+    occupations; its interval then includes the variance of errors between occupations. Returns ``shares`` with
+    percent_corrected, corrected_low, corrected_high (0–100; intervals include the uncertainty of the errors), reference
+    (the occupation whose errors were used, or ``all``), sensitivity, specificity (0–100), sensitivity_n,
+    specificity_n, and the reason where a share cannot be corrected.
     """
     wide = errors.pivot(index="group", columns="measure", values=["value", "n"])
     enough = (wide["n"][["sensitivity", "specificity"]] >= LEAST).all(axis=1)
@@ -105,9 +107,29 @@ def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0
     if ok.any():
         known = (sens[ok] / 100, spec[ok] / 100, sens_n[ok], spec_n[ok])
         found = corrected_shares(count[ok], n[ok], *known, confidence)
-        out[:, ok] = 100 * np.stack([found.share, found.ci_low, found.ci_high])
+        share, z = found.share, norm.ppf((1 + confidence) / 2)
+        vary = share**2 * _between(wide, "sensitivity") + (1 - share) ** 2 * _between(wide, "specificity")
+        vary = np.where(reference[ok] == OVERALL, z**2 * vary / (known[0] + known[1] - 1) ** 2, 0)
+        low = np.maximum(share - np.hypot(share - found.ci_low, np.sqrt(vary)), 0)
+        high = np.minimum(share + np.hypot(found.ci_high - share, np.sqrt(vary)), 1)
+        out[:, ok] = 100 * np.stack([share, low, high])
     values = (*out, reference.to_numpy(object), sens, spec, sens_n, spec_n, reason)
     return shares.assign(**dict(zip(_CORRECTED, values, strict=True)))
+
+
+def _between(wide: pd.DataFrame, measure: str) -> float:
+    """Return the variance (0–1) that sensitivity or specificity of all groups has for a single group, beyond chance.
+
+    The variance between groups is estimated by moments (Cochran 1954, Biometrics 10, 101–129).
+    """
+    value, n = wide["value"][measure] / 100, wide["n"][measure]
+    groups = (n.index != OVERALL) & (n > 0)
+    if OVERALL not in n or groups.sum() < 2:
+        return 0.0
+    mean, own = value[OVERALL], n[groups]
+    square, even = (own**2).sum() / own.sum(), mean * (1 - mean)
+    between = (own @ (value[groups] - mean) ** 2 - even * (groups.sum() - 1)) / (own.sum() - square)
+    return max(float(between), 0.0) * (1 + square / own.sum())
 
 
 def by_source(

@@ -1,4 +1,4 @@
-"""Ratings of a part of a run's images, and how likely each image was to be asked about.
+"""Annotations of a subset of a run's images, and the probability at which each image was drawn.
 
 A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
 ``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
@@ -60,12 +60,10 @@ def read(path: str | Path) -> pd.DataFrame:
         table[name] = table[name].str.strip().replace("", given[name])
     strange = ~table["source"].isin(readers.SOURCES)
     cells.refuse(strange, path, "source is {}", f"give {' or '.join(readers.SOURCES)}", table["source"])
-    for name in ("position", *_DRAWN):
-        number = cells.numbers(table[name], path, whole=name != "probability")
-        fix = "give a number above 0, at most 1" if name == "probability" else "give 1, 2, …"
-        bad = ~(number > 0) | (name == "probability") & (number > 1)
-        cells.refuse(bad & (table[name] != ""), path, f"{name} is {{}}", fix, table[name])
-        table[name] = number if name == "probability" else number.astype(int)
+    position = cells.numbers(table["position"], path, whole=True)
+    cells.refuse(~(position > 0), path, "position is {}", "give 1, 2, …", table["position"])
+    table["position"] = position.astype(int)
+    table = table.assign(**readers.drawn(table, path)).astype({"wave": int})
     several = table.groupby(_KEYS)[_DRAWN].transform("nunique").max(axis=1) > 1
     cells.refuse(several, path, "image {} has several probabilities or waves", "give one", table["image"])
     votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position} {about}")
@@ -83,9 +81,10 @@ def weights(rated: pd.DataFrame) -> np.ndarray | None:
     Each wave gives an estimate of its own, what was rated before counted once and its own ratings by their
     probabilities (Des Raj 1956, JASA 51, 269–284); waves count by their sizes.
     """
-    p, wave = rated["probability"].to_numpy(float), rated["wave"].to_numpy(int)
+    p = rated["probability"].to_numpy(float)
     if not len(p) or np.isnan(p).any():
         return None
+    wave = rated["wave"].fillna(1).to_numpy(int)
     sizes = np.bincount(wave)
     later = sizes[::-1].cumsum()[::-1] - sizes
     return (later[wave] + sizes[wave] / p) / len(p)

@@ -70,6 +70,21 @@ _MOST_IMAGES = 1_000_000_000
 Note = tuple[str, float, str]
 
 
+def drawn(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return the columns of :data:`DRAWN` that a table of text has, as numbers; NaN where a cell is empty.
+
+    Raises InputError for a probability that is not above 0 and at most 1, and a wave that is not 1, 2, ….
+    """
+    found = {}
+    for name, fix in zip(DRAWN, ("give a number above 0, at most 1", "give 1, 2, …"), strict=True):
+        if name in table:
+            number = cells.numbers(table[name], path, whole=name == "wave")
+            bad = ~(number > 0) | (name == "probability") & (number > 1)
+            cells.refuse(bad & (table[name].str.strip() != ""), path, f"{name} is {{}}", fix, table[name])
+            found[name] = number
+    return pd.DataFrame(found, index=table.index)
+
+
 @dataclass(frozen=True)
 class Rated:
     """What a file of ratings or shares holds: one label per image, and shares per occupation and source."""

@@ -1,7 +1,8 @@
-"""Sums of shares that a judge sees in all images and people in a part of them: prediction-powered estimates (PPI++).
+"""Sums of shares from a judge of all images and annotations of a subset: prediction-powered inference (PPI++).
 
 Angelopoulos, Duchi and Zrnic (2023), "PPI++: Efficient prediction-powered inference", arXiv 2311.01453, with images
-drawn at known probabilities (Zrnic and Candès 2024, "Active statistical inference", arXiv 2403.03208) from groups.
+drawn at known probabilities (Zrnic and Candès 2024, "Active statistical inference", arXiv 2403.03208) from groups, and
+poststratification by group (Särndal, Swensson and Wretman 1992, "Model Assisted Survey Sampling", section 7.6).
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from scipy.stats import t as student
 
 from biaslab.ground.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.intervals import Estimate
+from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
 
 FEWEST = 5
-"""Ratings of people whom both call female or male below which nothing is estimated from them."""
-# Errors that are not seen count as so many among all ratings: of 20 without one, up to 14 % may yet be wrong.
+"""Annotated images, with somebody called female or male, below which annotations give no estimate."""
+# Errors that were not observed count as so many among all annotations: of 20 without one, up to 14 % may be wrong.
 _UNSEEN = 1.0
 
 
 class Powered(NamedTuple):
-    """A sum of shares by the judge, by ratings, and by both, which is the estimate; values in the sum's unit."""
+    """A sum of shares by the judge, by annotations alone, and by both combined; values in the sum's unit."""
 
     judge: Estimate
     ratings: Estimate
     both: Estimate
     tuning: float
-    """How much the judge's answers count (lambda of PPI++), 0 (not at all) to 1."""
+    """Weight of the judge's answers (lambda of PPI++), 0 (not used) to 1."""
     worth: float
-    """Ratings that ``both`` is worth: as many alone would have its error; NaN where there is none."""
+    """Annotations that alone would give an interval as narrow as that of ``both``; NaN where there is no estimate."""
 
 
 def prediction_powered(
@@ -44,37 +45,55 @@ def prediction_powered(
     rated: ArrayLike,
     weight: ArrayLike | None = None,
     *,
+    people: ArrayLike | None = None,
+    images: ArrayLike | None = None,
+    design_effect: float = 1.0,
     strata: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     base: float = 0.0,
     confidence: float = 0.95,
 ) -> Powered:
-    """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with limits.
+    """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with confidence intervals.
 
-    Rated people are a part of those judged, drawn at known probabilities from some groups or all. The judge's value is
-    put right by what ratings differ from it, each counted as often as it stands for others (section 6.1 of PPI++, with
-    weights; the share of people whom raters call female or male is a ratio, linearised). The judge's answers count as
-    far as they narrow the interval (equation 6), so that a judge that says nothing takes nothing away.
+    The estimand is the sum of the shares that annotators would give: in each group, of all its people whom annotators
+    would call female or male, those called female. People whom the judge leaves unclear belong to it. The judge's own
+    value is of the people whom it calls female or male.
 
-    Limits are Student's, with as many degrees of freedom as ratings (or clusters, where there are fewer) less one. As
-    few ratings see no error of a good judge, errors get the variance that one more among them would give.
+    Annotated people are drawn at known probabilities from some groups or all. Within a group each counts by its
+    weight, and the group by its coefficient, however many of its people are unclear to the judge or to annotators.
+    Groups with fewer than :data:`FEWEST` annotated images are combined into one; a group of the combined ones counts
+    as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing at
+    random within groups.
+
+    The combined estimate corrects the judge's value by the residuals of annotations (section 6.1 of PPI++, with
+    weights). The judge's answers count as far as they narrow the interval (equation 6). Intervals are Student's t, with
+    annotated images less groups (combined ones count once) as degrees of freedom, or those of clusters where these are
+    fewer. Because few annotations show no error of a good judge, the variance is that of one image with an error more.
+
+    Estimates and limits stay within ``base`` plus and minus half the sum of absolute coefficients, the range of the
+    sum: the estimate is moved to the range, and the interval around it is cut there.
 
     Args:
         count, n: By group: people judged female, and judged female or male (whole numbers).
         coefficients: By group, in the unit of the sum.
-        group: Of each rated person the group's index.
-        judged: What the judge says of each: 1 female, 0 male, NaN neither.
-        rated: What raters say of each, in the same form.
-        weight: How many people of the group each stands for, in any unit, such as one over the probability
-            of being drawn; None where people were drawn at random within groups.
-        strata: By group what it is a part of, of which each has its own ratings, such as a source of images; None is
-            one. Where one has none, nothing is estimated from ratings.
-        clusters: By group the cluster that it belongs to, such as a profession, where limits are to speak of other
-            clusters, too; None where groups are fixed.
-        base: What the sum is where all shares are one half.
+        group: Of each annotated person the group's index.
+        judged: The judge's answer on each: 1 female, 0 male, NaN neither.
+        rated: The annotators' answer on each, in the same form.
+        weight: Number of people of the group that each stands for, in any unit, such as one over the probability of
+            being drawn; None where people were drawn at random within groups.
+        people: By group: people who could be drawn, judged or not; ``n`` by default. Read with ``weight`` only.
+        images: Of each annotated person the image: people in one image are a cluster. By default each has an image.
+        design_effect: Variance of the judge's shares over that of as many independent people, as people in one image
+            are not independent; 1 where each image shows one person.
+        strata: By group the stratum that it belongs to, such as a source of images; None is one. Each stratum needs
+            annotations of its own.
+        clusters: By group the cluster that it belongs to, such as a profession, where the intervals are to hold for
+            other clusters as well; None where groups are fixed.
+        base: Value of the sum where all shares are one half.
         confidence: Level of the intervals, 0–1.
 
-    ``n`` of an estimate counts people. Raises InputError: Shapes do not fit, or a value is out of range.
+    ``n`` of an estimate counts people: those judged female or male by the judge, and those annotated as female or male.
+    Raises InputError: Shapes do not fit, or a value is out of range.
     """
     count, n, coefficients, strata, clusters = checks.aligned(
         count=count, n=n, coefficients=coefficients, strata=strata, clusters=clusters
@@ -89,69 +108,109 @@ def prediction_powered(
             "Give a count, n and coefficient by group, and of each rated person a group, judged and rated."
         )
     confidence = checks.confidence_level(confidence)
+    image = np.arange(group.size) if images is None else np.unique(np.asarray(images), return_inverse=True)[1]
     cluster, stratum = (None if v is None else np.unique(v, return_inverse=True)[1] for v in (clusters, strata))
     stratum = np.zeros(n.size, int) if stratum is None else stratum
-    there = n > 0
-    centre = np.where(there, count / np.maximum(n, 1), 0.5)
+    has_judged = n > 0
+    centre = np.where(has_judged, count / np.maximum(n, 1), 0.5)
     likely = (count + 0.5) / (n + 1)
-    noise = np.where(there, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
+    noise = design_effect * np.where(has_judged, c**2 * likely * (1 - likely) / np.maximum(n, 1), 0)
     parts = c * (centre - 0.5)
     seen = base + parts.sum()
+    reach = np.abs(c).sum() / 2
     between = _between(stratum if cluster is None else cluster, stratum, parts, group)
-    error = np.sqrt(noise.sum() if cluster is None else between(np.zeros(group.size)))
-    degrees = np.inf if cluster is None else cluster.max(initial=0) + 1 - between(None)
-    by_judge = _limits(seen, error, int(n.sum()), degrees, confidence)
-    # How much of the sum a rated person stands for.
-    each = np.where(there, np.abs(c) / np.maximum(n, 1), 0)[group]
-    if weight is None:
-        weight = (n / np.maximum(np.bincount(group, minlength=n.size), 1))[group]
-    each_stands = each * checks.numbers(weight, "weight", low=0)
-    clear, seen_too = np.isfinite(y), np.isfinite(f)
-    # Of each stratum, and of a rated person's.
-    whole, own = np.bincount(stratum, np.abs(c)), stratum[group]
-    k = int((clear & seen_too).sum())
-    scale = np.bincount(own, each_stands * clear, minlength=whole.size)
-    if k < FEWEST or (scale[whole > 0] == 0).any():
+    if cluster is None:
+        by_judge = _share(seen, np.sqrt(noise.sum()), int(n.sum()), base, reach, confidence)
+    else:
+        error, degrees = np.sqrt(between(np.zeros(group.size))), cluster.max(initial=0) + 1 - between(None)
+        by_judge = _limits(seen, error, int(n.sum()), degrees, base, reach, confidence)
+
+    clear, known = np.isfinite(y), np.isfinite(f)
+    pool = _pools(stratum, c, group[clear], image[clear])
+    stands = _stands(np.abs(c), group, weight, n if people is None else checks.whole(people, "people"))
+    whole, own = np.bincount(pool, np.abs(c)), pool[group]
+    scale = np.bincount(own, stands * clear, minlength=whole.size)
+    # Images of each pool with somebody whom annotators call female or male.
+    units = np.bincount(np.unique(np.stack([own, image])[:, clear], axis=1)[0], minlength=whole.size)
+    k, total = int(clear.sum()), int(units.sum())
+    lacking = (whole > 0) & ((units < 2) | (scale == 0))
+    if total < FEWEST or lacking.any():
         nothing = Estimate(np.nan, np.nan, np.nan, k)
         return Powered(by_judge, nothing, nothing, np.nan, np.nan)
-    w = each_stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
+    w = stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
 
-    def moved(residual: np.ndarray) -> np.ndarray:
-        """Return what each rated person moves the sum by, less what all move it by."""
-        effect = w * residual
-        mean = (np.bincount(own, effect, minlength=whole.size) / np.where(whole > 0, whole, 1))[own]
-        return (effect - mean * np.abs(w) * clear) * np.sqrt(k / (k - 1))
+    def centred(residual: np.ndarray, part: np.ndarray) -> np.ndarray:
+        """Return what each annotated person moves the sum by, less the mean of its ``part`` of the groups."""
+        effect, within = w * residual, part[group]
+        sums = np.bincount(part, np.abs(c))
+        mean = np.bincount(within, effect, minlength=sums.size) / np.where(sums > 0, sums, 1)
+        return effect - mean[within] * np.abs(w) * clear
 
-    df, unseen = min(k - 1, degrees), _UNSEEN * (whole.sum() / k) ** 2
-    # By ratings alone, about one centre, so that nothing of the judge is in it.
-    middle = (np.abs(w) * clear) @ np.nan_to_num(y) / whole.sum()
-    z = np.where(clear, np.nan_to_num(y) - middle, 0)
-    effects = moved(z)
-    variance = max((effects**2).sum(), 0 if cluster is None else between(effects, alone=True))
-    alone = base + c.sum() * (middle - 0.5) + (w * z).sum()
-    by_ratings = _limits(alone, np.sqrt(variance + unseen / 2), int(clear.sum()), df, confidence)
-    # By both, about each group's share as judged.
-    z_y = np.where(clear, np.nan_to_num(y) - centre[group], 0)
-    z_f = np.where(seen_too, np.nan_to_num(f) - centre[group], 0)
-    # Rated people are among those judged, so that no more is to be weighed than how both answers go together.
-    known = w**2 @ ((centre * (1 - centre))[group] * seen_too)
-    tuning = float(np.clip(w**2 @ (z_y * z_f) / known, 0, 1)) if known > 0 else 0.0
-    reached = np.bincount(group, w * seen_too, minlength=n.size)
-    kept = 1 - (1 - tuning) * np.divide(reached, c, out=np.zeros(n.size), where=c != 0)
-    residual = z_y - tuning * z_f
-    effects = moved(residual)
-    shared = 2 * (each * np.sign(c[group]) * z_f * kept[group]) @ effects
-    variance = max((kept**2 * noise).sum() + shared, 0) + (effects**2).sum()
+    def by_image(effects: np.ndarray) -> np.ndarray:
+        return np.bincount(image, effects * np.sqrt(units / np.maximum(units - 1, 1))[own])
+
+    df = total - int((units > 0).sum())
+    df, unseen = df if cluster is None else min(df, degrees), _UNSEEN * (whole.sum() / total) ** 2
+
+    def mean_of(part: np.ndarray) -> np.ndarray:
+        """Return by group the share that annotations give its ``part`` of the groups."""
+        female, sums = (np.bincount(part[group], v * np.abs(w), minlength=part.max() + 1) for v in (y_known, clear))
+        return np.divide(female, sums, out=np.zeros(sums.size), where=sums > 0)[part]
+
+    # By annotations alone, about their own mean, so that nothing of the judge is in it.
+    y_known = np.nan_to_num(y)
+    middle, wide = mean_of(pool), mean_of(stratum)
+    variance = (by_image(centred(np.where(clear, y - middle[group], 0), pool)) ** 2).sum()
     if cluster is not None:
-        variance = np.fmax(variance, between(effects))
+        variance = max(variance, between(centred(np.where(clear, y - wide[group], 0), stratum), alone=True))
+    alone = base + c @ (middle - 0.5) + w @ np.where(clear, y - middle[group], 0)
+    by_ratings = _limits(alone, np.sqrt(variance + unseen / 2), k, df, base, reach, confidence)
+    # By both, about each group's share as judged.
+    z_y = np.where(clear, y_known - centre[group], 0)
+    z_f = np.where(known, np.nan_to_num(f) - centre[group], 0)
+    # Annotated people are among those judged, so that the weight depends on the covariance of both answers alone.
+    spread = w**2 @ ((centre * (1 - centre))[group] * known)
+    tuning = float(np.clip(w**2 @ (z_y * z_f) / spread, 0, 1)) if spread > 0 else 0.0
+    reached = np.bincount(group, w * (clear - tuning * known), minlength=n.size)
+    # How far the sum moves with each group's share as judged.
+    moves = 1 - np.divide(reached, c, out=np.zeros(n.size), where=c != 0)
+    residual = z_y - tuning * z_f
+    effects = by_image(centred(residual, pool))
+    each = np.where(has_judged, c / np.maximum(n, 1), 0) * moves
+    shared = 2 * np.bincount(image, each[group] * z_f) @ effects
+    variance = max((moves**2 * noise).sum() + shared, 0) + (effects**2).sum()
+    if cluster is not None:
+        variance = np.fmax(variance, between(centred(residual, stratum)))
     error = np.sqrt(variance + unseen)
-    by_both = _limits(seen + (w * residual).sum(), error, k, df, confidence)
+    by_both = _limits(seen + w @ residual, error, k, df, base, reach, confidence)
     narrower = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
     return Powered(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
 
 
+def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndarray) -> np.ndarray:
+    """Return for each group its pool: its own, or one that the groups of few annotated images of a stratum share."""
+    images = np.bincount(np.unique(np.stack([group, image]), axis=1)[0], minlength=c.size)
+    pool = np.arange(c.size)
+    for each in np.unique(stratum):
+        own = np.flatnonzero((stratum == each) & (c != 0))
+        own = own[np.argsort(images[own], kind="stable")]
+        few = int((images[own] < FEWEST).sum())
+        if few:
+            # Where these have too few together, the next larger groups join them.
+            few = max(few, 1 + int(np.searchsorted(images[own].cumsum(), FEWEST)))
+        pool[own[:few]] = own[0] if few else pool[own[:few]]
+    return np.unique(pool, return_inverse=True)[1]
+
+
+def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: np.ndarray) -> np.ndarray:
+    """Return how much of the sum each annotated person stands for, from how many people of its group."""
+    if weight is None:
+        return (c / np.maximum(np.bincount(group, minlength=c.size), 1))[group]
+    return (c / np.maximum(people, 1))[group] * checks.numbers(weight, "weight", low=0)
+
+
 def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:
-    """Return what gives the variance of a sum over clusters from what rated people add to it; of None their strata."""
+    """Return the variance over clusters as a function of effects of annotated people; of None, the number of strata."""
     size = cluster.max(initial=-1) + 1
     # Clusters of which all groups are of one stratum differ within it; others are alike.
     ends = [np.full(size, start) for start in (stratum.max(initial=0) + 1, -1)]
@@ -174,6 +233,21 @@ def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group:
     return variance
 
 
-def _limits(value: float, error: float, n: int, degrees: float, confidence: float) -> Estimate:
+def _limits(
+    value: float, error: float, n: int, degrees: float, base: float, reach: float, confidence: float
+) -> Estimate:
+    """Return a sum within its range ``base ± reach`` with Student's limits around it, cut at the range."""
     half = student.ppf((1 + confidence) / 2, degrees) * error if degrees > 0 else np.nan
-    return Estimate(float(value), float(value - half), float(value + half), n)
+    value = float(np.clip(value, base - reach, base + reach))
+    low, high = np.clip([value - half, value + half], base - reach, base + reach)
+    return Estimate(value, float(low), float(high), n)
+
+
+def _share(value: float, error: float, n: int, base: float, reach: float, confidence: float) -> Estimate:
+    """Return a sum with the limits of Wilson's kind of the share of its range ``base ± reach`` that lies below it."""
+    if not reach or not n:
+        return Estimate(float(value), np.nan, np.nan, n)
+    share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))
+    limits = clustered_share_interval(share, Error(float(error) / 2 / reach, np.inf), n, confidence)
+    low, high = (float(base + 2 * reach * (end - 0.5)) for end in limits)
+    return Estimate(float(value), low, high, n)

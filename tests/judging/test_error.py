@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
+from biaslab import stats
 from biaslab.ground import tables
 from biaslab.judging.error import by_source, confusion, correct, correct_by_source, judge_error
 
@@ -91,6 +93,22 @@ def test_shares_are_corrected_by_the_formula_or_have_a_reason():
         nurses = shares[:1].assign(percent_female=percent, n=0 if np.isnan(percent) else 200)
         (row,) = correct(nurses, errors(all=known)).itertuples()
         assert row.reason == reason and np.isnan(row.percent_corrected)
+
+
+def test_correct_errors_differ_between_occupations_widens_shares_that_take_all_errors():
+    # Sensitivity 1 and 0.6 of 50 women each, 0.8 over all. By hand: (4 - 0.16) / 50 = 0.0768 between occupations, so
+    # that 1.5 * 0.0768 = 0.1152 is added for another one. A share of (0.5 - 0.1) / 0.7 = 4 / 7 varies by 4 / 7 of its
+    # root over 0.7.
+    known = errors(all=(80, 100, 90, 100), nurse=(100, 50, 90, 50), pilot=(60, 50, 90, 50))
+    shares = pd.DataFrame({"occupation": ["nurse", "baker"], "percent_female": 50.0, "n": 100})
+    found = correct(shares, known).set_index("occupation")
+    limits = found[["corrected_low", "corrected_high"]] / 100
+    nurse, baker = (stats.corrected_shares(50, 100, *known) for known in ((1, 0.9, 50, 50), (0.8, 0.9, 100, 100)))
+    assert limits.loc["nurse"].tolist() == pytest.approx([nurse.ci_low, nurse.ci_high])
+    more = norm.ppf(0.975) * 4 / 7 * np.sqrt(0.1152) / 0.7
+    wide = np.hypot([4 / 7 - baker.ci_low, baker.ci_high - 4 / 7], more)
+    assert limits.loc["baker"].tolist() == pytest.approx([max(4 / 7 - wide[0], 0), min(4 / 7 + wide[1], 1)])
+    assert found.loc["baker", ["reference", "sensitivity_n"]].tolist() == ["all", 100]
 
 
 def test_each_source_is_measured_and_corrected_with_its_own_images(rows):

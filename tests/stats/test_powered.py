@@ -1,4 +1,4 @@
-"""Ratings and judge together: by hand, held against ppi-python where that has the case, and short simulations."""
+"""Annotations combined with a judge: by hand, against ppi-python where it has the case, and short simulations."""
 
 import importlib
 import sys
@@ -79,8 +79,62 @@ def test_unclear_is_in_no_share_and_what_only_raters_see_counts():
     f = np.r_[np.ones(50), np.zeros(50)]
     judged, rated = np.r_[f[:10], f[50:60], np.nan, np.nan], np.r_[f[:10], f[50:59], np.nan, 1, 1]
     found = stats.prediction_powered([50], [100], [1.0], np.zeros(22, int), judged, rated, base=0.5)
-    # 10 and 2 of 21 whom raters call female or male.
-    assert found.ratings.value == pytest.approx(12 / 21) and found.both.n == 19
+    # 10 and 2 of 21 whom annotators call female or male.
+    assert found.ratings.value == pytest.approx(12 / 21) and found.both.n == found.ratings.n == 21
+
+
+def two_groups(unclear, unsure=(0, 0)):
+    """Return 40 people of each of two groups, 20 % and 80 % female, all annotated at probability 1.
+
+    The first ``unclear`` people of each gender and group are unclear to the judge, ``unsure`` ones to annotators.
+    """
+    y = np.r_[np.ones(8), np.zeros(32), np.ones(32), np.zeros(8)]
+    group, order = (
+        np.repeat([0, 1], 40),
+        np.r_[np.arange(8) / 8, np.arange(32) / 32, np.arange(32) / 32, np.arange(8) / 8],
+    )
+    judged = np.where(order < np.asarray(unclear)[group], np.nan, y)
+    rated = np.where(order < np.asarray(unsure)[group], np.nan, y)
+    count, n = (np.bincount(group, v) for v in (np.nan_to_num(judged), np.isfinite(judged)))
+    how = {"people": [40, 40], "base": 50.0, "weight": np.ones(80)}
+    return stats.prediction_powered(count, n, [50.0, 50.0], group, judged, rated, **how)
+
+
+@pytest.mark.parametrize("unsure", [(0, 0), (0.5, 0)])
+def test_prediction_powered_unclear_in_one_group_counts_groups_alike(unsure):
+    # The judge leaves 5 of 8 people of the first group unclear. By hand: (20 + 80) / 2, whoever is unsure.
+    found = two_groups((0.625, 0), unsure)
+    assert found.ratings.value == pytest.approx(50) and found.both.value == pytest.approx(50)
+    assert found.ratings.ci_low < 45 and found.ratings.ci_high > 55
+
+
+def test_prediction_powered_few_images_per_group_weighs_by_people():
+    # Groups of 10 and 100 people, of whom 4 each are annotated: each annotation stands for 1/4 of its group's half.
+    group, y = np.repeat([0, 1], 4), np.array([1, 1, 1, 0, 0, 0, 0, 1.0])
+    judged, weight = np.r_[np.nan, np.ones(7)], np.repeat([2.5, 25.0], 4)
+    how = {"weight": weight, "people": [10, 100], "base": 50.0}
+    found = stats.prediction_powered([2, 90], [4, 90], [50.0, 50.0], group, judged, y, **how)
+    assert found.ratings.value == pytest.approx((75 + 25) / 2)
+
+
+def test_prediction_powered_several_people_per_image_are_one_observation(one_group):
+    y, f, rated = one_group
+    single = powered(y, f, rated)
+    twice, images = np.repeat(rated, 2), np.repeat(rated, 2)
+    how = {"images": images, "design_effect": 2.0, "base": 0.5}
+    doubled = stats.prediction_powered([2 * f.sum()], [1000], [1.0], np.zeros(160, int), f[twice], y[twice], **how)
+    for one, other in zip(single[:3], doubled[:3], strict=True):
+        assert other.value == pytest.approx(one.value)
+        assert other.ci_high - other.ci_low == pytest.approx(one.ci_high - one.ci_low, rel=0.005)
+
+
+def test_prediction_powered_limits_stay_in_the_range_of_the_sum():
+    # Annotators call all 6 women, the judge 11 of 12 and 5 of these 6: Student's t around 100 % would exceed it.
+    y, f = np.ones(6), np.r_[np.ones(5), 0.0]
+    found = stats.prediction_powered([11], [12], [100.0], np.zeros(6, int), f, y, base=50)
+    for one in found[:3]:
+        assert 0 <= one.ci_low < one.value <= one.ci_high <= 100
+    assert found.ratings.value == pytest.approx(100) and found.both.ci_high == 100
 
 
 def test_every_stratum_needs_ratings_of_its_own():

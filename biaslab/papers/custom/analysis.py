@@ -19,7 +19,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.genders import GENDERS
-from biaslab.judging import error
+from biaslab.ground.plaintext import plain
 from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.judging.words import (
     DUPLICATE,
@@ -30,7 +30,11 @@ from biaslab.judging.words import (
     UNCERTAIN,
     UNCLEAR,
 )
+from biaslab.measures.headline import GENERATED, Headline
+from biaslab.papers import precision
+from biaslab.papers.custom.headlines import headlines
 from biaslab.prompts.custom import ALL
+from biaslab.ratings import part
 
 ANSWERS = (*GENDERS, UNCLEAR)
 """What a judge may say of a person whom it saw."""
@@ -455,10 +459,11 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
 
 
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return shares perceived as female with the first judge's errors taken off, as ``custom_corrected``.
+    """Return shares perceived as female, corrected for the first judge's errors, as ``custom_corrected``.
 
-    Takes ``custom_judges``. How often it errs is learnt from the truth of images, or from raters
-    (:func:`biaslab.judging.error.correct`, after Rogan & Gladen 1978); where neither is known there are no rows.
+    Takes ``custom_judges``. The truth of images, or else annotators of a subset, correct the judge, as
+    :func:`biaslab.papers.precision.estimates` combines them: each group by its own annotations, which count by the
+    probability at which their images were drawn. There are no rows where neither truth nor annotations are known.
     """
     rows = []
     for model, whole in judges.groupby("model", sort=False):
@@ -467,22 +472,43 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         if not better:
             continue
         reference = TRUTH if TRUTH in better else better[0]
-        ids = whole["image_id"].astype(str) + "/" + whole["position"].astype(str)
-        own = whole.assign(image_id=ids, occupation=whole["group"])
-        said, known = (own[own["judge"] == name] for name in (names[0], reference))
-        truth = known[known["outcome"] == JUDGED].set_index("image_id")["gender"]
-        if not said["image_id"].isin(truth.index).any():
+        said, known = (whole[whole["judge"] == name] for name in (names[0], reference))
+        known = known[known["outcome"].isin([JUDGED, UNCERTAIN])]
+        given = {"probability": np.nan, "wave": 1} | {"of_model": "", "source": GENERATED, "about": ""}
+        known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
+        known["image_id"] = known["image_id"].map(plain)
+        each = list(headlines(said.assign(prompt="")))
+        if known.empty or not each:
             continue
-        judged = said[said["outcome"] == JUDGED]
-        counts = [(ALL, judged), *judged.groupby("group", sort=True)]
-        shares = pd.DataFrame(
-            [[name, 100 * (some["gender"] == GENDERS[0]).mean(), len(some)] for name, some in counts],
-            columns=["occupation", "percent_female", "n"],
-        )
-        found = error.correct(shares, error.judge_error(said, truth, confidence=confidence), confidence=confidence)
-        found["group"] = found["occupation"]
-        rows.append(found.assign(model=model, judge=names[0], error_of=found["reference"], reference=reference))
-    return tables.joined(rows, "custom_corrected")
+        estimates = precision.estimates(each, known, confidence=confidence)
+        found = {(row["group"], row["estimator"]): row for row in estimates.to_dict("records")}
+        labelled = _labelled(each[0], known)
+        for one in each:
+            judge, both = (found[one.group, name] for name in ("judge", "both"))
+            own = labelled[(labelled["group"] == one.group) | (one.group == ALL)]
+            row = {"model": model, "judge": names[0], "reference": reference, "group": one.group}
+            row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_rated"]}
+            row |= {"percent_corrected": both["estimate"], "corrected_low": both["ci_low"]}
+            row |= {"corrected_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
+            for name, answer in (("sensitivity", 1), ("specificity", 0)):
+                some = own[(own["rated"] == answer) & own["judged"].notna()]
+                right = (some["judged"] == answer).astype(float)
+                row[name] = 100 * np.average(right, weights=some["weight"]) if len(some) else np.nan
+                row[f"{name}_n"] = len(some)
+            rows.append(row)
+    return tables.of(rows, "custom_corrected")
+
+
+def _labelled(one: Headline, known: pd.DataFrame) -> pd.DataFrame:
+    """Return the people of known gender with group, judged, rated (1 female, 0 male), and how many each stands for."""
+    people = precision.annotated(one, known)
+    groups = one.cells["cluster"]
+    people["group"] = groups.to_numpy()[people["cell"].to_numpy()]
+    weight = part.weights(people)
+    if weight is None:
+        size = one.people["cell"].map(groups).value_counts()
+        weight = people["group"].map(size / people["group"].value_counts())
+    return people.assign(weight=weight)
 
 
 def agreement(judges: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.models import registry
 from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH
+from biaslab.ratings import person_ratings, readers
 
 if TYPE_CHECKING:
     from biaslab.models.images import ImageSource
@@ -46,7 +47,12 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
             # Of files of one name each has its number.
             number = f" {raters.index(judge) + 1}" if stems.count(stem) > 1 else ""
             named = "raters" if len(raters) == 1 else f"raters ({stem}{number})"
-        frames.append(pipeline.custom.judged_by(judge).assign(judge=named, model=pipeline.label))
+        judged = pipeline.custom.judged_by(judge)
+        if judge.startswith(RATINGS):
+            whom = judged[["image_id", "position"]].reset_index(drop=True)
+            people = person_ratings.read(judge.removeprefix(RATINGS), whom, unknown="aside").people
+            judged = judged.assign(**{name: people[name].to_numpy() for name in readers.DRAWN if name in people})
+        frames.append(judged.assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
     return tables.joined(frames, "custom_judges")

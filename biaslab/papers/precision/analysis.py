@@ -27,17 +27,19 @@ _FOLDED = "which side of one half shares lie on is the judge's word"
 
 
 def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return each headline by the judge, by ratings, and by both, as ``precision_estimates``.
+    """Return each headline by the judge, by annotations, and by both combined, as ``precision_estimates``.
 
-    By both is :func:`biaslab.stats.prediction_powered`; of what folds the floor stays taken off, and sides of shares
-    are the judge's. ``ratings`` is ``precision_ratings``.
+    Combined estimates are those of :func:`biaslab.stats.prediction_powered`: they are of all people whom annotators
+    call female or male, also those whom the judge leaves unclear. People in one image are a cluster. Of headlines that
+    fold at one half, the null expectation stays subtracted, and the side of each share is the judge's. ``ratings`` is
+    ``precision_ratings``.
     """
     rows = [row for one in headlines for row in _estimates(one, ratings, confidence)]
     return tables.of(rows, "precision_estimates")
 
 
-def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
-    """Return who was rated of a headline's people: its columns, label, probability, wave, and rated (as judged)."""
+def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
+    """Return the annotated people of a headline: its columns, label, probability, wave, and rated (as judged)."""
     own = ratings[ratings["of_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
     own = own.astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
@@ -49,17 +51,19 @@ def of(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
 
 
 def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[dict]:
-    cells, rated = one.cells, of(one, ratings)
-    counts = cells["coefficient"].to_numpy() != 0
-    rated = rated[counts[rated["cell"].to_numpy()]]
+    groups, at, effect = _groups(one)
+    rated = annotated(one, ratings)
+    rated = rated.assign(group=at[rated["cell"].to_numpy()])
+    rated = rated[rated["group"] >= 0]
     found = stats.prediction_powered(
-        cells["count"], cells["n"], cells["coefficient"], rated["cell"], rated["judged"], rated["rated"],
-        part.weights(rated), strata=cells["source"] + " " + cells["stratum"],
-        clusters=cells["cluster"] if one.drawn else None, base=one.base - one.floor, confidence=confidence,
+        groups["count"], groups["n"], groups["coefficient"], rated["group"], rated["judged"], rated["rated"],
+        part.weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
+        design_effect=effect, strata=groups["source"] + " " + groups["stratum"],
+        clusters=groups["cluster"] if one.drawn else None, base=one.base - one.floor, confidence=confidence,
     )  # fmt: skip
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
     shared: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
-    shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(cells["n"][counts].sum())}
+    shared |= {"unit": one.unit, "n_rated": len(rated), "n_people": int(groups["n"].sum())}
     gains = float(found.worth >= LEAST_WORTH * found.both.n) if np.isfinite(found.worth) else np.nan
     shared["gains"] = gains
     more = {"tuning": found.tuning, "worth": found.worth}
@@ -72,13 +76,48 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     return rows
 
 
+def _groups(one: Headline) -> tuple[pd.DataFrame, np.ndarray, float]:
+    """Return the groups of a headline, the group of each cell (-1: none), and the design effect of the judge's shares.
+
+    Cells of a cluster that count in proportion to the people judged are one group, with its cells of unclear people.
+    Groups have source, stratum, cluster, count, n, coefficient, and people: all who could be annotated.
+    """
+    cells, keys = one.cells, ["source", "stratum", "cluster"]
+    each = (cells["coefficient"] / cells["n"].where(cells["n"] > 0)).round(12)
+    same = each.groupby([cells[key] for key in keys]).transform("nunique") <= 1
+    cells = cells.assign(template=cells["template"].where(~same, ""))
+    listed = np.bincount(one.people["cell"], minlength=len(cells))
+    complete = (
+        one.people.groupby("cell")["judged"].count().reindex(range(len(cells)), fill_value=0) == cells["n"]
+    ).all()
+    # Where only annotated people are listed, all people are taken as judged.
+    cells["people"] = listed if complete else cells["n"]
+    groups = cells.groupby([*keys, "template"], sort=False)
+    summed = groups[["count", "n", "coefficient", "people"]].sum().reset_index()
+    counts = (summed["coefficient"] != 0).to_numpy()
+    at = np.where(counts, counts.cumsum() - 1, -1)[groups.ngroup()]
+    summed = summed[counts].reset_index(drop=True)
+    return summed, at, _design_effect(one, summed, at) if complete else 1.0
+
+
+def _design_effect(one: Headline, groups: pd.DataFrame, at: np.ndarray) -> float:
+    """Return the variance of the judge's sum over that of independent people, at least 1, as images show several."""
+    people = one.people.assign(group=at[one.people["cell"].to_numpy()])
+    people = people[(people["group"] >= 0) & people["judged"].notna()]
+    own = groups.loc[people["group"]].set_index(people.index)
+    moves = own["coefficient"] / own["n"] * (people["judged"] - own["count"] / own["n"])
+    by_image = moves.groupby([people["source"], people["image_id"]]).sum()
+    alone = (moves**2).sum()
+    return max(float((by_image**2).sum() / alone), 1.0) if alone > 0 else 1.0
+
+
 def _why_none(one: Headline, rated: pd.DataFrame) -> str:
     cells = one.cells[one.cells["coefficient"] != 0]
     of_source = rated["source"].value_counts()
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
-            return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is rated"
-    return f"fewer than {stats.FEWEST_RATINGS} rated people are called female or male"
+            return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
+    return f"fewer than {stats.FEWEST_RATINGS} annotated images show a person whom annotators call female or male"
 
 
 def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataFrame) -> np.ndarray:
@@ -93,7 +132,7 @@ def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataF
     for one in (one for one in headlines if one.group == MEAN):
         own = keys[keys["model"] == one.model] if "model" in keys and (keys["model"] != "").any() else keys
         cells = one.cells.assign(part=np.abs(one.cells["coefficient"]) / one.scale / one.cells["n"].clip(lower=1))
-        rated = of(one, ratings)
+        rated = annotated(one, ratings)
         said = rated["judged"].fillna(0.5)
         wrong = (rated["judged"] != rated["rated"]).groupby(said).agg(["sum", "size"])
         errs = {0.0: _ERRS, 1.0: _ERRS, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()

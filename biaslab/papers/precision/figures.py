@@ -1,4 +1,4 @@
-"""Figures of headlines by judge, ratings and both."""
+"""Figures of headlines by judge, annotations and both."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from biaslab.plots import forms, style
 ESTIMATORS = forms.look(
     {
         "judge": ("judge alone", style.GREY, "s"),
-        "ratings": ("ratings alone", style.ORANGE, "D"),
-        "both": ("ratings and judge", style.BLACK, "o"),
+        "ratings": ("annotations alone", style.ORANGE, "D"),
+        "both": ("both combined", style.BLACK, "o"),
     }
 )
 
@@ -27,7 +27,7 @@ PARTS = forms.look(
 
 
 def components(table: pd.DataFrame) -> Figure:
-    """Draw what variances are made of, a row a headline and model (``precision_components``)."""
+    """Draw components of variances, one row per headline and model (``precision_components``)."""
     rows = table.dropna(subset="percent")
     several = rows["model"].nunique() > 1
     rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
@@ -35,7 +35,7 @@ def components(table: pd.DataFrame) -> Figure:
 
 
 def estimates(table: pd.DataFrame) -> Figure:
-    """Draw headlines by judge, ratings and both, a panel a headline (``precision_estimates``)."""
+    """Draw headlines by judge, annotations and both, one panel per headline (``precision_estimates``)."""
     rows = table.assign(panel=table["headline"] + " (" + table["unit"] + ")")
     several = rows["model"].nunique() > 1
     named = rows["group"].where(rows["group"] != MEAN, "over all")

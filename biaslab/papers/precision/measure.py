@@ -1,4 +1,4 @@
-"""What people say of a part of a run's images: one table, whose function takes the pipeline."""
+"""Annotations of a subset of a run's images: one table, whose function takes the pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def ratings(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the ratings that ``judging.ratings`` names; none where it is empty."""
+    """Return the annotations in the file ``judging.ratings``; no rows where the setting is empty."""
     file = pipeline.settings.judging.ratings
     rated = part.read(file) if file else pd.DataFrame(columns=part.COLUMNS)
     return tables.of(rated.rename(columns={"model": "of_model"}), "precision_ratings")

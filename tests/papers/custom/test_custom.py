@@ -1,5 +1,7 @@
 """Shares by group, their distance from a benchmark, models on the same prompts: by hand and by SciPy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,10 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.judging.words import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers import custom
+from biaslab.ratings import person_ratings
 from biaslab.report import pictures
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
@@ -348,8 +352,8 @@ def _judged(said):
     return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"])
 
 
-def test_errors_that_the_truth_tells_are_taken_off():
-    # 40 of 100 women are called male, no man female; of 200 more nobody knows.
+def test_corrected_truth_of_a_subset_corrects_the_judge():
+    # 40 of 100 women are called male, no man female; the truth of 200 more is not known.
     known = {("g", "female", "female"): 60, ("g", "female", "male"): 40, ("g", "male", "male"): 100}
     unknown = {("g", "", "female"): 60, ("g", "", "male"): 140}
     row = custom.corrected(_judged(known | unknown)).set_index("group").loc["all"]
@@ -363,14 +367,64 @@ def test_without_a_better_word_nothing_is_taken_off():
     judges = _judged({("g", "female", "female"): 9, ("g", "male", "male"): 9})
     assert custom.corrected(judges[judges["judge"] == "eye"]).empty
     assert custom.corrected(judges.replace({"judge": {"truth": "endpoint:other"}})).empty
-    # Of a second model nobody was rated, or raters are unsure of all.
+    # Annotators are unsure of all people of a second model whom they saw.
     unsure = {("g", "", "female"): 3, ("g", "unsure", "male"): 2}
     both = pd.concat([judges, _judged(unsure).assign(model="B")], ignore_index=True)
-    assert set(custom.corrected(both)["model"]) == {"A"}
-    # A judge that is no better than chance has a reason instead of a number.
+    second = custom.corrected(both).query("model == 'B'")
+    assert second["percent_corrected"].isna().all() and (second["reason"] != "").all()
+    # A judge that is no better than chance is not used, so that the share is that of the truth.
     chance = _judged({("g", t, s): 20 for t in ("female", "male") for s in ("female", "male")})
     row = custom.corrected(chance).iloc[0]
-    assert np.isnan(row["percent_corrected"]) and "no better than chance" in row["reason"]
+    assert row["percent_corrected"] == 50 and row["tuning"] == 0
+    few = custom.corrected(_judged({("g", "female", "female"): 4, ("g", "", "male"): 9})).iloc[0]
+    assert np.isnan(few["percent_corrected"]) and few["reason"].startswith("fewer than 5 annotated images")
+
+
+def test_corrected_errors_differ_between_groups_takes_each_groups_own():
+    # Of 10 people of g all are annotated, of 100 of h 20: the judge errs in g alone, on half of the women.
+    g = {("g", "female", "female"): 4, ("g", "female", "male"): 4, ("g", "male", "male"): 2}
+    h = {("h", "female", "female"): 10, ("h", "male", "male"): 10, ("h", "", "female"): 40, ("h", "", "male"): 40}
+    table = custom.corrected(_judged(g | h)).set_index("group")
+    # By hand: what annotators say of g, the judge's share in h, and their mean.
+    assert table["percent_female"].to_dict() == pytest.approx({"all": 45, "g": 40, "h": 50})
+    assert table["percent_corrected"].to_dict() == pytest.approx({"all": 65, "g": 80, "h": 50})
+    # Women of h stand for five each: 10 * 5 and 4 of 10 * 5 and 8.
+    assert table.loc["all", "sensitivity"] == pytest.approx(100 * 54 / 58)
+    assert table[["n", "n_annotated"]].loc["all"].tolist() == [110, 30]
+
+
+def test_corrected_probabilities_of_annotation_weigh_people():
+    # People judged female are drawn at 0.5, others at 0.1; half of the latter are women.
+    rows = [(f"{k}", "female", "female", 0.5) for k in range(10)] + [(f"a{k}", "female", "", 0.5) for k in range(10)]
+    rows += [(f"b{k}", "male", ("female", "male")[k % 2], 0.1) for k in range(10)]
+    rows += [(f"c{k}", "male", "", 0.1) for k in range(90)]
+    frame = pd.DataFrame(rows, columns=["image_id", "eye", "raters", "probability"])
+    judges = [
+        frame.assign(judge=name, gender=frame[name], outcome=np.where(frame[name] == "", "unrated", "judged"))
+        for name in ("eye", "raters")
+    ]
+    judges = pd.concat(judges).assign(model="A", group="g", position=1, wave=1)
+    row = custom.corrected(judges).set_index("group").loc["g"]
+    # By hand: 20 of 20 judged female and 50 of 100 judged male are women.
+    assert row["percent_corrected"] == pytest.approx(100 * 70 / 120)
+    assert row["sensitivity"] == pytest.approx(100 * 20 / 70)
+
+
+def test_judges_of_annotations_carry_probability_and_wave(tmp_path):
+    (tmp_path / "r.csv").write_text("image,probability,wave,rater,label\na,0.25,1,r,female\nb,0.5,2,r,male\n")
+    whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
+    name = f"ratings:{tmp_path / 'r.csv'}"
+
+    def judged_by(judge):
+        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("ratings:"))[["outcome", "gender"]])
+
+    own = SimpleNamespace(judges=(name,), judged_by=judged_by, truth=lambda: None)
+    found = custom.judges(SimpleNamespace(custom=own, label="A"))
+    assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
+    assert found["wave"].tolist() == pytest.approx([1, 2, np.nan], nan_ok=True)
+    (tmp_path / "r.csv").write_text("image,probability,rater,label\na,1.5,r,female\n")
+    with pytest.raises(InputError, match=r"probability is '1\.5'"):
+        custom.judges(SimpleNamespace(custom=own, label="A"))
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():

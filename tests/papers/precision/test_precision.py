@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import cli, stats
+from biaslab import cli
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import custom, dalleval, paired, paradox, precision
@@ -116,7 +116,7 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     assert found.loc["both", "ci_low"] <= truth <= found.loc["both", "ci_high"]
     one_side = precision.estimates([along], said[said["source"] == "generated"]).set_index("estimator")
     assert np.isnan(one_side.loc["both", "estimate"])
-    assert one_side.loc["both", "reason"] == "no training image of it is rated"
+    assert one_side.loc["both", "reason"] == "no training image of it is annotated"
 
 
 def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp_path, monkeypatch):
@@ -147,19 +147,44 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     assert whole.loc["both", "ci_low"] <= truth <= whole.loc["both", "ci_high"]
     assert whole.loc["both", "n_rated"] == len(rated) and whole.loc["both", "gains"] == 1
     (card,) = precision.answers.rated.findings(table)
-    assert card.question == "What is the share perceived as female of m by ratings and judge?"
-    assert f"worth {whole.loc['both', 'worth']:.0f}" in " ".join(card.details)
+    assert card.question == "What is the share perceived as female of m, by annotations and judge combined?"
+    assert f"as precise as {whole.loc['both', 'worth']:.0f} annotations alone" in " ".join(card.details)
     # Of one group those of that group alone: by hand without weights.
     one = own_people[(own_people["group"] == "2") & (own_people["outcome"] == "judged")]
     some = rated[rated["group"] == "2"]
     f = (some["gender"] == "female").where(some["outcome"] == "judged").astype(float)
-    prompts = sorted(set(one["prompt"]))
-    count = (one["gender"] == "female").groupby(one["prompt"]).agg(["sum", "size"]).loc[prompts]
-    judged = count["sum"], count["size"], 100 * count["size"] / len(one)
-    at, truth = [prompts.index(p) for p in some["prompt"]], (some["truth"] == "female").astype(float)
-    by_hand = stats.prediction_powered(*judged, at, f, truth, base=50)
+    truth, share = some["truth"] == "female", (one["gender"] == "female").mean()
     row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
-    assert row["estimate"] == pytest.approx(by_hand.both.value)
+    # PPI++ with people whom the judge did not see: the share of annotators, and how the judge's differs among them.
+    seen = f.notna()
+    differs = (share - f[seen]).sum() / len(some)
+    assert row["estimate"] == pytest.approx(100 * (truth.mean() + row["tuning"] * differs))
+
+
+def test_estimates_judge_without_annotators_counts_all_annotated_people(own_people):
+    # 80 people are annotated, of whom the judge sees fewer, and annotators are unsure of the last eight.
+    rated = own_people.sample(80, random_state=2)
+    label = np.where(np.arange(80) < 72, rated["truth"], "unsure")
+    table = precision.estimates(custom.headlines(own_people), ratings({"image_id": rated["image_id"], "label": label}))
+    (card,) = precision.answers.rated.findings(table)
+    assert card.n == 80 and card.of == "annotated people"
+    assert card.details[0] == "72 of them have a clear label (female or male; yes or no)."
+    assert "assumes that annotators skip people independently" in card.details[-1]
+
+
+def test_estimates_people_of_one_image_are_one_observation(own_people):
+    alone = own_people.sort_values(["group", "prompt"])
+    pairs = pd.concat([alone, alone.assign(position=2)], ignore_index=True)
+    rated = alone.sample(100, random_state=3)
+    widths = []
+    for people, positions in ((alone, [1]), (pairs, [1, 2])):
+        said = [{"image_id": rated["image_id"], "label": rated["truth"], "position": k} for k in positions]
+        said = ratings(pd.concat([pd.DataFrame(one) for one in said]))
+        table = precision.estimates(custom.headlines(people), said)
+        whole = table[table["group"] == "all"].set_index("estimator")
+        widths.append((whole["ci_high"] - whole["ci_low"]).astype(float))
+    # Copies of people add nothing; independent ones would narrow intervals by a factor of 0.71.
+    np.testing.assert_allclose(widths[1], widths[0], rtol=0.02)
 
 
 def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
@@ -201,7 +226,7 @@ def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
     table = precision.estimates(custom.headlines(own_people), ratings([]).head(0))
     others = table[table["estimator"] != "judge"]
     assert others["estimate"].isna().all()
-    assert set(others["reason"]) == {f"no generated image of {what} is rated" for what in ("it", "this group")}
+    assert set(others["reason"]) == {f"no generated image of {what} is annotated" for what in ("it", "this group")}
     assert precision.answers.rated.findings(table) == []
     parts = precision.components(custom.headlines(own_people), table).set_index("part")
     assert parts.loc["judge", "reason"] == "no ratings" and parts.loc["group", "percent"] == 0
