@@ -169,7 +169,7 @@ def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
 
 
 def test_amplification_without_noise_has_the_interval_and_the_raw_one_stands_beside_it():
-    names = {"amplification", "amplification_plain"}
+    names = {"amplification_corrected", "amplification_uncorrected"}
     both = [s for s in tables.schemas().values() if names <= {c.name for c in s.columns}]
     assert {s.name for s in both} >= {"paradox_amplification"}
-    assert {of for s in both for of, low, _ in s.intervals if low == "ci_low"} == {"amplification"}
+    assert {of for s in both for of, low, _ in s.intervals if low == "ci_low"} == {"amplification_corrected"}

@@ -94,7 +94,11 @@ def models(
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
-    value = {"estimate": some["amplification"], "plain": some["amplification_plain"], "n": some["n_occupations"]}
+    value = {
+        "estimate": some["amplification_corrected"],
+        "plain": some["amplification_uncorrected"],
+        "n": some["n_occupations"],
+    }
     add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
     if own is not None and len(own):
         taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])

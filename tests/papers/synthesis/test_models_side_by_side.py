@@ -184,7 +184,7 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
     shares = pd.DataFrame(rows_, columns=columns)
     occupations = paradox.occupation_amplification(shares, confidence=0.95)
-    raw = occupations.groupby("model")["amplification_plain"].mean()
+    raw = occupations.groupby("model")["amplification_uncorrected"].mean()
     # A fair model shows 13.7 points at 8 images and 6.3 at 40 by chance.
     assert raw["few"] - raw["many"] > 4
     found = differences(synthesis.units(**of_units(occupations=occupations))).set_index("measure")

@@ -268,7 +268,7 @@ def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
     without = np.where(off, "With every knob off, is anything left", "Without any model, is there amplification")
     asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
-    excess = {"amplification": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
+    excess = {"amplification_corrected": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
     moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
     return rows.assign(model=rows["generator"], asked=asked, **moved)
 
@@ -447,7 +447,7 @@ def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
         return _row(metric, unit="points", n_of="occupations", reason=f"The run measures no {key[0]}.")
     row = measured.loc[key]
     reason = row["reason"] or "Freed of the floor that sampling noise gives it, as its interval is."
-    values = row[["amplification", "ci_low", "ci_high"]]
+    values = row[["amplification_corrected", "ci_low", "ci_high"]]
     return _row(metric, values, row["n_occupations"], "points", "occupations", reason)
 
 

@@ -81,12 +81,12 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
     knobs = np.where(some["skew"] == "off", "\n(all knobs off)", "")
     return forms.estimates(
         some.assign(made=made, row=some["approach"].map(NAMES) + knobs),
-        "amplification",
+        "amplification_corrected",
         row="row",
         color="made",
         look=_look(made),
         label="Expected amplification (points)",
-        floor="amplification_plain",
+        floor="amplification_uncorrected",
         mark="implied",
         names={"floor": "before its floor is taken off", "mark": "implied by true shares"},
     )

@@ -66,8 +66,8 @@ def amplification(
 ) -> pd.DataFrame:
     """Return expected amplification by all definitions: ``paradox_amplification`` (section 3.3; Table 3).
 
-    ``amplification`` is free of what image noise adds; interval, ``t`` and ``p`` are its own (bootstrap of occupations,
-    then images). ``amplification_plain`` is the measure of the shares as they are, as the paper defines it. Of
+    ``amplification_corrected`` is free of what image noise adds; interval, ``t`` and ``p`` are its own (bootstrap of occupations,
+    then images). ``amplification_uncorrected`` is the measure of the shares as they are, as the paper defines it. Of
     approaches that have no shares, the printed averages follow, with a reason.
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
@@ -75,7 +75,7 @@ def amplification(
     computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
-        papers = printed.rename(columns={"amplification_plain": "printed"}).assign(definition="published")
+        papers = printed.rename(columns={"amplification_uncorrected": "printed"}).assign(definition="published")
         computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
     return tables.of(computed, "paradox_amplification")
 
@@ -104,14 +104,16 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     keys = ["model", "approach"]
     have = pd.MultiIndex.from_frame(computed[keys])
     rows = printed[~pd.MultiIndex.from_frame(printed[keys]).isin(have)]
-    single = rows["amplification_plain"].where(rows["prompt"] != "mean")
+    single = rows["amplification_uncorrected"].where(rows["prompt"] != "mean")
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
-    apart = (rows["prompt"] == "mean") & ((rows["amplification_plain"] - mean).abs() > 0.01)
+    apart = (rows["prompt"] == "mean") & ((rows["amplification_uncorrected"] - mean).abs() > 0.01)
     reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format).astype(str) + ".").where(
         apart, ""
     )
-    return rows.assign(definition="published", amplification=rows["amplification_plain"], reason=reasons)
+    return rows.assign(
+        definition="published", amplification_corrected=rows["amplification_uncorrected"], reason=reasons
+    )
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
@@ -122,21 +124,21 @@ def overall(rows: pd.DataFrame) -> pd.DataFrame:
 
 def told(rows: pd.DataFrame) -> pd.Series:
     """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
-    names = ["amplification_plain", "amplification", "ci_low", "ci_high"]
+    names = ["amplification_uncorrected", "amplification_corrected", "ci_low", "ci_high"]
     return rows["p"].mask(np.asarray(stats.rivals(*(rows[name] for name in names)).larger), 1.0)
 
 
 def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
     """Return what the naive approach gives by the published rule and along the lean, of models that have both.
 
-    With ``rule`` and ``rule_plain`` (points by the published rule, without and with image noise) and ``p_both``, the
+    With ``rule_corrected`` and ``rule_uncorrected`` (points by the published rule, without and with image noise) and ``p_both``, the
     smaller p of the two definitions (Holm).
     """
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
-    rows = overall(rows[rows["definition"].isin(["published", "directional"])]).dropna(subset="amplification")
+    rows = overall(rows[rows["definition"].isin(["published", "directional"])]).dropna(subset="amplification_corrected")
     rows = rows[rows.groupby("model")["definition"].transform("nunique") == 2]
     rule = rows[rows["definition"] == "published"].set_index("model")
-    given = {"rule": "amplification", "rule_plain": "amplification_plain"}
+    given = {"rule_corrected": "amplification_corrected", "rule_uncorrected": "amplification_uncorrected"}
     rows = rows.assign(p_both=told(rows), **{name: rows["model"].map(rule[of]) for name, of in given.items()})
     least = rows.groupby("model")["p_both"].transform(lambda p: pd.Series(stats.adjust(p)).min())
     return rows.assign(p_both=least)
@@ -168,7 +170,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "prompt": group.prompts[j],
             "percent_training": t,
             "percent_generated": g,
-            "amplification_plain": measures.amplification(g, t),
+            "amplification_uncorrected": measures.amplification(g, t),
             "directional": measures.directional_amplification(g, t),
             "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
             "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
@@ -246,7 +248,7 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
     """Yield rows of printed averages, as :func:`_change_rows` of shares, where shares of one of the two are missing."""
     averages: dict[tuple[str, str], dict[str, float]] = {}
     for row in printed.to_dict("records"):
-        averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification_plain"]
+        averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification_uncorrected"]
     for (model, approach), ours in averages.items():
         for reference in _references(approach):
             theirs = averages.get((model, reference), {})
