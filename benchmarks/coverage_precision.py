@@ -216,7 +216,7 @@ class Amplifications:
                 "approach",
                 "prompt",
                 "amplification_corrected",
-                "amplification_uncorrected",
+                "amplification",
             ]
         )
         rated = pd.DataFrame(columns=["model", "approach", "source", "occupation", "prompt", "image_id", "judged"])

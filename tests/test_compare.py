@@ -25,7 +25,7 @@ def amplification(model, values, arm=1, prompts=("1", "2")):
         "n_excluded": 12,
         "t": 1.0,
         "p": 0.5,
-        "amplification_uncorrected": values,
+        "amplification": values,
         "noise": 0.0,
     }
     return pd.DataFrame({**rows, "t_uncorrected": 1.0, "p_uncorrected": 0.5, "n_images": 500, "reason": ""})
@@ -281,7 +281,7 @@ def test_each_interval_of_a_table_has_its_difference():
             "model": ["m"], "approach": "naive", "occupation": "nurse", "prompt": "1",
             "percent_training": 50.0, "training_low": 40.0, "training_high": 60.0,
             "percent_generated": 30.0, "generated_low": 20.0, "generated_high": 40.0,
-            "directional": 20.0, "amplification_uncorrected": 20.0, "ci_low": 5.0, "ci_high": 35.0,
+            "directional": 20.0, "amplification": 20.0, "ci_low": 5.0, "ci_high": 35.0,
             "n_training": 9, "n_generated": 9, "excluded": "",
         }
     )  # fmt: skip

@@ -99,7 +99,7 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran, folder, pipeline
     # What the page says of it first is no bare number.
     assert naive.loc[naive["model"] == "mini", ["ci_low", "ci_high"]].notna().all(axis=None)
     # Table 3 of the paper, within 0.02.
-    printed = naive.set_index("model")["amplification_uncorrected"]
+    printed = naive.set_index("model")["amplification"]
     assert printed["SD 1.4"] == pytest.approx(12.57, abs=0.02)
     assert any("embedded world" in text for text in record["limits"])
 

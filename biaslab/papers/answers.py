@@ -52,7 +52,7 @@ class Answer:
     by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
     lead: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
     value: str = ""  # The column of the estimate.
-    plain: str = ""  # That of the estimate before chance was taken off.
+    plain: str = ""  # That of the uncorrected estimate, which is the paper's own.
     p: str = ""  # That of the test, adjusted over what the answer rests on; without one the limits decide.
     n: str = ""  # That of the number of independent units.
     unit: str = ""  # The unit of the estimate; the column's own where empty.
@@ -188,10 +188,10 @@ class Answer:
         p, details = row.get(self.p, nan), []
         if self.plain:
             rival = stats.rivals(row[self.plain], *self._numbers(row))
-            if rival.beside:
-                numbers = (wording.spoken(row[name]) for name in (self.plain, self.value))
+            uncorrected, corrected = (wording.spoken(row[name]) for name in (self.plain, self.value))
+            if uncorrected != corrected:
                 unit = self._unit(self.unit, self.value)
-                details.append("{} {} as measured, {} with chance taken off.".format(next(numbers), unit, *numbers))
+                details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
             if rival.larger:
                 p, details = 1.0, [*details, _OVERCORRECTED]
         reason = str(row.get("reason") or "")

@@ -32,7 +32,7 @@ ROWS = pd.DataFrame(
         "ci_low",
         "ci_high",
         "p",
-        "amplification_uncorrected",
+        "amplification",
         "n_occupations",
     ],
 )
@@ -65,17 +65,19 @@ COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
 
 
 def test_a_row_is_told_above_below_or_not_at_all(answer):
-    found = answer(rows={"definition": "published"}, plain="amplification_uncorrected", **COUNTED).findings(ROWS)
+    found = answer(rows={"definition": "published"}, plain="amplification", **COUNTED).findings(ROWS)
     assert [one.said for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
     assert [one.model for one in found] == ["up", "down", "none", "noise"]
     # Units and what n counts are the columns' own.
     assert found[0].numbers == "4.00 points (2.00 to 6.00; n = 40 occupations)"
     # 3 of 4 points are taken off, and 1 is left: larger than what is left, and than half of the interval.
     assert found[3].details == (
-        "4.00 points as measured, 1.00 with chance taken off.",
+        "Corrected for small-sample bias; uncorrected: 4.00 points.",
         "More is taken off for chance than is left.",
     )
-    assert not any(one.details for one in found[:3])
+    # Both estimates are given wherever they differ, as they are written: 4 and 4.5, -3 twice, 1 and 1.1.
+    said = "Corrected for small-sample bias; uncorrected: {} points."
+    assert [one.details for one in found[:3]] == [(said.format("4.50"),), (), (said.format("1.10"),)]
 
 
 def test_without_a_test_the_limits_decide_and_without_limits_nothing_is_told(answer):
@@ -137,10 +139,10 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
         rows={"definition": "published"},
         known="amplification_corrected",
         instead={
-            "value": "amplification_uncorrected",
+            "value": "amplification",
             "known": [],
             "up": "",
-            "answer": "Plainly {amplification_uncorrected}.",
+            "answer": "Plainly {amplification}.",
         }
         | {"instead": {"rows": {"definition": "directional"}, "answer": "By direction.", "details": "{model}."}},
         **COUNTED,

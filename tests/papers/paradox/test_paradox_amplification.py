@@ -48,14 +48,14 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
     table = amplified.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
     for model, values in NAIVE.items():
         for prompt, value in zip("1234", values, strict=True):
-            plain = table.loc[(model, "published", prompt), "amplification_uncorrected"]
+            plain = table.loc[(model, "published", prompt), "amplification"]
             assert plain == pytest.approx(value, abs=0.006)
     for prompt, value in zip("1234", DIRECTIONAL, strict=True):
         row = table.loc[("SD 1.4", "directional", prompt)]
-        assert row["amplification_uncorrected"] == pytest.approx(value, abs=0.006)
+        assert row["amplification"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
     beside = table.xs("published", level="definition")
-    assert len(beside) == 10 and (beside["amplification_uncorrected"] - beside["printed"]).abs().max() < 0.02
+    assert len(beside) == 10 and (beside["amplification"] - beside["printed"]).abs().max() < 0.02
     assert table.drop(index="published", level="definition")["printed"].isna().all()
 
 
@@ -83,7 +83,7 @@ def test_printed_averages_have_no_interval_but_a_reason(amplified):
     # 1.11, 8.72, 3.06 and 4.05 average 4.235; 4.35 is printed.
     odd = table[table["reason"] != plain]
     assert odd["reason"].tolist() == [plain + " The printed prompts average 4.235."]
-    assert odd["amplification_corrected"].tolist() == [4.35]
+    assert odd["amplification"].tolist() == [4.35] and table["amplification_corrected"].isna().all()
 
 
 def test_the_printed_spread_stands_beside_the_computed_one(variation):
@@ -130,7 +130,7 @@ def test_a_users_shares_by_hand():
     )
     table = paradox.amplification(shares, **DRAWS).set_index("definition")
     plain = {"published": 10, "no_exclusion": 10, "directional": -15}
-    assert table["amplification_uncorrected"].to_dict() == plain
+    assert table["amplification"].to_dict() == plain
     assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
     assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
     out = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")["excluded"]
@@ -154,8 +154,8 @@ def test_the_signed_changes_interval_is_newcombes():
 def test_too_little_for_an_interval_says_so():
     shares = shares_of([("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)])
     table = paradox.amplification(shares, **DRAWS)
-    assert table["amplification_corrected"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
-    assert table[["t", "p", "noise"]].isna().all(axis=None)
+    assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
+    assert table[["amplification_corrected", "t", "p", "noise"]].isna().all(axis=None)
     few = "Rests on fewer than 6 occupations, too few for an interval; image noise is left in."
     assert set(table["reason"]) == {few}
 
@@ -226,7 +226,7 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     signed = table.loc[("SD 1.4", "directional")]
     wide = published.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
-    assert signed["amplification_uncorrected"] == pytest.approx(np.mean(change))
+    assert signed["amplification"] == pytest.approx(np.mean(change))
     assert signed["t_uncorrected"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
 
 
@@ -296,9 +296,7 @@ def test_captions_without_pairs_have_no_interval():
     table = paradox.amplification(shares, **DRAWS)
     assert table["ci_low"].isna().all() and table["p"].isna().all()
     assert table["reason"].str.contains("a table paradox_caption_pairs beside the shares gives it").all()
-    pd.testing.assert_series_equal(
-        table["amplification_corrected"], table["amplification_uncorrected"], check_names=False
-    )
+    assert table["amplification_corrected"].isna().all() and table["amplification"].notna().all()
     assert paradox.occupation_amplification(shares, confidence=0.95)["ci_low"].isna().all()
 
 
@@ -350,18 +348,21 @@ def test_printed_averages_are_compared_where_shares_are_not_given():
     change = paradox.approach_change(naive, None, printed, **DRAWS)
     of = change.set_index(["model", "approach", "reference", "prompt"])
     # Table 3: 12.57 and 4.35, 12.07 and 3.59; section 6: 0.68 against the mean of the naive prompts, 12.57.
-    assert of.loc[("SD 1.4", "nearest_no_indicators", "naive", "mean"), "change_corrected"] == -8.22
-    assert of.loc[("SD 1.5", "nearest_no_indicators", "naive", "mean"), "change_corrected"] == -8.48
-    assert of.loc[("SD 1.4", "caption_prompts", "naive", "captions"), "change_corrected"] == -11.89
+    assert of.loc[("SD 1.4", "nearest_no_indicators", "naive", "mean"), "change"] == -8.22
+    assert of.loc[("SD 1.5", "nearest_no_indicators", "naive", "mean"), "change"] == -8.48
+    assert of.loc[("SD 1.4", "caption_prompts", "naive", "captions"), "change"] == -11.89
     # Section A.6: 2.49 after 2.05.
     paraphrased = of.loc[("SD 1.4", "paraphrased_no_indicators", "caption_prompts_no_indicators", "captions")]
-    assert paraphrased["change_corrected"] == 0.44 and round(paraphrased["change_percent"], 1) == 21.5
-    assert change[["ci_low", "ci_high", "p", "n_occupations"]].isna().all(axis=None) and (change["reason"] != "").all()
+    assert paraphrased["change"] == 0.44 and round(paraphrased["change_percent"], 1) == 21.5
+    assert (
+        change[["change_corrected", "ci_low", "ci_high", "p", "n_occupations"]].isna().all(axis=None)
+        and (change["reason"] != "").all()
+    )
     # What was measured is not compared as printed.
     two = pd.concat([naive, naive.assign(approach="nearest")])
     again = paradox.approach_change(two, None, printed, **DRAWS | {"replicates": 100})
     measured = again[(again["model"] == "SD 1.4") & (again["approach"] == "nearest")]
-    assert measured["change_corrected"].eq(0).all() and set(measured["definition"]) > {"published"}
+    assert measured["change"].eq(0).all() and set(measured["definition"]) > {"published"}
 
 
 # -- changes between approaches ------------------------------------------------------------------------------
@@ -387,16 +388,13 @@ def test_changes_by_hand():
     table = change_of(rows).set_index(["approach", "definition", "prompt"])
     # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
     row = table.loc[("no_indicators", "published", "mean")]
-    # With 1,000 images a share noise adds little.
-    estimates = ["reference_amplification_corrected", "amplification_corrected", "change_corrected"]
-    assert row[estimates].tolist() == pytest.approx([12.5, 2.5, -10], abs=0.1)
-    assert row["change_corrected"] == pytest.approx(
-        row["amplification_corrected"] - row["reference_amplification_corrected"]
-    )
-    assert row["change_percent"] == pytest.approx(-80, abs=1) and row["n_occupations"] == 2
-    assert table.loc[("no_indicators", "published", "1"), "change_corrected"] == pytest.approx(-10, abs=0.1)
-    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share. Without pairs both are
-    # taken as they are.
+    estimates = ["reference_amplification", "amplification", "change"]
+    assert row[estimates].tolist() == pytest.approx([12.5, 2.5, -10])
+    assert row["change_percent"] == pytest.approx(-80) and row["n_occupations"] == 2
+    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10)
+    # Two occupations are too few for an interval, and so for a correction.
+    assert table[[f"{name}_corrected" for name in estimates]].isna().all(axis=None)
+    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share.
     row = table.loc[("caption_prompts", "published", "captions")]
     assert row[[*estimates, "n_occupations"]].tolist() == pytest.approx([12.5, 2.5, -10, 2])
 

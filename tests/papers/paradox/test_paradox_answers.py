@@ -19,8 +19,9 @@ def p_of(value, low, high):
 def amplified(value, low, high, plain=None):
     """Return rows of three definitions, each of two prompts and their mean, over 40 of 62 occupations."""
     row = {"model": "M", "approach": "naive", "n_occupations": 40, "n_excluded": 22}
-    row |= {"amplification_corrected": value, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
-    row |= {"amplification_uncorrected": value if plain is None else plain}
+    corrected = value if np.isfinite(low) else NAN
+    row |= {"amplification_corrected": corrected, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
+    row |= {"amplification": value if plain is None else plain}
     row["reason"] = "" if np.isfinite(low) else "Too few."
     rows = [row | {"prompt": p, "definition": d} for d in ("published", "directional") for p in ("mean", "1", "2")]
     return pd.DataFrame(rows)
@@ -29,12 +30,12 @@ def amplified(value, low, high, plain=None):
 def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     both = amplified(12.0, 9.0, 15.0)
     signed = both["definition"] == "directional"
-    names = ["amplification_corrected", "amplification_uncorrected", "ci_low", "ci_high", "p"]
+    names = ["amplification_corrected", "amplification", "ci_low", "ci_high", "p"]
     both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
     (found,) = answers.baseline.findings(paradox.baseline(both))
     assert found.said == "12.0 points by the published rule; 1.00 as signed change." and found.decided
     # Holm over both: twice the smaller p.
-    assert found.p == pytest.approx(2 * p_of(12, 9, 15)) and "left in 12.0 and 1.50 points" in found.details[-1]
+    assert found.p == pytest.approx(2 * p_of(12, 9, 15)) and "uncorrected: 12.0 and 1.50 points" in found.details[-1]
     assert [(m.estimate, m.ci_low, m.ci_high) for m in found.marks] == [(12, 9, 15), (1, -3, 5)]
     # The estimate that the finding stands for is the one that leaves no occupation out.
     assert (found.estimate, found.ci_low, found.ci_high, found.n) == (1, -3, 5, 40)
@@ -68,7 +69,7 @@ def test_embedded_models_and_worlds_are_told_apart():
 
 
 def test_t_tests_are_counted_over_their_prompts():
-    columns = ["prompt", "amplification_corrected", "p", "amplification_uncorrected"]
+    columns = ["prompt", "amplification_corrected", "p", "amplification"]
     rows = [("1", 3.0, 0.012, 3.0), ("2", 1.0, 0.61, 1.0), ("3", 2.0, 0.03, 2.0), ("4", 2.0, 0.001, 9.0)]
     rows = pd.DataFrame(rows, columns=columns).assign(
         model="mini", approach="nearest_no_indicators", definition="published", ci_low=0.1, ci_high=5.0
@@ -91,7 +92,7 @@ def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
     row = {"model": "mini", "approach": "nearest_no_indicators", "reference": "naive", "definition": "published"}
     row |= {"n_occupations": 60, "reference_amplification_corrected": 10.0, "amplification_corrected": value}
     row |= dict(zip(("ci_low", "ci_high"), limits, strict=True))
-    row |= {"change_corrected": value - 10, "change_uncorrected": value - 10, "p": p_of(value - 10, *limits)}
+    row |= {"change_corrected": value - 10, "change": value - 10, "p": p_of(value - 10, *limits)}
     (found,) = answers.nearest_no_indicators.findings(pd.DataFrame([row]))
     assert (found.said, found.estimate, found.n) == (answer, value - 10, 60)
     assert found.question.startswith("Is there less amplification with “Nearest, no indicators”")

@@ -74,7 +74,7 @@ def agreement(rated: Rated) -> pd.DataFrame:
 
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
-    assert table["amplification_uncorrected"].to_dict() == pytest.approx(
+    assert table["amplification"].to_dict() == pytest.approx(
         {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3}, abs=1e-9
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
@@ -93,7 +93,7 @@ def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(
 def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
     table = usual.sensitivity
     assert set(table["rule"]) == {*RULES, "rater r1", "rater r2"}
-    spread = table.groupby("definition")["amplification_corrected"].agg(np.ptp)
+    spread = table.groupby("definition")["amplification"].agg(np.ptp)
     assert spread.max() < 1e-9
     same = usual.amplification.set_index("definition")
     majority = table[table["rule"] == "majority"].set_index("definition")
@@ -216,7 +216,7 @@ def two_models() -> pd.DataFrame:
 
 
 def test_models_share_training_images_and_can_be_looked_at_alone(read):
-    both = amplification(read(two_models())).set_index(["model", "definition"])["amplification_uncorrected"]
+    both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
     assert both["A", "published"] == pytest.approx(10)
     # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
     assert both["B", "directional"] == pytest.approx((-70 - 70 + 0) / 3)
@@ -251,7 +251,7 @@ def answered(table):
 def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
         {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "ratings", "p": p,
-         "amplification_corrected": middle, "amplification_uncorrected": middle, "ci_low": -1.0, "ci_high": 9.0,
+         "amplification_corrected": middle, "amplification": middle, "ci_low": -1.0, "ci_high": 9.0,
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
     (found,) = answered(table)
@@ -274,10 +274,10 @@ def test_without_a_decided_image_nothing_is_found(read):
     assert amplification(opened).empty and answered(amplification(opened)) == []
     table = sensitivity(opened)
     row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
-    assert np.isnan(row["amplification_corrected"]) and row["reason"] == "No image counts."
+    assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
     assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
     # All female: 100 in both sources, no change.
-    extremes = table.set_index(["rule", "definition"])["amplification_corrected"]
+    extremes = table.set_index(["rule", "definition"])["amplification"]
     assert extremes["undecided_female", "published"] == 0
 
 

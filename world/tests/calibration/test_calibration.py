@@ -152,7 +152,7 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     right = renders["gender"] == renders["truth_gender"]
     sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
     by_hand = 100 * (rows["percent_female"] / 100 + spec - 1) / (sens + spec - 1)
-    np.testing.assert_allclose(rows["percent_corrected"], by_hand.clip(0, 100))
+    np.testing.assert_allclose(rows["percent_female_corrected"], by_hand.clip(0, 100))
     assert (rows["reference"] == "all").all()
 
 
@@ -214,9 +214,7 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
     assert (naive["ci_low"] > 0).all()
     # The interval is that of the value less its floor.
-    assert table["amplification_corrected"].to_numpy() == pytest.approx(
-        table["amplification_uncorrected"] - table["floor"]
-    )
+    assert table["amplification_corrected"].to_numpy() == pytest.approx(table["amplification"] - table["floor"])
     assert table["amplification_corrected"].between(table["ci_low"], table["ci_high"]).all()
     # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
     # and the world without the paradox.
@@ -329,7 +327,7 @@ def quality(tmp_path, monkeypatch):
     ]
     names = ["model", "approach", "definition", "prompt", "amplification_corrected", "ci_low", "ci_high"]
     names += ["n_occupations", "reason"]
-    others = ("t", "p", "amplification_uncorrected", "noise", "t_uncorrected", "p_uncorrected", "n_images")
+    others = ("t", "p", "amplification", "noise", "t_uncorrected", "p_uncorrected", "n_images")
     measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
         [("mini", "caption_prompts", 90, 95), ("mini", "caption_prompts", 97, 97), ("mini", "paraphrased", 0, 50)],

@@ -199,7 +199,7 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     high = each[["ci_high", "share"]].to_numpy().max()
     return {
         "youden": youden,
-        "percent_corrected": 100 * whole,
+        "percent_correct_corrected": 100 * whole,
         "ci_low": 100 * low,
         "ci_high": 100 * high,
         "percent_least": 100 * alone.min(),
