@@ -77,7 +77,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             how_beside = how | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
             beside = strata(group, "contrast", confidence, -200, 200, **how_beside)
             how |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
-            alone = strata(group, "score", confidence, -100, 100, **how)
+            alone = strata(group, "score", confidence, -100, 100, over_people=True, **how)
             for (row, _), (other, _) in zip(alone, beside, strict=True):
                 row |= {"model": model, "setting": setting}
                 row |= fair[row["stereotype"]] if row["n_identities"] else {}
