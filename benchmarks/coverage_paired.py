@@ -201,6 +201,9 @@ def missing_people(rng, studies, *, kind, n, images=2, alone=0, spread=0.25, mea
         if kind == "one woman and one man":
             together = rng.random(i.size) < (chance["female"] + chance["male"]) / 2
             fits = dict.fromkeys(LISTS, together)
+            # Intervals of one list take the partners as fixed: half of what these add on average is in its truth.
+            for s, other in zip(LISTS, reversed(LISTS), strict=True):
+                truth[s] += 200 * own[other].mean() / 2
         else:
             fits = {s: rng.random(i.size) < chance[s] for s in LISTS}
         seen = {s: rng.random(i.size) < judged[s][whose[s]] for s in LISTS}
