@@ -35,6 +35,8 @@ def test_runs_of_one_model_each_are_matched_across_models():
     first, second = amplification("SD 1.4", [10, 20]), amplification("SD 1.5", [13, 20])
     got = compare.side_by_side(first, second, "paradox_amplification", same=True)
     assert got["amplification_corrected_difference"].tolist() == [3, 0]
+    # The paper's own estimate is compared next to the corrected one, which alone has an interval.
+    assert got["amplification_difference"].tolist() == [3, 0]
     assert set(got["model_first"]) == {"SD 1.4"} and set(got["model_second"]) == {"SD 1.5"}
     # By sqrt(1 + 1) to either side. Told apart, they are not the same measurements.
     assert got["ci_low"].tolist() == pytest.approx([3 - 2**0.5, -(2**0.5)])
