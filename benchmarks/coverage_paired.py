@@ -156,6 +156,85 @@ def roles_judged(rng, studies, *, occupations=36, judged=0.7, together=0.5, gap=
         }
 
 
+def _counted(people: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per identity of judged people (stereotype, occupation, identity, fits): its n and its score."""
+    by = ["stereotype", "occupation", "identity"]
+    found = people.groupby(by)["fits"].agg(["mean", "size"]).reset_index()
+    return found.assign(score=200 * found["mean"] - 100, n=found["size"])
+
+
+def _over_people(group: pd.DataFrame, truth: dict[str, float], images: pd.DataFrame | None = None) -> dict:
+    """Return what the intervals of equation 1 say of each list and overall."""
+    two = {"images": dependence.deviations(images, group, "score"), "two_people": images is not None}
+    rows = [row for row, _ in means.strata(group, "score", 0.95, -100, 100, over_people=True, **two)]
+    return {
+        row["stereotype"]: _judged(row["ci_low"], row["ci_high"], row["p"], truth[row["stereotype"]]) for row in rows
+    }
+
+
+def missing_people(rng, studies, *, kind, n, images=2, alone=0, spread=0.25, mean=0.7, follows=1.0) -> Iterator[dict]:
+    """Yield what is said of the score by equation 1 where people are missing, of more identities than of others.
+
+    An identity's people are judged with probability 0.6 plus or minus ``spread``, which ``follows`` how often they fit
+    (1) or is independent of that (0); ``alone`` is the number of images of one person, 0 for crossed lists.
+    """
+    for _ in range(studies):
+        own = {s: rng.uniform(-spread, spread, n) for s in LISTS}
+        judged = {s: 0.6 + follows * own[s] + (1 - follows) * rng.uniform(-spread, spread, n) for s in LISTS}
+        # Of both lists fit E[judged * fit] / E[judged]; in pairs where both fit or neither, half of the own part.
+        share = mean + follows * spread**2 / 3 / 0.6 * (0.5 if not alone and kind == "one woman and one man" else 1)
+        truth = dict.fromkeys((*LISTS, "overall"), 200 * share - 100)
+        if alone:
+            rows = [
+                pd.DataFrame({"stereotype": s, "identity": f"{s} {i}", "fits": rng.random(alone) < mean + own[s][i]})
+                for s in LISTS
+                for i in range(n)
+            ]
+            people = pd.concat(rows, ignore_index=True)
+            seen = rng.random(len(people)) < np.repeat(np.concatenate([judged[s] for s in LISTS]), alone)
+            people = people[seen].assign(occupation=people["identity"])
+            yield _over_people(_counted(people), truth)
+            continue
+        i, j, _ = (part.ravel() for part in np.indices((n, n, images)))
+        whose = {"female": i, "male": j}
+        chance = {s: mean + own[s][whose[s]] for s in LISTS}
+        if kind == "one woman and one man":
+            together = rng.random(i.size) < (chance["female"] + chance["male"]) / 2
+            fits = dict.fromkeys(LISTS, together)
+            # Intervals of one list take the partners as fixed: half of what these add on average is in its truth.
+            for s, other in zip(LISTS, reversed(LISTS), strict=True):
+                truth[s] += 200 * own[other].mean() / 2
+        else:
+            fits = {s: rng.random(i.size) < chance[s] for s in LISTS}
+        seen = {s: rng.random(i.size) < judged[s][whose[s]] for s in LISTS}
+        pairs = pd.DataFrame({s: np.where(seen[s], 200.0 * fits[s] - 100, np.nan) for s in LISTS})
+        pairs = pairs.assign(**{f"{s}_identity": [f"{s} {k}" for k in whose[s]] for s in LISTS})
+        frames = [
+            pd.DataFrame({"stereotype": s, "identity": pairs[f"{s}_identity"], "fits": fits[s]})[seen[s]] for s in LISTS
+        ]
+        people = pd.concat(frames, ignore_index=True)
+        yield _over_people(_counted(people.assign(occupation=people["identity"])), truth, pairs)
+
+
+def missing_roles(rng, studies, *, occupations=36, judged=0.7, gap=1.0, runs=6) -> Iterator[dict]:
+    """Yield the same of the two roles of an occupation, whose people are judged more often the more they fit."""
+    for _ in range(studies):
+        own = rng.uniform(-0.25, 0.25, occupations)
+        # Low power fits in 40 % of images on average, high power in 80 %.
+        level = {"female": 0.4, "male": 0.8}
+        frames = []
+        for s in LISTS:
+            who = np.repeat(np.arange(occupations), runs)
+            fits = rng.random(who.size) < level[s] + own[who] * (0.7 if s == "male" else 1)
+            seen = rng.random(who.size) < judged + (gap * own[who] if s == "female" else 0)
+            row = {"stereotype": s, "occupation": who, "identity": [f"{k} {s}" for k in who], "fits": fits}
+            frames.append(pd.DataFrame(row)[seen])
+        share = {"female": 0.4 + gap * 0.25**2 / 3 / judged, "male": 0.8}
+        share["overall"] = (share["female"] + share["male"]) / 2
+        truth = {s: 200 * value - 100 for s, value in share.items()}
+        yield _over_people(_counted(pd.concat(frames, ignore_index=True)), truth)
+
+
 def both_fit(rng, studies, *, kind, n, images=2, spread=0.25, mean=0.7) -> Iterator[dict]:
     """Yield what is said of the share of images in which both people fit."""
     truth = mean**2 if kind == "independent" else mean
@@ -273,6 +352,14 @@ SIMULATIONS: dict[str, tuple[Callable, dict]] = {
         for n in (10, 20)
         for kind in KINDS
     },
+    **{
+        f"people missing, {n} x {n}, {kind}": (missing_people, {"kind": kind, "n": n})
+        for n in (8, 20)
+        for kind in ("independent", "one woman and one man")
+    },
+    "people missing, not by how they fit, 8 x 8": (missing_people, {"kind": "independent", "n": 8, "follows": 0.0}),
+    **{f"people missing, {n} identities alone": (missing_people, {"kind": "", "n": n, "alone": 6}) for n in (8, 20)},
+    "people missing, roles of power": (missing_roles, {}),
     "power, roles judged by chance": (roles_judged, {}),
     "power, independent people": (power, {"joint": 0.0}),
     "power, independent people, the left rather a woman": (power, {"joint": 0.0, "position": 0.15}),

@@ -210,7 +210,14 @@ class Amplifications:
     def pilot(self, rng) -> Design:
         shares = self.drawn(rng, 62, (20, 3))
         nothing = pd.DataFrame(
-            columns=["definition", "model", "approach", "prompt", "amplification", "amplification_plain"]
+            columns=[
+                "definition",
+                "model",
+                "approach",
+                "prompt",
+                "amplification_corrected",
+                "amplification",
+            ]
         )
         rated = pd.DataFrame(columns=["model", "approach", "source", "occupation", "prompt", "image_id", "judged"])
         one = list(headlines(shares, nothing, rated))[1]

@@ -19,14 +19,23 @@ def amplification(model, values, arm=1, prompts=("1", "2")):
     """Return rows whose limits lie ``arm`` to either side of values."""
     values = np.array(values)
     rows = {"model": model, "approach": "naive", "definition": "published", "prompt": list(prompts)}
-    rows |= {"amplification": values, "ci_low": values - arm, "ci_high": values + arm}
-    rows |= {"n_occupations": 50, "n_excluded": 12, "t": 1.0, "p": 0.5, "amplification_plain": values, "noise": 0.0}
-    return pd.DataFrame({**rows, "t_plain": 1.0, "p_plain": 0.5, "n_images": 500, "reason": ""})
+    rows |= {"amplification_corrected": values, "ci_low": values - arm, "ci_high": values + arm}
+    rows |= {
+        "n_occupations": 50,
+        "n_excluded": 12,
+        "t": 1.0,
+        "p": 0.5,
+        "amplification": values,
+        "noise": 0.0,
+    }
+    return pd.DataFrame({**rows, "t_uncorrected": 1.0, "p_uncorrected": 0.5, "n_images": 500, "reason": ""})
 
 
 def test_runs_of_one_model_each_are_matched_across_models():
     first, second = amplification("SD 1.4", [10, 20]), amplification("SD 1.5", [13, 20])
     got = compare.side_by_side(first, second, "paradox_amplification", same=True)
+    assert got["amplification_corrected_difference"].tolist() == [3, 0]
+    # The paper's own estimate is compared next to the corrected one, which alone has an interval.
     assert got["amplification_difference"].tolist() == [3, 0]
     assert set(got["model_first"]) == {"SD 1.4"} and set(got["model_second"]) == {"SD 1.5"}
     # By sqrt(1 + 1) to either side. Told apart, they are not the same measurements.
@@ -59,13 +68,13 @@ def test_what_stands_beside_both_does_not_keep_the_runs_own_models_apart():
 def test_swept_parameters_are_matched_on():
     first = pd.concat([amplification("SD", [v, v]).assign(seed=v) for v in (1, 2)], ignore_index=True)
     how = {"name": "paradox_amplification", "swept": ["seed"]}
-    got = compare.side_by_side(first, first.assign(amplification=first["amplification"] + 5), **how)
-    assert len(got) == 4 and got["amplification_difference"].tolist() == [5] * 4
+    got = compare.side_by_side(first, first.assign(amplification_corrected=first["amplification_corrected"] + 5), **how)
+    assert len(got) == 4 and got["amplification_corrected_difference"].tolist() == [5] * 4
     # One that a single run swept tells its rows apart: seed 1 has the value 1, seed 2 the value 2, for both prompts.
     second = amplification("SD", [7, 7])
     got = compare.side_by_side(first, second, **how)
     assert "seed_second" not in got
-    by_seed = got.groupby("seed_first")["amplification_difference"].agg(["size", "min", "max"])
+    by_seed = got.groupby("seed_first")["amplification_corrected_difference"].agg(["size", "min", "max"])
     assert by_seed.loc[1].tolist() == [2, 6, 6] and by_seed.loc[2].tolist() == [2, 5, 5]
     assert sorted(compare.side_by_side(second, first, **how)["seed_second"]) == [1, 1, 2, 2]
 
@@ -97,7 +106,7 @@ def compared(outputs, table="paradox_amplification"):
 def test_a_comparison_is_a_report_of_its_own(two_runs):
     record, table = compared(two_runs)
     folder = two_runs / "compare-one-two"
-    assert table["amplification_difference"].tolist() == [3, 0]
+    assert table["amplification_corrected_difference"].tolist() == [3, 0]
     assert "1 of 2 differences exclude 0" in (folder / "index.html").read_text(encoding="utf-8")
     # Again, in place.
     assert compare.compare(two_runs / "one", two_runs / "two", outputs=two_runs) == folder
@@ -132,7 +141,7 @@ def test_several_runs_are_compared_with_the_first_and_shown_together(two_runs):
     assert folder.name == "compare-one-two-three"
     for name, expected in {"two": [3, 0], "three": [4, 0]}.items():
         table = pd.read_csv(folder / "tables" / f"paradox_amplification_{name}.csv")
-        assert table["amplification_difference"].tolist() == expected
+        assert table["amplification_corrected_difference"].tolist() == expected
     page = BeautifulSoup((folder / "index.html").read_text(encoding="utf-8"), "html.parser")
     # A mark a run, and the printed number, which all three have, once; what one run alone asks is left out.
     marks = [mark.get_text() for mark in page.article(class_="mark-name")[:-1]]
@@ -160,7 +169,7 @@ def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
     change(two_runs, "two", parameters={"confidence": 0.5})
     record, table = compared(two_runs)
     assert table[["ci_low", "ci_high"]].isna().all(axis=None)
-    assert table["amplification_difference"].tolist() == [3, 0]
+    assert table["amplification_corrected_difference"].tolist() == [3, 0]
     assert any("the confidence of one is 0.9 and that of two 0.5" in text for text in record["limits"])
     # Swept in one run: its rows are of several levels.
     change(two_runs, "one", sweep={"confidence": [0.5, 0.9]})
@@ -274,7 +283,7 @@ def test_each_interval_of_a_table_has_its_difference():
             "model": ["m"], "approach": "naive", "occupation": "nurse", "prompt": "1",
             "percent_training": 50.0, "training_low": 40.0, "training_high": 60.0,
             "percent_generated": 30.0, "generated_low": 20.0, "generated_high": 40.0,
-            "directional": 20.0, "amplification_plain": 20.0, "ci_low": 5.0, "ci_high": 35.0,
+            "directional": 20.0, "amplification": 20.0, "ci_low": 5.0, "ci_high": 35.0,
             "n_training": 9, "n_generated": 9, "excluded": "",
         }
     )  # fmt: skip
@@ -308,7 +317,7 @@ def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     # No interval where nothing was drawn twice; the shares themselves, all alike, are listed and not shown.
     limits = ["ci_low", "ci_high"]
     assert table.loc["SD 1.4", limits].isna().all(axis=None) and table.loc["mine", limits].notna().all(axis=None)
-    assert (table.loc["SD 1.4", "amplification_difference"] == 0).all()
+    assert (table.loc["SD 1.4", "amplification_corrected_difference"] == 0).all()
     assert "paradox_percent_female" not in [entry["name"] for entry in record["tables"]]
     listed = compared(two_runs, "compared_tables")[1].set_index("table")
     kinds = ["identical", "same inputs", "different inputs", "differences"]
@@ -320,7 +329,7 @@ def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     save(two_runs, "two", paradox_amplification=pd.concat([printed.assign(amplification=[10, 25]), own[1]]))
     _, table = compared(two_runs)
     other = table[table["basis"] == "same inputs"]
-    assert other["amplification_difference"].tolist() == [5] and other["ci_low"].isna().all()
+    assert other["amplification_corrected_difference"].tolist() == [5] and other["ci_low"].isna().all()
 
 
 # -- tables of which a run has less ------------------------------------------------------------------------

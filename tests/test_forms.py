@@ -1,9 +1,15 @@
 """The forms that figures of several papers take."""
 
+import ast
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.plots import forms, style
 
 pytestmark = pytest.mark.usefixtures("plain_look")
@@ -85,3 +91,109 @@ def test_long_names_of_rows_are_broken_and_leave_the_panel_room():
     figure = forms.estimates(ROWS.replace({"row": {"a": long}}), "value", row="row", color="of", label="points")
     figure.draw_without_rendering()
     assert figure.axes[0].get_position().width > 0.5
+
+
+def saved(**columns):
+    """Return rows of ``paradox_amplification`` as a run saves them: the interval is of the corrected estimate."""
+    rows = pd.DataFrame({"prompt": ["1", "2"], "amplification": [12.0, 8.0], "amplification_corrected": [10.0, np.nan]})
+    rows = rows.assign(ci_low=[7.0, np.nan], ci_high=[13.0, np.nan], **columns)
+    rows.attrs["table"] = "paradox_amplification"
+    return rows
+
+
+def intervals(ax):
+    """Return both ends of each line along x that a panel shows for an interval."""
+    lines = [segment for c in ax.collections if c.get_linewidth()[0] == 1.8 for segment in c.get_segments()]
+    return [tuple(segment[:, 0]) for segment in lines if segment.size and np.isfinite(segment).all()]
+
+
+def test_estimates_of_corrected_column_have_its_interval():
+    (ax,) = forms.estimates(saved(), "amplification_corrected", row="prompt").axes
+    assert intervals(ax) == [(7, 13)]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_estimates_of_uncorrected_column_have_no_interval(declared):
+    rows = saved()
+    # Frames that no run saved follow the same scheme.
+    rows.attrs = rows.attrs if declared else {}
+    (ax,) = forms.estimates(rows, "amplification", row="prompt").axes
+    assert intervals(ax) == []
+
+
+def test_estimates_with_limits_of_another_estimate_raise():
+    with pytest.raises(InputError, match=r"limits of 'amplification_corrected', not of 'amplification'"):
+        forms.estimates(saved(), "amplification", row="prompt", limits=("ci_low", "ci_high"))
+    with pytest.raises(InputError, match="limits of 'amplification_corrected', not of 'amplification'"):
+        ends = (("ci_low", "ci_high"), ("low", "high"))
+        rows = saved(low=0.0, high=20.0)
+        names = ("amplification", "amplification_corrected")
+        forms.diagonal(rows, *names, labels=names, ends=(0, 20), limits=ends)
+
+
+def test_estimates_without_correction_fall_back_hollow():
+    how = {"fallback": "amplification", "names": {"filled": "corrected", "hollow": "uncorrected"}}
+    figure = forms.estimates(saved(), "amplification_corrected", row="prompt", **how)
+    (ax,) = figure.axes
+    dots = {float(line.get_xdata()[0]): line.get_markerfacecolor() for line in ax.lines[1:] if len(line.get_xdata())}
+    assert set(dots) == {10.0, 8.0} and dots[8.0] == "white" != dots[10.0]
+    assert intervals(ax) == [(7, 13)] and texts(figure) == ["corrected", "uncorrected"]
+
+
+def test_trends_take_the_declared_interval():
+    rows = saved().rename(columns={"prompt": "step"})
+    for value, lines in (("amplification_corrected", 1), ("amplification", 0)):
+        (ax,) = forms.trends(rows, "step", value, labels=("", "")).axes
+        drawn = [s for c in ax.collections for s in c.get_segments() if s.size and np.isfinite(s).all()]
+        assert len(drawn) == lines
+
+
+# -- calls of forms: each draws an interval around the estimate to which it belongs ----------------------------------
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted([*ROOT.glob("notebooks/*/*.ipynb"), *ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")])
+MODULES = sorted([*ROOT.glob("biaslab/papers/*/figures.py"), *ROOT.glob("world/biaslab_world/*/figures.py")])
+# Values that a figure computes itself, with limits of its own next to them.
+DERIVED = {"value", "share", "x"}
+
+
+def code(path):
+    if path.suffix == ".py":
+        return path.read_text(encoding="utf-8")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+def drawn_with_intervals(path):
+    """Yield the estimate and the limits of each call of a form: None for those that the table declares."""
+    tree = ast.parse(code(path))
+    literals = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if getattr(node.func.value, "id", "") != "forms" or node.func.attr not in ("estimates", "trends"):
+            continue
+        value = node.args[1 if node.func.attr == "estimates" else 2]
+        given = {word.arg: word.value for word in node.keywords if word.arg}
+        for spread in (literals[word.value.id] for word in node.keywords if not word.arg):
+            if isinstance(spread, ast.Dict):
+                given |= {key.value: of for key, of in zip(spread.keys, spread.values, strict=True)}
+        limits = given.get("limits")
+        limits = literals.get(limits.id, limits) if isinstance(limits, ast.Name) else limits
+        yield ast.literal_eval(value), limits and ast.literal_eval(limits), limits is not None
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *MODULES], ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_figure_intervals_belong_to_drawn_estimates(path):
+    declared = {(of, (low, high)) for s in tables.schemas().values() for of, low, high in s.intervals}
+    names = {column for _, ends in declared for column in ends}
+    for value, limits, given in drawn_with_intervals(path):
+        if not given:
+            # By default a form draws the interval that is declared for the value.
+            assert value in {of for of, _ in declared} | DERIVED, value
+        elif limits and set(limits) & names:
+            assert (value, limits) in declared

@@ -88,10 +88,10 @@ def test_a_table_is_shown_in_words(tmp_path):
     study = Study(tmp_path)
     names = tables.schema("paradox_amplification").names
     rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "published", "prompt": "mean"}]
-    rows[0] |= {"amplification": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
+    rows[0] |= {"amplification_corrected": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
     saved = study.save("paradox_amplification", tables.of(rows, "paradox_amplification"))
-    shown = study.table(saved[saved["model"] == "a"], "model", "amplification", "n_occupations", "p")
-    assert list(shown.cells) == ["model", "amplification (points)", "n occupations", "p"]
+    shown = study.table(saved[saved["model"] == "a"], "model", "amplification_corrected", "n_occupations", "p")
+    assert list(shown.cells) == ["model", "amplification corrected (points)", "n occupations", "p"]
     assert shown.cells.to_numpy().tolist() == [["a", "12.3 (1.00 to 20.5)", "62", "<0.001"]]
     # Limits stand beside their estimate alone, and columns without a value are left out.
     assert not {"ci low", "ci high", "reason"} & {name.partition(" (")[0] for name in study.table(saved).cells}

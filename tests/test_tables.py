@@ -185,8 +185,26 @@ def test_a_number_that_tables_tell_in_words_of_their_own_has_one_meaning():
     assert all(meaning.endswith(".") for meaning in meanings.values())
 
 
-def test_amplification_without_noise_has_the_interval_and_the_raw_one_stands_beside_it():
-    names = {"amplification", "amplification_plain"}
-    both = [s for s in tables.schemas().values() if names <= {c.name for c in s.columns}]
-    assert {s.name for s in both} >= {"paradox_amplification"}
-    assert {of for s in both for of, low, _ in s.intervals if low == "ci_low"} == {"amplification"}
+# Tables about own prompts and images name corrected shares and uncorrected distances otherwise.
+OTHERWISE = {name for name in tables.schemas() if name.startswith("custom_")}
+
+
+@pytest.mark.parametrize("name", sorted(tables.schemas()))
+def test_schema_intervals_belong_to_declared_estimates(name):
+    columns = {c.name: c for c in tables.schema(name).columns}
+    limits = [c for c in columns.values() if c.of]
+    # Whatever is named as a limit says of which estimate it is one.
+    assert {c.name for c in limits} >= {n for n in columns if n.endswith(("ci_low", "ci_high"))}
+    for limit in limits:
+        assert not (columns[limit.of].text or columns[limit.of].key or columns[limit.of].of)
+
+
+@pytest.mark.parametrize("name", sorted(tables.schemas().keys() - OTHERWISE))
+def test_schema_corrected_estimate_has_the_interval_of_its_own_name(name):
+    columns = {c.name for c in tables.schema(name).columns}
+    whose = {low: of for of, low, _ in tables.schema(name).intervals}
+    # No other way to name a corrected estimate or an uncorrected one.
+    assert not [n for n in columns if n.startswith(("corrected_", "judge_corrected")) or n.endswith("_plain")]
+    corrected = {n for n in columns if n.endswith("_corrected") and n in whose.values()}
+    if "ci_low" in whose and any(not n.endswith("_judge_corrected") for n in corrected):
+        assert whose["ci_low"].endswith("_corrected")

@@ -25,6 +25,8 @@ _CORRECTED = (
     *("percent_corrected", "corrected_low", "corrected_high", "reference"),
     *("sensitivity", "specificity", "sensitivity_n", "specificity_n", "reason"),
 )
+NAMES = {"percent_corrected": "percent_female_corrected", "corrected_low": "ci_low", "corrected_high": "ci_high"}
+"""What tables call the columns of :func:`correct`: the corrected estimate carries the confidence interval."""
 LEAST = 30
 """Reference images of each gender on which a group's own sensitivity and specificity must rest."""
 
@@ -164,4 +166,5 @@ def correct_by_source(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence:
             corrected.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:
             corrected.append(correct(rows, known.loc[[best]], confidence=confidence))
-    return pd.concat([shares[:0], *corrected], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
+    whole = pd.concat([shares[:0], *corrected], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
+    return whole.rename(columns=NAMES)

@@ -55,7 +55,7 @@ class Answer:
     by: tuple[str, ...] = ()  # Columns that the rows of one answer share.
     lead: Mapping[str, Any] = field(default_factory=dict)  # By column, the value of a group's leading row.
     value: str = ""  # The column of the estimate.
-    plain: str = ""  # That of the estimate before chance was taken off.
+    plain: str = ""  # That of the uncorrected estimate, which is the paper's own.
     p: str = ""  # That of the test, adjusted over what the answer rests on; without one there is no verdict.
     test: str = "sign"  # The kind of test, which decides the fewest units: one of :data:`biaslab.stats.TESTS`.
     n: str = ""  # That of the number of independent units.
@@ -202,12 +202,11 @@ class Answer:
         p, details = row.get(self.p, nan), []
         value, low, high = self._numbers(row)
         if self.plain:
-            rival = stats.rivals(row[self.plain], value, low, high)
-            if rival.beside:
+            uncorrected, corrected = wording.spoken(row[self.plain]), wording.spoken(value)
+            if uncorrected != corrected:
                 unit = self._unit(self.unit, self.value)
-                uncorrected, corrected = wording.spoken(row[self.plain]), wording.spoken(value)
-                details.append(f"{uncorrected} {unit} as measured, {corrected} corrected for small-sample bias.")
-            if rival.larger:
+                details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
+            if stats.correction_dominates(row[self.plain], value):
                 p, details = 1.0, [*details, _OVERCORRECTED]
         reason = str(row.get("reason") or "")
         if reason and not isfinite(p):

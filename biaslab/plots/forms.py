@@ -10,7 +10,9 @@ without rows, or of which every value is missing, gives a figure that says so.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
   (:attr:`biaslab.ground.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
 - ``label``, ``labels``: What an axis, or both of them, show, with the unit; ``xlim``, ``ylim``, ``ends``: their ends.
-- ``limits``: The columns with the limits of intervals, None for no intervals.
+- ``limits``: The columns with the limits of the confidence interval; by default those that the table declares ``of``
+  the value. None draws no intervals. Limits that the table declares for another estimate raise an InputError.
+- ``fallback``: A column that is drawn, hollow and without an interval, where the value is missing.
 - ``reference``: Where a line marks no bias or no change, None for none.
 - ``filled``: A column of truth values: marks that it denies are hollow.
 """
@@ -34,6 +36,7 @@ from matplotlib.patches import Patch
 from seaborn.utils import relative_luminance
 
 from biaslab.ground import tables
+from biaslab.ground.errors import InputError
 from biaslab.plots import style
 
 WIDTH = 9.2
@@ -41,6 +44,8 @@ WIDTH = 9.2
 LONGEST = 38
 """Letters of a line of a row's name."""
 NO_VALUES = "Every value is missing: nobody could be judged, or nothing was measured. The table says why."
+DECLARED = "declared"
+"""Limits that the table declares for the value that is drawn."""
 _LEGEND = {"floor": "by chance at this n", "band": "what a fair model shows", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
@@ -152,12 +157,13 @@ def estimates(
     label: str = "",
     names: Mapping[str, str] = {},
     look: Look = PLAIN,
-    limits: tuple[str, str] | None = ("ci_low", "ci_high"),
+    limits: tuple[str, str] | str | None = DECLARED,
     reference: float | None = 0.0,
     floor: str = "",
     band: tuple[str, str] | None = None,
     mark: str = "",
     filled: str = "",
+    fallback: str = "",
     xlim: tuple[float, float] | None = None,
     columns: int = 1,
 ) -> Figure:
@@ -166,6 +172,10 @@ def estimates(
     ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
     a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no interval.
     """
+    ends = _limits(table, value, limits)
+    if fallback:
+        known = table[value].notna()
+        table, filled = table.assign(known=known, **{value: table[value].where(known, table[fallback])}), "known"
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
     words = _words(table, names)
@@ -197,8 +207,8 @@ def estimates(
                 ax.vlines(some[floor], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
             if mark:
                 ax.vlines(some[mark], y - tall, y + tall, color=style.BLACK, lw=1.4)
-            if limits:
-                ax.hlines(y, some[limits[0]], some[limits[1]], color=shade, lw=1.8, alpha=0.75)
+            if ends:
+                ax.hlines(y, some[ends[0]], some[ends[1]], color=shade, lw=1.8, alpha=0.75)
             sure = _sure(some, filled)
             for mask, face in ((sure, shade), (~sure, "white")):
                 ax.plot(some[value][mask], y[mask], marker, mfc=face, mec=shade, ms=6.5, zorder=3)
@@ -252,6 +262,8 @@ def diagonal(
     """
     if table[[x, y]].dropna().empty:
         return style.nothing(NO_VALUES)
+    for value, pair in zip((x, y), limits or (), strict=False):
+        _limits(table, value, pair)
     words = _words(table, names)
     looks = _looks(table, color, look, words)
     several = panel and table[panel].nunique() > 1
@@ -314,6 +326,7 @@ def trends(
     """
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
+    ends = _limits(table, value, DECLARED)
     words = _words(table, names)
     looks = _looks(table, color, look, words)
     figure, parts = panels(table, panel, names=words, columns=columns, height=3.4, sharey=sharey)
@@ -327,7 +340,8 @@ def trends(
             style.zero_line(ax, reference, axis="y")
         for offset, (some, shade, marker) in zip(_beside(len(looks)), _series(rows, color, looks), strict=True):
             places = some[x].map(at).to_numpy(float) + 0.25 * offset * wide
-            ax.vlines(places, some["ci_low"], some["ci_high"], color=shade, lw=1.8, alpha=0.75)
+            if ends:
+                ax.vlines(places, some[ends[0]], some[ends[1]], color=shade, lw=1.8, alpha=0.75)
             ax.plot(places, some[value], marker=marker, color=shade, lw=1, ms=6)
         ax.set_xticks(list(at.values()), [f"{s:g}" if numbers else str(s) for s in steps])
         if ylim:
@@ -466,6 +480,28 @@ def _words(table: pd.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
     """Return values in words: given ones, and labels of the table that rows were saved as."""
     declared = tables.labels(table.attrs.get("table", ""))
     return _LEGEND | {value: words for labels in declared.values() for value, words in labels.items()} | {**names}
+
+
+def _limits(table: pd.DataFrame, value: str, limits: tuple[str, str] | str | None) -> tuple[str, str] | None:
+    """Return the columns with the limits of ``value``, or None where it has no interval.
+
+    Of a declared table only limits of the value itself are drawn. Of other tables ``ci_low`` and ``ci_high`` are those
+    of the value, unless the table has the corrected estimate, to which they then belong.
+
+    Raises InputError: The table declares the limits for another estimate.
+    """
+    declared = tables.schemas().get(table.attrs.get("table", ""))
+    intervals = [(of, (low, high)) for of, low, high in declared.intervals] if declared else []
+    if limits is None or isinstance(limits, tuple):
+        whose = [of for of, ends in intervals if limits and {*ends} & {*limits}]
+        if whose and value not in whose:
+            raise InputError(
+                f"{', '.join(limits or ())} of {table.attrs['table']} are limits of {whose[0]!r}, not of {value!r}."
+            )
+        return limits
+    if not declared and f"{value}_corrected" not in table:
+        intervals = [(value, ("ci_low", "ci_high"))]
+    return next((ends for of, ends in intervals if of == value and {*ends} <= {*table}), None)
 
 
 def _axis(table: pd.DataFrame, value: str) -> str:

@@ -6,6 +6,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ FEWEST, MOST = 3, 5
 """Cards that a page opens with."""
 # The table of measures of models, and its columns of numbers.
 _MODELS_TABLE = "synthesis_models"
-_MODELS_NUMBERS = ("estimate", "ci_low", "ci_high", "floor")
+_MODELS_NUMBERS = ("estimate", "estimate_corrected", "ci_low", "ci_high", "floor")
 # Rows that the small figure of a card has at most; the figure it links to has them all.
 _ROWS = 10
 # Different answers that a card gives at most.
@@ -121,6 +122,10 @@ def measures(run_dir: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             numbers = {key: _float(row.get(key)) for key in _MODELS_NUMBERS}
+            # The interval belongs to the corrected estimate; a printed one has neither.
+            corrected = numbers.pop("estimate_corrected")
+            if corrected is not None and isfinite(corrected):
+                numbers["estimate"] = corrected
             # Of a measure with a sign chance gives 0, where the line is.
             numbers["floor"] = numbers["floor"] or None
             groups[row["measure"]].append(row | numbers | {"name": row["model"]})

@@ -66,7 +66,8 @@ def side_by_side(
     Returns:
         The table's identity (a key that differs in every row is told apart by ``_first`` and ``_second``),
         ``in_runs`` (``both``, ``first`` or ``second``), ``basis`` (``identical``; ``same inputs``, whose difference has
-        no sampling error and so no limits; or ``different inputs``), then of each estimate with an interval (without
+        no sampling error and so no limits; or ``different inputs``), then of each estimate with an interval, after the
+        uncorrected estimate where there is one (without
         any: of each number that is no count) ``_first``, ``_second``, ``_difference``, and limits of each.
     """
     declared = tables.schema(name)
@@ -78,7 +79,11 @@ def side_by_side(
     keys = [k for k, (a, b) in held.items() if a == b or not len(a) == len(b) == 1] or identity
     apart = [k for k in identity if k not in keys]
     known = [i for i in declared.intervals if {*i} <= {*first} and {*i} <= {*second}]
-    values = list(dict.fromkeys(estimate for estimate, *_ in declared.intervals)) or [
+    corrected = [estimate for estimate, *_ in declared.intervals]
+    # A corrected estimate carries the interval; the paper's own is compared next to it.
+    named = [name for of in corrected for name in (of.removesuffix("_corrected"), of)]
+    names = {c.name for c in declared.columns}
+    values = [name for name in dict.fromkeys(named) if name in names] or [
         c.name
         for c in declared.columns
         if not (c.text or c.key or c.optional) and c.name not in ("n", "t", "p") and not c.name.startswith("n_")

@@ -39,30 +39,20 @@ class Correlation(NamedTuple):
     n: int
 
 
-class Rivals(NamedTuple):
-    """How a correction compares with the estimate that it leaves: booleans, or arrays of one shape."""
-
-    beside: bool | np.ndarray  # they differ by more than half the interval's width, or in sign: show both
-    larger: bool | np.ndarray  # more is taken off than is left: no verdict rests on what is left
-
-
 def significance(confidence: float) -> float:
     """Return the level (0–1) of tests that agree with intervals of this ``confidence`` (0–1): 0.05 of 0.95."""
     # Without the last digits of a difference of binary fractions, which would make 0.05 less than the level of 0.95.
     return round(1 - confidence, 10)
 
 
-def rivals(raw: ArrayLike, corrected: ArrayLike, low: ArrayLike, high: ArrayLike) -> Rivals:
-    """Compare what a correction takes off a measure with what it leaves, elementwise.
+def correction_dominates(uncorrected: ArrayLike, corrected: ArrayLike) -> np.ndarray | np.bool_:
+    """Return whether a correction is larger than the estimate that it leaves, elementwise; no verdict rests on such.
 
-    ``raw`` is the measure as it is, ``corrected`` the estimate with limits ``low`` and ``high``, all of one unit.
-    Without an interval only the sign tells; NaN elsewhere is neither. Raises InputError: What is no number, or shapes
-    that do not broadcast.
+    The arguments are estimates of one unit that broadcast; False where either is NaN. Raises InputError: What is no
+    number, or shapes that do not broadcast.
     """
-    raw, corrected, low, high = checks.broadcast(raw=raw, corrected=corrected, low=low, high=high)
-    off = np.abs(raw - corrected)
-    turned = np.sign(raw) * np.sign(corrected) < 0
-    return Rivals((turned | (off > (high - low) / 2))[()], (off > np.abs(corrected))[()])
+    uncorrected, corrected = checks.broadcast(uncorrected=uncorrected, corrected=corrected)
+    return (np.abs(uncorrected - corrected) > np.abs(corrected))[()]
 
 
 def wilson_interval(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> Interval:

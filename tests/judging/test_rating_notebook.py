@@ -107,7 +107,7 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     training, generated = (corrected[corrected["source"] == source] for source in ("training", "generated"))
     # 40 % were called female, and so are 90 % of women and no man: 44.4 %.
     everyone = training[training["reference"] == "all"]
-    assert (everyone["percent_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
+    assert (everyone["percent_female_corrected"] - 100 * 0.4 / 0.9).abs().max() < 1e-6
     assert (generated["reason"] == "no reference for generated images").all()
     # The last answer is of the judge: men of training images who pass the gate, and those of neither.
     assert {f["answer"] for f in findings(tmp_path)[2:]} >= {"90.0 %, against the known truth."}
@@ -128,7 +128,7 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     both = found.loc[("judge_agreement", "female/male", "all")]
     assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_raters"] == 2
     corrected = read(tmp_path, "judging_corrected")
-    assert (corrected["reason"] == "").all() and corrected["percent_corrected"].notna().all()
+    assert (corrected["reason"] == "").all() and corrected["percent_female_corrected"].notna().all()
 
 
 @pytest.mark.parametrize("show_faces", [False, True])

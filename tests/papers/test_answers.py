@@ -25,7 +25,16 @@ ROWS = pd.DataFrame(
         ("none", "published", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
         ("noise", "published", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
     ],
-    columns=["model", "definition", "amplification", "ci_low", "ci_high", "p", "amplification_plain", "n_occupations"],
+    columns=[
+        "model",
+        "definition",
+        "amplification_corrected",
+        "ci_low",
+        "ci_high",
+        "p",
+        "amplification",
+        "n_occupations",
+    ],
 )
 
 
@@ -36,29 +45,39 @@ def answer(tmp_path):
     def declared(**entry):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        whole = {"table": "paradox_amplification", "question": "Is it amplified?", "value": "amplification"} | entry
+        whole = {
+            "table": "paradox_amplification",
+            "question": "Is it amplified?",
+            "value": "amplification_corrected",
+        } | entry
         (folder / "answers.yaml").write_text(yaml.safe_dump({"asked": whole}))
         return answers.read(folder).asked
 
     return declared
 
 
-VERDICT = {"up": "Yes, by {amplification}.", "down": "No: by {amplification:abs} less.", "unclear": "Not told."}
+VERDICT = {
+    "up": "Yes, by {amplification_corrected}.",
+    "down": "No: by {amplification_corrected:abs} less.",
+    "unclear": "Not told.",
+}
 COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
 
 
 def test_a_row_is_told_above_below_or_not_at_all(answer):
-    found = answer(rows={"definition": "published"}, plain="amplification_plain", **COUNTED).findings(ROWS)
+    found = answer(rows={"definition": "published"}, plain="amplification", **COUNTED).findings(ROWS)
     assert [one.said for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
     assert [one.model for one in found] == ["up", "down", "none", "noise"]
     # Units and what n counts are the columns' own.
     assert found[0].numbers == "4.00 points (2.00 to 6.00; n = 40 occupations)"
     # 3 of 4 points are taken off, and 1 is left: larger than what is left, and than half of the interval.
     assert found[3].details == (
-        "4.00 points as measured, 1.00 corrected for small-sample bias.",
+        "Corrected for small-sample bias; uncorrected: 4.00 points.",
         "The correction for small-sample bias exceeds the corrected estimate.",
     )
-    assert not any(one.details for one in found[:3])
+    # Both estimates are given wherever they differ, as they are written: 4 and 4.5, -3 twice, 1 and 1.1.
+    said = "Corrected for small-sample bias; uncorrected: {} points."
+    assert [one.details for one in found[:3]] == [(said.format("4.50"),), (), (said.format("1.10"),)]
 
 
 def test_rows_without_a_test_are_not_tested_whatever_their_limits(answer):
@@ -103,7 +122,7 @@ def test_a_group_is_counted_by_its_tests(answer):
         unclear="Nothing can be told.",
         p="p",
         n="n_occupations",
-        each="{model} {amplification:.1f}",
+        each="{model} {amplification_corrected:.1f}",
         rows={"definition": "published"},
     )
     (found,) = counted.findings(ROWS)
@@ -119,7 +138,11 @@ def test_a_group_is_counted_by_its_tests(answer):
 
 
 def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_are_significant(answer):
-    texts = {"answer": "{each}.", "named": "{amplification} ({definition})", "unnamed": "{amplification} (no)"}
+    texts = {
+        "answer": "{each}.",
+        "named": "{amplification_corrected} ({definition})",
+        "unnamed": "{amplification_corrected} (no)",
+    }
     lead = {"by": "model", "lead": {"definition": "directional"}, "p": "p", "n": "n_occupations", "unclear": "None."}
     rows = ROWS[ROWS["model"] == "up"].assign(p=[0.001, 0.4])
     (found,) = answer(**texts, **lead).findings(rows)
@@ -148,12 +171,17 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
 def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answer):
     one = answer(
         rows={"definition": "published"},
-        known="amplification",
-        instead={"value": "amplification_plain", "known": [], "up": "", "answer": "Plainly {amplification_plain}."}
+        known="amplification_corrected",
+        instead={
+            "value": "amplification",
+            "known": [],
+            "up": "",
+            "answer": "Plainly {amplification}.",
+        }
         | {"instead": {"rows": {"definition": "directional"}, "answer": "By direction.", "details": "{model}."}},
         **COUNTED,
     )
-    rows = ROWS.assign(amplification=ROWS["amplification"].where(ROWS["model"] != "down"))
+    rows = ROWS.assign(amplification_corrected=ROWS["amplification_corrected"].where(ROWS["model"] != "down"))
     found = one.findings(rows)
     assert [(f.model, f.said, f.estimate) for f in found] == [
         ("up", "Yes, by 4.00.", 4.0),
@@ -170,8 +198,10 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
 
 
 def test_what_needs_a_missing_number_is_left_out(answer):
-    one = answer(answer="It is {amplification}.", details=["p is {p}.", "Of {n_occupations:.0f}."])
-    found = one.findings(ROWS.assign(p=[np.nan, 0.5, *ROWS["p"][2:]], amplification=[1.0, np.nan, 2.0, 3.0, 4.0]))
+    one = answer(answer="It is {amplification_corrected}.", details=["p is {p}.", "Of {n_occupations:.0f}."])
+    found = one.findings(
+        ROWS.assign(p=[np.nan, 0.5, *ROWS["p"][2:]], amplification_corrected=[1.0, np.nan, 2.0, 3.0, 4.0])
+    )
     assert [f.details for f in found[:2]] == [("Of 40.",), ("p is 0.02.", "Of 40.")] and len(found) == 4
     one = answer(answer="Yes.", details=["It is {definition}."])
     assert one.findings(ROWS.assign(definition=""))[0].details == ()

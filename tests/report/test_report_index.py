@@ -209,8 +209,8 @@ def test_card_without_reference_draws_no_line(tmp_path):
 
 def test_measures_of_models_are_drawn_from_their_table(tmp_path):
     (tmp_path / "t.csv").write_text(
-        "model,measure,estimate,ci_low,ci_high,floor,n,unit\n"
-        f'"{SCRIPT}",lean,5,0,10,2,9,points\nworld,lean,,,,,0,points\nb,share,50,,,,9,%\n',
+        "model,measure,estimate,estimate_corrected,ci_low,ci_high,floor,n,unit\n"
+        f'"{SCRIPT}",lean,7,5,0,10,2,9,points\nworld,lean,,,,,,0,points\nb,share,50,,,,,9,%\n',
         encoding="utf-8",
     )
     page = _minimal(tmp_path, tables=[{"name": "synthesis_models", "file": "t.csv", "rows": 3}])

@@ -86,7 +86,7 @@ CALLS = {
     stats.corrected_absolute_deviation: {"count": COUNT, "n": N, "at": [2, 3, 4, 2, 1, 5]},
     stats.corrected_mad: {"counts": TABLE, "at": [2, 3, 4, 2, 1, 5]},
     stats.least_fisher_p: {"first": COUNT, "second": N},
-    stats.rivals: {"raw": SCORE, "corrected": PERCENT, "low": SCORE, "high": N},
+    stats.correction_dominates: {"uncorrected": SCORE, "corrected": PERCENT},
     stats.wilson_interval: {"count": COUNT, "n": N},
     stats.percent: {"count": COUNT, "n": N},
     stats.percents: {"count": COUNT, "n": N},

@@ -64,8 +64,56 @@ def as_frames(fits):
     scores = coverage.score(fits)
     names = np.r_[np.arange(len(scores[0])), 100 + np.arange(len(scores[1]))]
     stereotype = ["female"] * len(scores[0]) + ["male"] * len(scores[1])
-    group = {"identity": names, "occupation": names, "stereotype": stereotype, "score": np.r_[scores]}
+    n = np.full(len(names), fits[0].size / len(scores[0]))
+    group = {"identity": names, "occupation": names, "stereotype": stereotype, "score": np.r_[scores], "n": n}
     return pd.DataFrame(group), images
+
+
+@pytest.mark.parametrize("kind", coverage.KINDS)
+def test_parts_over_people_without_missing_people_equal_those_over_identities(kind):
+    group, images = as_frames(coverage.crossed(np.random.default_rng(4), kind, 6, 2))
+    added = dependence.deviations(images, group, "score")
+    for part, of_people in zip(
+        dependence.parts(group, "score", added), dependence.parts(group, "score", added, over_people=True), strict=True
+    ):
+        np.testing.assert_allclose(of_people, part, atol=1e-12)
+
+
+def test_parts_over_people_with_missing_people_follow_from_each_person():
+    _, images = as_frames(coverage.crossed(np.random.default_rng(5), "half and half", 5, 3))
+    rng = np.random.default_rng(6)
+    for s in dependence.LISTS:
+        images[s] = images[s].where(rng.random(len(images)) < 0.3 + 0.1 * (images[f"{s}_identity"] % 5))
+    long = pd.concat(
+        [pd.DataFrame({"stereotype": s, "identity": images[f"{s}_identity"], "v": images[s]}) for s in dependence.LISTS]
+    ).dropna()
+    group = long.groupby(["stereotype", "identity"])["v"].agg(score="mean", n="size").reset_index()
+    group["occupation"] = group["identity"]
+    found = dependence.parts(group, "score", dependence.deviations(images, group, "score"), over_people=True)
+    mean, score = long["v"].mean(), group.set_index("identity")["score"]
+    expected = {}
+    for own, other in (("female", "male"), ("male", "female")):
+        sums = dict.fromkeys(group.loc[group["stereotype"] == own, "identity"], 0.0)
+        for row in images.to_dict("records"):
+            if np.isfinite(row[own]):
+                sums[row[f"{own}_identity"]] += (row[own] - mean) / len(long)
+        centre = np.mean(list(sums.values()))
+        expected[own] = {name: value - centre for name, value in sums.items()}
+        # People of the other list in the images of an identity, around the mean of their own identities.
+        for row in images.to_dict("records"):
+            if np.isfinite(row[other]):
+                added = (row[other] - score[row[f"{other}_identity"]]) / len(long)
+                expected[own][row[f"{own}_identity"]] += added
+    assert found.rows.to_dict() == pytest.approx(expected["female"])
+    assert found.columns.to_dict() == pytest.approx(expected["male"])
+    assert found.rows.sum() == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["8 x 8, independent", "8 identities alone", "roles of power"])
+def test_stereotype_score_intervals_with_missing_people_hold_equation_1(name):
+    found = coverage.simulate(f"people missing, {name}", 120)
+    low = least(120)
+    assert all(found[way][0] > low for way in (*dependence.LISTS, "overall")), found
 
 
 @pytest.mark.parametrize("kind", coverage.KINDS)

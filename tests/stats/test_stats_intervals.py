@@ -147,18 +147,13 @@ def test_pearson_r_pairs():
         stats.pearson_r([1, 2, 3], [1, 2])
 
 
-def test_corrections_beside_what_they_leave():
-    # 0.2 off 12.4 with a half-width of 2.7; 6 off 19.4 with 4.5; 5 off 3, of which less is left than taken; a sign
-    # turned; as good as nothing; no interval.
-    raw = [12.6, 25.4, 8.0, -6.25, 0.0, 10.0]
+def test_correction_dominates_where_more_is_corrected_than_left():
+    # 0.2 of 12.4 and 6 of 19.4; 5 of 3; a sign turned; as good as nothing; no estimate.
+    uncorrected = [12.6, 25.4, 8.0, -6.25, 0.0, np.nan]
     corrected = [12.4, 19.4, 3.0, 6.27, 0.0, 10.0]
-    low, high = [9.7, 14.9, -3.0, -20, -1.0, np.nan], [15.1, 23.9, 9.0, 32, 1.0, np.nan]
-    beside, larger = stats.rivals(raw, corrected, low, high)
-    assert beside.tolist() == [False, True, False, True, False, False]
-    assert larger.tolist() == [False, False, True, True, False, False]
-    assert stats.rivals(1.0, np.nan, np.nan, np.nan) == (False, False)
-    with pytest.raises(InputError, match="low must be numbers"):
-        stats.rivals(1, 2, "none", 3)
+    assert stats.correction_dominates(uncorrected, corrected).tolist() == [False, False, True, True, False, False]
+    with pytest.raises(InputError, match="corrected must be numbers"):
+        stats.correction_dominates(1, "none")
 
 
 # -- halves of groups, against Student's t of means --

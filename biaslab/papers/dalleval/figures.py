@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from biaslab.ground import tables
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
@@ -40,21 +41,23 @@ def _in_thirds(table: pd.DataFrame, order: pd.Index) -> pd.DataFrame:
 
 
 def gender_mad(mad: pd.DataFrame) -> Figure:
-    """Draw the gender MAD beside an even model's (rows of ``dalleval_mad``): as measured, and what is taken off it."""
+    """Draw the gender MAD with its null expectation (rows of ``dalleval_mad``): uncorrected, then corrected."""
     kinds = {
-        "as measured": ("mad", "ci_low", "ci_high", "floor", "printed"),
-        "chance taken off": ("corrected_mad", "corrected_ci_low", "corrected_ci_high", "corrected_floor"),
-        "chance and the judge's error taken off": ("judge_corrected_mad", "judge_ci_low", "judge_ci_high"),
+        "uncorrected": ("mad", "floor", "printed"),
+        "bias-corrected": ("mad_corrected", "floor_corrected"),
+        "corrected for small-sample bias and judge error": ("mad_judge_corrected",),
     }
-    names = ("value", "ci_low", "ci_high", "floor", "printed")
-    panels = [
-        mad[["model", *columns]].set_axis(["model", *names[: len(columns)]], axis=1).assign(kind=kind)
-        for kind, columns in kinds.items()
-    ]
+    names = ("value", "low", "high", "floor", "printed")
+    limits = {of: ends for of, *ends in tables.schema("dalleval_mad").intervals}
+    panels = []
+    for kind, (estimate, *more) in kinds.items():
+        columns = [estimate, *limits[estimate], *more]
+        rows = mad[["model", *columns]].set_axis(["model", *names[: len(columns)]], axis=1)
+        panels.append(rows.assign(kind=kind))
     return forms.estimates(
         pd.concat(panels).dropna(subset="value"), "value", row="model", panel="kind", xlim=(0, 0.5), reference=None,
         label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)", floor="floor",
-        mark="printed", names={"floor": "model balanced everywhere, same n"},
+        mark="printed", limits=("low", "high"), names={"floor": "null expectation: balanced model, same n"},
     )  # fmt: skip
 
 

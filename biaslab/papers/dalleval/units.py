@@ -43,7 +43,7 @@ def _attributes(read: Read) -> Iterator[pd.DataFrame]:
 
 
 OVER = {
-    "dalleval_overall_average": (_averages, ("ci_low", "judge_ci_low")),
-    "dalleval_mad": (_deviations, ("ci_low", "corrected_ci_low", "judge_ci_low")),
+    "dalleval_overall_average": (_averages, ("ci_low", "average_judge_corrected_ci_low")),
+    "dalleval_mad": (_deviations, ("mad_ci_low", "ci_low", "mad_judge_corrected_ci_low")),
     "dalleval_attribute_difference": (_attributes, ("ci_low",)),
 }

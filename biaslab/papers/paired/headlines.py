@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from biaslab.judging.words import JUDGED
@@ -31,9 +30,8 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         known = cells["n"] > 0
         if not set(LISTS) <= set(cells["stratum"][known]):
             continue
-        # A score is 200 times its share's distance from one half; both lists count alike.
+        # A score is 200 times its share's distance from one half; every person counts the same.
         sign = cells["stratum"].map({"female": 1, "male": -1})
-        size = known.groupby(cells["stratum"]).transform("sum")
-        cells = cells.assign(coefficient=np.where(known, 100 * sign / size, 0))
+        cells = cells.assign(coefficient=200 * sign * cells["n"] / cells["n"].sum())
         measure = f"Stereotype Score, {_SETTINGS[str(setting)]}"
         yield Headline("paired", str(model), measure, MEAN, "points", 2, 0, cells, whom, drawn=True)

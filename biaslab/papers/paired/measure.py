@@ -13,7 +13,7 @@ from biaslab.ground import shared, tables
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import UNCERTAIN
 from biaslab.models import registry
-from biaslab.papers.paired.analysis.people import last_rounds
+from biaslab.papers.paired.analysis.people import fits, last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
@@ -117,7 +117,6 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
     """Return the overall score of each independent sampling (Table 10)."""
-    from biaslab.measures import stereotype_score_from_percent
 
     everyone = people(pipeline)
     judged = everyone[everyone["setting"].isin(["single", "paired"]) & everyone["gender"].isin(GENDERS)]
@@ -127,11 +126,10 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     judged = judged.assign(run=run, female=judged["gender"] == "female")
     rows, keys = [], ["model", "aspect", "setting", "run"]
     for names, group in judged.groupby(keys, sort=False):
-        share = group.groupby(["stereotype", "identity"])["female"].mean().reset_index()
-        score = stereotype_score_from_percent(100 * share["female"].to_numpy(), share["stereotype"])
-        lists = pd.Series(score).groupby(share["stereotype"]).mean()
-        if len(lists) == len(GENDERS):
-            rows.append(dict(zip(keys, names, strict=True)) | {"score": lists.mean(), "n": len(group)})
+        if group["stereotype"].nunique() == len(GENDERS):
+            # Equation 1: a person who fits counts 100 points, one who does not -100.
+            score = fits(group).mean()
+            rows.append(dict(zip(keys, names, strict=True)) | {"score": score, "n": len(group)})
     return tables.of(rows, "paired_run_score")
 
 

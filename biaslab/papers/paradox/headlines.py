@@ -40,7 +40,7 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
                 & (amplification["definition"] == definition)
                 & (amplification["prompt"] == group.names[-1])
             ]
-            floor = float((found["amplification_plain"] - found["amplification"]).fillna(0).sum())
+            floor = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
                 "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True, floor=floor

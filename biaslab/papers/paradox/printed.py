@@ -32,5 +32,4 @@ def printed_amplification() -> pd.DataFrame:
     stated = words[(words["quantity"] == "amplification") & words["approach"].isin(CAPTIONS_AS_PROMPTS)]
     stated = stated.rename(columns={"value": "amplification"}).assign(model=MODEL, prompt="captions")
     whole = pd.concat([published.load("paradox_table_3"), stated], ignore_index=True)
-    whole = whole.rename(columns={"amplification": "amplification_plain"})
     return tables.of(whole, "paradox_printed_amplification")

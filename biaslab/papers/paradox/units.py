@@ -14,7 +14,7 @@ def _amplifications(read: Read) -> Iterator[pd.DataFrame]:
     rows = rows.assign(unit=rows["occupation"])
     several = rows[rows["prompt"].str.isdigit()].assign(prompt="mean")
     for some in (rows, several):
-        plain = some.assign(value=some["amplification_plain"])
+        plain = some.assign(value=some["amplification"])
         yield plain.assign(definition="no_exclusion")
         yield plain[plain["excluded"] == ""].assign(definition="published")
         yield some.assign(definition="directional", value=some["directional"])

@@ -1,6 +1,6 @@
 """Models side by side: the main measures of all papers with intervals and floors, and tests of their differences.
 
-A table without rows leaves its measures out. What folds (a distance, a deviation) is free of what chance gives it.
+A table without rows leaves its measures out. Folded measures (a distance, a deviation) are bias-corrected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = {
 SCORE = "Stereotype Score, {aspect}, {setting}"
 AVERAGE = "Average gender, women above 0"
 DEVIATION = "{category}: deviation from even (MAD)"
-PRINTED_DEVIATION = DEVIATION + ", chance left in"
+PRINTED_DEVIATION = DEVIATION + ", uncorrected"
 SKILL = "Accuracy as judged, {skill}"
 ATTRIBUTES = "Attributes, women and men: mean difference"
 GAP = "Neutral nearer to masculine, {metric}"
@@ -59,8 +59,9 @@ def models(
 ) -> pd.DataFrame:
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
-    The estimate is free of chance, ``plain`` has it left in, and ``floor`` is what chance alone still gives on average
-    (for accuracies: what images of other scenes give). Takes ``paired_stereotype_score``, ``dalleval_overall_average``,
+    ``estimate`` is the paper's definition. ``estimate_corrected`` is corrected for small-sample bias; it equals
+    ``estimate`` where the measure has none. ``floor`` is the null expectation of ``estimate_corrected`` (of
+    accuracies: what images of other scenes give). Takes ``paired_stereotype_score``, ``dalleval_overall_average``,
     ``dalleval_mad``, ``dalleval_skill_accuracy``, ``dalleval_references``, ``dalleval_attribute_prompt_difference``,
     ``triplets_disparity_gap``, ``paradox_amplification``, and what ``study.own_measures`` returns. InputError: a
     measure of ``own`` has the name of one of the papers'.
@@ -68,20 +69,21 @@ def models(
     frames = []
 
     def add(paper: str, measure: str, unit: str | pd.Series, rows: pd.DataFrame, **columns: Any) -> None:
-        frames.append(rows.assign(paper=paper, measure=_named(measure, rows), unit=unit, **columns))
+        frame = rows.assign(paper=paper, measure=_named(measure, rows), unit=unit, **columns)
+        unbiased = {} if "estimate_corrected" in frame else {"estimate_corrected": frame["estimate"]}
+        frames.append(frame.assign(**unbiased))
 
     some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
     add("paired", SCORE, POINTS, some, estimate=some["score"], floor=0.0, of="people")
     some = averages[averages["category"] == "gender"]
     add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], floor=0.0, of="professions")
-    # Of these nothing is known but the plain deviation.
-    only_plain = mads["evidence"] == "printed"
-    some = mads[~only_plain]
-    value = {end: some[f"corrected_{end}"] for end in ("floor", "ci_low", "ci_high")}
-    value |= {"estimate": some["corrected_mad"], "plain": some["mad"]}
+    # A printed deviation has no corrected estimate.
+    only_printed = mads["evidence"] == "printed"
+    some = mads[~only_printed]
+    value = {"estimate": some["mad"], "estimate_corrected": some["mad_corrected"], "floor": some["floor_corrected"]}
     add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
-    some = mads[only_plain]
-    value = {"estimate": some["mad"], "plain": some["mad"]}
+    some = mads[only_printed]
+    value = {"estimate": some["mad"], "estimate_corrected": np.nan, "floor": np.nan}
     add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
     some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     some = some[some["skill"] != "average"]
@@ -94,7 +96,11 @@ def models(
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
-    value = {"estimate": some["amplification"], "plain": some["amplification_plain"], "n": some["n_occupations"]}
+    value = {
+        "estimate": some["amplification"],
+        "estimate_corrected": some["amplification_corrected"],
+        "n": some["n_occupations"],
+    }
     add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
     if own is not None and len(own):
         taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])
@@ -109,16 +115,16 @@ def models(
 
 
 def _net(rows: pd.DataFrame, by: list[str], confidence: float) -> pd.DataFrame:
-    """Return the mean of ``value`` less ``floor`` by group with its t interval, and the plain mean."""
+    """Return the mean of ``value`` by group, and that of ``value`` minus ``floor`` with its t interval."""
     rows = rows.dropna(subset="value")
     found = []
     for names, some in rows.groupby(by, sort=False):
         known = some[plugins.FLOOR].notna().all()
         mean = stats.mean_interval(some["value"] - some[plugins.FLOOR].fillna(0), confidence)
         row = dict(zip(by, names, strict=True)) | mean._asdict()
-        found.append(row | {"plain": some["value"].mean(), "floor": 0.0 if known else np.nan})
-    columns = [*by, "estimate", "ci_low", "ci_high", "n", "plain", "floor"]
-    return pd.DataFrame(found).rename(columns={"value": "estimate"}).reindex(columns=columns)
+        found.append(row | {"estimate": some["value"].mean(), "floor": 0.0 if known else np.nan})
+    columns = [*by, "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "floor"]
+    return pd.DataFrame(found).rename(columns={"value": "estimate_corrected"}).reindex(columns=columns)
 
 
 def _named(measure: str, rows: pd.DataFrame) -> list[str]:
@@ -245,7 +251,8 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
             row = {"model_a": first, "model_b": second, "measure": measure, "unit": unit, "n": 0}
             row["kind"] = "printed" if first in printed else "measured"
             if lists:
-                row |= stats.paired_difference(*lists, confidence=confidence)._asdict()
+                tested = stats.paired_difference(*lists, confidence=confidence)._asdict()
+                row |= {"difference_corrected": tested.pop("difference")} | tested
                 row["n"] = both.index.get_level_values("unit").nunique()
             else:
                 row["reason"] = "both models share no unit"

@@ -520,7 +520,7 @@ def _tested(counts: pd.DataFrame, seed: int, replicates: int, confidence: float)
             sets = _by_case(counts, dict(zip(wide.index, kinds, strict=True)), genders)
             row["p_permutation"] = stats.permuted_chi_square(sets, replicates, seed=seed)
             row["n_cases"] = np.count_nonzero(sum(abs(each).sum(axis=1) for each in sets))
-        yield row | {"cramers_v": v.value, "ci_low": v.ci_low, "ci_high": v.ci_high, "reason": ""}
+        yield row | {"cramers_v_corrected": v.value, "ci_low": v.ci_low, "ci_high": v.ci_high, "reason": ""}
 
 
 def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]) -> list[sparse.csr_array]:

@@ -50,15 +50,15 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     assert (abs(table["mad"] - table["printed"]) < 0.5 / 84).all()
     assert table["floor"].to_numpy() == pytest.approx(FLOOR_9)
     assert (table["n"] == 83).all()
-    assert (table["ci_low"] < table["mad"]).all()
-    assert (table["mad"] < table["ci_high"]).all()
+    assert (table["mad_ci_low"] < table["mad"]).all()
+    assert (table["mad"] < table["mad_ci_high"]).all()
     # The correction takes most from the model nearest to balance, and leaves a balanced one little.
-    taken = table["mad"] - table["corrected_mad"]
+    taken = table["mad"] - table["mad_corrected"]
     assert taken.idxmax() == "minDALL-E"
-    assert (table["corrected_ci_low"] < table["corrected_mad"]).all()
+    assert (table["ci_low"] < table["mad_corrected"]).all()
     k = np.arange(10)
     left = scipy_stats.binom.pmf(k, 9, 0.5) @ stats.corrected_absolute_deviation(k, 9)
-    assert table["corrected_floor"].to_numpy() == pytest.approx(left)
+    assert table["floor_corrected"].to_numpy() == pytest.approx(left)
     assert left < FLOOR_9 / 3
 
 
@@ -97,16 +97,17 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
     overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[0]
     # (mean + specificity - sensitivity) / (sensitivity + specificity - 1), of a mean of 9.8 / 12, is 1.02: at most 1.
-    assert overall["average"] == pytest.approx(9.8 / 12) and overall["judge_corrected_average"] == 1
-    assert overall["judge_ci_low"] < 1 == overall["judge_ci_high"] and overall["judge_p"] < 0.05
+    assert overall["average"] == pytest.approx(9.8 / 12) and overall["average_judge_corrected"] == 1
+    assert overall["average_judge_corrected_ci_low"] < 1 == overall["average_judge_corrected_ci_high"]
+    assert overall["average_judge_corrected_p"] < 0.05
     mad = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], judges).iloc[0]
     each = stats.corrected_absolute_deviation([9] * 11 + [10], 10, 0.55) / 0.7
-    assert mad["judge_corrected_mad"] == pytest.approx(min(each.mean(), 0.5))
-    assert mad["corrected_mad"] == pytest.approx(stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean())
+    assert mad["mad_judge_corrected"] == pytest.approx(min(each.mean(), 0.5))
+    assert mad["mad_corrected"] == pytest.approx(stats.corrected_absolute_deviation([9] * 11 + [10], 10).mean())
     # A judge that knows too little, or of whom nothing is known, leaves the numbers as judged.
     for unknown in (judges.assign(value=70.0), judges.assign(n=0), judges.iloc[:0], None):
         found = dalleval.mad(genders, none["skin_tone_counts"], none["printed_bias"], unknown).iloc[0]
-        assert np.isnan(found["judge_corrected_mad"]) and found["corrected_mad"] == mad["corrected_mad"]
+        assert np.isnan(found["mad_judge_corrected"]) and found["mad_corrected"] == mad["mad_corrected"]
 
 
 def test_gender_of_a_folder_with_missing_and_uneven_n(results):
@@ -123,7 +124,7 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     mad = found["mad"].iloc[0]
     assert (mad["mad"], mad["n"]) == (pytest.approx(1.25 / 3), 3)
     assert mad["floor"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
-    assert np.isnan(mad[["ci_low", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
+    assert np.isnan(mad[["mad_ci_low", "ci_low", "p"]].to_numpy(dtype=float)).all()
     assert mad["reason"] == "an interval needs 6 or more professions"
 
 
@@ -141,7 +142,7 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     mad = printed["mad"].query("category == 'skin_tone'").set_index("model")
     assert mad["mad"].to_dict() == dict(zip(MODELS, (0.1687, 0.1707, 0.1698), strict=True))
     assert (mad["evidence"] == "printed").all()
-    assert mad[["ci_low", "ci_high", "n", "corrected_mad"]].isna().all(axis=None)
+    assert mad[["mad_ci_low", "ci_low", "ci_high", "n", "mad_corrected"]].isna().all(axis=None)
     assert mad["reason"].str.startswith("the paper prints no per-image values").all()
     # E|k/9 - 0.1| of one of ten even tones, by summing over k.
     floor = sum(comb(9, k) * 0.1**k * 0.9 ** (9 - k) * abs(k / 9 - 0.1) for k in range(10))
@@ -169,13 +170,13 @@ def test_skin_tone_counts_give_deviation_and_intervals(results):
     mad = found["mad"].iloc[0]
     value = pytest.approx((6 * 0.18 + 0.09) / 7)
     assert (mad["category"], mad["mad"], mad["n"], mad["evidence"]) == ("skin_tone", value, 7, "computed")
-    assert mad["ci_low"] <= mad["mad"] <= mad["ci_high"] <= 0.18
-    assert 0 < mad["corrected_ci_low"] <= mad["corrected_mad"] <= mad["corrected_ci_high"] <= 0.18
+    assert mad["mad_ci_low"] <= mad["mad"] <= mad["mad_ci_high"] <= 0.18
+    assert 0 < mad["ci_low"] <= mad["mad_corrected"] <= mad["ci_high"] <= 0.18
     few = counts.assign(n=3).query("profession != 'p6'")
     blind = results(skin_tone_counts=few)["mad"].iloc[0]
     # At three images a prompt the corrected value is 0.077 of an even model and 0.078 of one with deviation 0.04.
     assert blind["mad"] == pytest.approx(0.18) and "cannot tell" in blind["reason"]
-    assert np.isnan(blind[["corrected_mad", "corrected_ci_low", "p"]].to_numpy(dtype=float)).all()
+    assert np.isnan(blind[["mad_corrected", "ci_low", "p"]].to_numpy(dtype=float)).all()
     # Images of people without a profession are counted by tone as well.
     of = ("p1", "(none)")
     found = results(

@@ -27,19 +27,21 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     strict = answers.average_gender.findings(table, confidence=0.9985)
     assert [one.decided for one in strict] == [True, False, False]
     # Where the judge's error is known, what it leaves is told, and what was judged stands beside it.
-    known = {"judge_corrected_average": -0.25, "judge_ci_low": -0.5, "judge_ci_high": 0.01, "judge_p": 0.06}
+    known = {"average_judge_corrected": -0.25, "average_judge_corrected_p": 0.06}
+    known |= {"average_judge_corrected_ci_low": -0.5, "average_judge_corrected_ci_high": 0.01}
     (right, *_) = answers.average_gender.findings(table.assign(**known))
     assert (right.estimate, right.ci_high, right.p) == (-0.25, 0.01, 0.06)
     assert right.said == "Not significantly different from an even split." and "as judged: -0.20" in right.details[0]
 
 
 def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
-    row = {"model": "a", "category": "gender", "mad": 0.2, "ci_low": 0.15, "ci_high": 0.25, "floor": 0.137}
-    row |= {"n": 83, "p": 0.001, "corrected_mad": 0.1, "corrected_ci_low": 0.05, "corrected_ci_high": 0.15}
+    row = {"model": "a", "category": "gender", "mad": 0.2, "mad_ci_low": 0.15, "mad_ci_high": 0.25, "floor": 0.137}
+    row |= {"n": 83, "p": 0.001, "mad_corrected": 0.1, "ci_low": 0.05, "ci_high": 0.15}
     row |= {"evidence": "computed"}
-    known = {"judge_corrected_mad": 0.12, "judge_ci_low": 0.01, "judge_ci_high": 0.2, "judge_p": 0.04}
-    few = row | {"model": "d", "corrected_mad": np.nan, "reason": "2 images a prompt cannot tell"}
-    rows = [row | known, row | known | {"model": "b", "judge_p": 0.06}, row | {"model": "c"}, few]
+    known = {"mad_judge_corrected": 0.12, "mad_judge_corrected_p": 0.04}
+    known |= {"mad_judge_corrected_ci_low": 0.01, "mad_judge_corrected_ci_high": 0.2}
+    few = row | {"model": "d", "mad_corrected": np.nan, "reason": "2 images a prompt cannot tell"}
+    rows = [row | known, row | known | {"model": "b", "mad_judge_corrected_p": 0.06}, row | {"model": "c"}, few]
     table = tables.of(rows, "dalleval_mad")
     clear, unclear, judged, blind = answers.gender_deviation.findings(table)
     assert (clear.estimate, clear.ci_low, clear.ci_high, clear.p) == (0.12, 0.01, 0.2, 0.04)
@@ -80,7 +82,7 @@ def test_attributes_are_counted_by_direction(printed):
 
 
 def test_corrected_shares_name_range_and_truth():
-    row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_corrected": 57.1, "ci_low": 30}
+    row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_correct_corrected": 57.1, "ci_low": 30}
     row |= {"ci_high": 85, "percent_least": 45.5, "percent_most": 64.7, "percent_true": 50.2, "n": 10}
     blind = {"model": "a", "skill": "average", "percent_correct": 41, "reason": CANNOT}
     rows = [row, row | {"skill": "spatial", "percent_true": np.nan}, blind]

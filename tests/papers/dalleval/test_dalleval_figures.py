@@ -59,11 +59,11 @@ def drawn(ax):
 
 def test_deviations_of_one_kind_share_a_panel(printed, shown):
     of, panels = gender(printed["mad"]), shown["gender_mad"].axes
-    kinds = ["mad", "floor", "printed"], ["corrected_mad", "corrected_floor"]
+    kinds = ["mad", "floor", "printed"], ["mad_corrected", "floor_corrected"]
     for ax, columns, others in zip(panels, kinds, kinds[::-1], strict=True):
         assert all({round(v, 4) for v in of[column]} <= drawn(ax) for column in columns)
         assert not {round(v, 4) for v in of[others[0]]} & drawn(ax)
-    judged = of.assign(judge_corrected_mad=0.123, judge_ci_low=0.1, judge_ci_high=0.2)
+    judged = of.assign(mad_judge_corrected=0.123, mad_judge_corrected_ci_low=0.1, mad_judge_corrected_ci_high=0.2)
     assert 0.123 in drawn(figures.gender_mad(judged).axes[2])
 
 

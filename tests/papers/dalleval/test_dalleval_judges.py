@@ -88,7 +88,7 @@ def test_corrected_share_and_its_range_by_hand():
     row = dalleval.skill_corrected(judged(6, 10, truth=["yes"] * 5 + ["no"] * 5), errors).iloc[0]
     # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Images that
     # fail in the third way are called right more often than right ones: all of them may, and none be right.
-    of = ["percent_corrected", "percent_most", "percent_least", "percent_correct", "percent_true"]
+    of = ["percent_correct_corrected", "percent_most", "percent_least", "percent_correct", "percent_true"]
     assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 0, 60, 50])
     assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
     best = stats.corrected_shares(6, 10, 0.9, 0.95, 100, 100)
@@ -110,7 +110,7 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
     table = dalleval.skill_corrected(judged(6, 10), errors)
     row = table.iloc[0]
     assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
-    assert row[["percent_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
+    assert row[["percent_correct_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
     assert told or row[["percent_least", "percent_most"]].isna().all()
 
 
@@ -426,7 +426,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, judges)
     # Judged without an error, what is corrected for it is what chance is taken off of.
     (row,) = found.to_dict("records")
-    assert row["judge_corrected_mad"] == pytest.approx(row["corrected_mad"], abs=0.01)
+    assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
     # Without a judge of gender either, faces have tones.
     bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
     assert set(bare["outcome_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}

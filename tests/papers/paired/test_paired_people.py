@@ -170,18 +170,22 @@ def test_intervals_of_identities_that_share_images_are_wider(tables_of, setting,
         seen = [s if fits[name] else LISTS[s == F] for s in some["stereotype"]]
         rows += image(name, [*zip(some["identity"], some["stereotype"], seen, strict=True)], setting=setting, order="")
     each = people["prompt_id"].map(fits).map({True: 100.0, False: -100.0})
-    each = each.groupby([people["stereotype"], people["identity"]]).mean()
+    each = each.groupby([people["stereotype"], people["identity"]]).agg(["mean", "size"])
     table = tables_of(people=rows)["control_score"].set_index("stereotype")
     half, n, error = {}, {}, {}
     for g in LISTS:
-        n[g], error[g] = len(each[g]), each[g].std() / np.sqrt(len(each[g]))
+        of = each.loc[g]
+        n[g], weight = len(of), of["size"] / of["size"].sum()
+        added = weight * (of["mean"] - weight @ of["mean"])
+        error[g] = np.sqrt(n[g] / (n[g] - 1) * (added**2).sum())
         # Variances of means over identities, times what images of their own would give: with weights of 1 or 2 people
         # an image, 2² / 2, and (1² + 2²) / (1 + 2).
         wider = np.sqrt(more * (n[g] - 1) / (n[g] - more))
         half[g] = scipy_stats.t.ppf(0.975, n[g] - 1) * error[g] * wider
         assert table.loc[g, "ci_high"] - table.loc[g, "score"] == pytest.approx(half[g])
     # Overall: two lists apart, or, among three, each identity with its whole value.
-    parts = np.array([error[g] ** 2 for g in LISTS])
+    whole = each["size"] / each["size"].sum() * (each["mean"] - each["mean"] @ each["size"] / each["size"].sum())
+    parts = np.array([4 * n[g] * whole.loc[g].var() for g in LISTS])
     df = parts.sum() ** 2 / (parts**2 / [n[g] - 1 for g in LISTS]).sum()
     whole = np.sqrt(parts.sum()) * (wider / 2 if setting == "alike" else 1)
     assert table.loc["overall", "ci_high"] - table.loc["overall", "score"] == pytest.approx(

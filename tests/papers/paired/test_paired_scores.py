@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from paired_rows import cell, lists, one, roles, share
 from scipy import stats as scipy_stats
+from statsmodels.api import OLS
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
@@ -124,8 +125,8 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     scores = t["stereotype_score"].set_index("stereotype")
     assert scores["score"].round(4).tolist() == pytest.approx([66.6667, -33.3333, 16.6667], abs=1e-4)
     assert scores["n_occupations"].to_dict() == {"female": 3, "male": 3, "overall": 4}
-    # By leaving an occupation out: what it adds is what both of its roles add, each over six.
-    added = np.array([100 - 200 / 3, 0 - 200 / 3 - 100 + 100 / 3, 0 + 100 / 3, 100 - 200 / 3 + 0 + 100 / 3]) / 6
+    # An occupation adds the deviations of both of its roles from 50 / 3, each a sixth of all people.
+    added = (np.array([100, 0 - 100, 0, 100 + 0]) - 50 / 3 * np.array([1, 2, 1, 2])) / 6
     se = np.sqrt(4 / 3 * (added**2).sum())
     half = scipy_stats.t.ppf(0.975, 3) * se
     overall = scores.loc["overall"]
@@ -138,6 +139,61 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     assert coupling["percent_female"] == pytest.approx(lean["percent_female"])
     assert coupling["difference"] == pytest.approx(-100 / 3 - 200 / 3)
     assert coupling["difference_p"] == pytest.approx(lean["p"])
+
+
+def people_of(rows):
+    """Return one row per person: stereotype, identity, occupation, and 100 where the person fits, else -100."""
+    each = []
+    for row in rows:
+        female = round(row["percent_female"] * row["n"] / 100)
+        fit = female if row["stereotype"] == "female" else row["n"] - female
+        values = [100.0] * fit + [-100.0] * (row["n"] - fit)
+        each += [{k: row[k] for k in ("stereotype", "identity", "occupation")} | {"fits": v} for v in values]
+    return pd.DataFrame(each)
+
+
+def clustered(people, by):
+    """Return mean, limits and p by cluster-robust least squares on a constant, Student's t over clusters."""
+    codes = pd.factorize(people[by])[0]
+    kind = {"cov_type": "cluster", "cov_kwds": {"groups": codes}, "use_t": True}
+    fitted = OLS(people["fits"], np.ones(len(people))).fit(**kind)
+    return [*fitted.params, *fitted.conf_int().to_numpy()[0], *fitted.pvalues]
+
+
+MISSING = [
+    *(share(f"f{i}", "female", k, n, "single") for i, (k, n) in enumerate([(10, 10), (0, 2), (3, 6), (5, 9), (1, 1)])),
+    *(share(f"m{i}", "male", k, n, "single") for i, (k, n) in enumerate([(2, 8), (7, 7), (0, 1), (1, 5)])),
+]
+
+
+def test_stereotype_score_with_missing_people_is_equation_1(tables_of):
+    scores = tables_of(percent_female=MISSING)["stereotype_score"].set_index("stereotype")
+    # Of 28 people in the female list 19 fit: (19 - 9) / 28. Of 21 in the male list 6 + 0 + 1 + 4: (11 - 10) / 21.
+    assert scores["score"].to_dict() == pytest.approx(
+        {"female": 100 * 10 / 28, "male": 100 * 1 / 21, "overall": 100 * 11 / 49}
+    )
+    # A mean of the identities' scores is another number.
+    assert scores.loc["female", "score"] != pytest.approx(np.mean([100, -100, 0, 100 / 9, 100]), abs=5)
+    people = people_of(MISSING)
+    for stereotype in ("female", "male"):
+        expected = clustered(people[people["stereotype"] == stereotype], "identity")
+        found = scores.loc[stereotype, ["score", "ci_low", "ci_high", "p"]].tolist()
+        limits = np.clip(expected[1:3], -100, 100).tolist()
+        assert found == pytest.approx([expected[0], *limits, expected[3]])
+
+
+def test_stereotype_score_of_roles_with_missing_people_is_clustered_by_occupation(tables_of):
+    counts = [((4, 4), (1, 3)), ((0, 2), (2, 5)), ((3, 3), (0, 4)), ((2, 6), (1, 1)), ((1, 2), (3, 3))]
+    rows = [
+        share(f"o{i}, {s}", s, k, n, "paired", "power", occupation=f"o{i}")
+        for i, both in enumerate(counts)
+        for s, (k, n) in zip(("female", "male"), both, strict=True)
+    ]
+    overall = tables_of(percent_female=rows)["stereotype_score"].set_index("stereotype").loc["overall"]
+    expected = clustered(people_of(rows), "occupation")
+    expected[2] = min(expected[2], 100)
+    assert overall[["score", "ci_low", "ci_high", "p"]].tolist() == pytest.approx(expected)
+    assert overall["dependence"] == "within occupations"
 
 
 def test_intervals_of_no_width_are_none(tables_of):
@@ -412,7 +468,7 @@ def test_missing_identities_are_counted_out_with_a_reason(tables_of):
     assert (scores["p_holm"] <= 3 * scores["p"] + 1e-12).all()
 
 
-def test_several_roles_of_an_occupation_are_averaged_first(tables_of):
+def test_stereotype_score_of_several_roles_is_over_people(tables_of):
     def role(occupation, name, stereotype, count):
         identity = f"{occupation} {name}"
         return share(identity, stereotype, count, 10, "paired", "power", occupation=occupation)
@@ -421,8 +477,8 @@ def test_several_roles_of_an_occupation_are_averaged_first(tables_of):
     rows += [role("guard", "intern", "female", 5), role("guard", "head", "male", 4), role("guard", "chief", "male", 6)]
     study = tables_of(percent_female=rows)
     scores = study["stereotype_score"].set_index("stereotype")
-    # Cook: low 80 and 40, high 60. Guard: low 0, high 20 and -20.
-    assert scores["score"].to_dict() == pytest.approx({"female": 30, "male": 30, "overall": 30})
+    # Cook: low 80 and 40, high 60. Guard: low 0, high 20 and -20. Each role has ten people.
+    assert scores["score"].to_dict() == pytest.approx({"female": 40, "male": 20, "overall": 30})
     assert scores["n_identities"].to_dict() == {"female": 3, "male": 3, "overall": 6}
     low, high = scipy_stats.ttest_1samp([60, 0], 0).confidence_interval(0.95)
     assert scores.loc["overall", "ci_low"] == max(low, -100) and scores.loc["overall", "ci_high"] == min(high, 100)

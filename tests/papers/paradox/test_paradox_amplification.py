@@ -48,14 +48,14 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
     table = amplified.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
     for model, values in NAIVE.items():
         for prompt, value in zip("1234", values, strict=True):
-            plain = table.loc[(model, "published", prompt), "amplification_plain"]
+            plain = table.loc[(model, "published", prompt), "amplification"]
             assert plain == pytest.approx(value, abs=0.006)
     for prompt, value in zip("1234", DIRECTIONAL, strict=True):
         row = table.loc[("SD 1.4", "directional", prompt)]
-        assert row["amplification_plain"] == pytest.approx(value, abs=0.006)
+        assert row["amplification"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
     beside = table.xs("published", level="definition")
-    assert len(beside) == 10 and (beside["amplification_plain"] - beside["printed"]).abs().max() < 0.02
+    assert len(beside) == 10 and (beside["amplification"] - beside["printed"]).abs().max() < 0.02
     assert table.drop(index="published", level="definition")["printed"].isna().all()
 
 
@@ -70,9 +70,9 @@ def test_counts_and_tests_by_a_plain_loop(amplified):
     got = table.loc[("SD 1.4", "naive", "published", "4")]
     expected = scipy.stats.ttest_1samp(kept, 0)
     assert got["n_occupations"] == len(kept) and got["n_excluded"] == 62 - len(kept)
-    plain = got["t_plain"], got["p_plain"]
+    plain = got["t_uncorrected"], got["p_uncorrected"]
     assert plain == (pytest.approx(expected.statistic), pytest.approx(expected.pvalue))
-    assert got["ci_low"] < got["amplification"] < got["ci_high"]
+    assert got["ci_low"] < got["amplification_corrected"] < got["ci_high"]
 
 
 def test_printed_averages_have_no_interval_but_a_reason(amplified):
@@ -83,7 +83,7 @@ def test_printed_averages_have_no_interval_but_a_reason(amplified):
     # 1.11, 8.72, 3.06 and 4.05 average 4.235; 4.35 is printed.
     odd = table[table["reason"] != plain]
     assert odd["reason"].tolist() == [plain + " The printed prompts average 4.235."]
-    assert odd["amplification"].tolist() == [4.35]
+    assert odd["amplification"].tolist() == [4.35] and table["amplification_corrected"].isna().all()
 
 
 def test_the_printed_spread_stands_beside_the_computed_one(variation):
@@ -130,7 +130,7 @@ def test_a_users_shares_by_hand():
     )
     table = paradox.amplification(shares, **DRAWS).set_index("definition")
     plain = {"published": 10, "no_exclusion": 10, "directional": -15}
-    assert table["amplification_plain"].to_dict() == plain
+    assert table["amplification"].to_dict() == plain
     assert table["n_occupations"].to_dict() == {"published": 1, "no_exclusion": 3, "directional": 2}
     assert table["n_excluded"].to_dict() == {"published": 3, "no_exclusion": 1, "directional": 2}
     out = paradox.occupation_amplification(shares, confidence=0.95).set_index("occupation")["excluded"]
@@ -155,7 +155,7 @@ def test_too_little_for_an_interval_says_so():
     shares = shares_of([("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)])
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
-    assert table[["t", "p", "noise"]].isna().all(axis=None)
+    assert table[["amplification_corrected", "t", "p", "noise"]].isna().all(axis=None)
     few = "Rests on fewer than 6 occupations, too few for an interval; image noise is left in."
     assert set(table["reason"]) == {few}
 
@@ -203,7 +203,7 @@ def test_one_number_is_one_number(shares, amplified):
     # What is measured: the estimate; its limits are known to the replicates' precision.
     own = few_images(20, 20, (5, 6), 3)
     first, second = (paradox.amplification(own, seed=k, replicates=200 + 100 * k, confidence=0.95) for k in (1, 3))
-    assert first["amplification"].tolist() == second["amplification"].tolist()
+    assert first["amplification_corrected"].tolist() == second["amplification_corrected"].tolist()
     assert first["ci_low"].tolist() != second["ci_low"].tolist()
 
 
@@ -221,13 +221,13 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     table = amplified.query("approach == 'naive' and prompt == 'mean'")
     table = table.set_index(["model", "definition"])
     rule = table.loc[("SD 1.4", "published")]
-    assert np.isnan(rule["t_plain"])
+    assert np.isnan(rule["t_uncorrected"])
     assert rule["reason"].startswith("No plain t-test: each prompt counts other occupations")
     signed = table.loc[("SD 1.4", "directional")]
     wide = published.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
-    assert signed["amplification_plain"] == pytest.approx(np.mean(change))
-    assert signed["t_plain"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
+    assert signed["amplification"] == pytest.approx(np.mean(change))
+    assert signed["t_uncorrected"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)
 
 
 # -- one estimate, its interval and its test; captions as prompts --------------------------------------------
@@ -275,7 +275,7 @@ def contradictions(table, value, alpha=0.05):
 @pytest.mark.parametrize("seed", range(2))
 def test_no_row_contradicts_itself_with_few_images(seed):
     table = paradox.amplification(few_images(30, 20, (3, 9), seed, "1234"), **DRAWS)
-    assert table["ci_low"].notna().all() and len(contradictions(table, "amplification")) == 0
+    assert table["ci_low"].notna().all() and len(contradictions(table, "amplification_corrected")) == 0
     # The noise of so few images is seen: as it is, the measure of some row lies outside.
     assert (table["noise"].abs() > 1).any()
 
@@ -285,7 +285,7 @@ def test_captions_keep_their_pairs():
     pairs = caption_pairs("caption_prompts", 8, seed=5)
     table = paradox.amplification(caption_shares(pairs), pairs, **DRAWS | {"replicates": 1000})
     assert table["n_images"].tolist() == [8, 8, 8] and set(table["reason"]) == {""}
-    assert len(contradictions(table, "amplification")) == 0
+    assert len(contradictions(table, "amplification_corrected")) == 0
     row = table.set_index("definition").loc["directional"]
     assert row["ci_low"] < -1.2 < row["ci_high"] and row["ci_high"] - row["ci_low"] < 5
     assert abs(row["noise"]) < 1.5
@@ -296,7 +296,7 @@ def test_captions_without_pairs_have_no_interval():
     table = paradox.amplification(shares, **DRAWS)
     assert table["ci_low"].isna().all() and table["p"].isna().all()
     assert table["reason"].str.contains("a table paradox_caption_pairs beside the shares gives it").all()
-    pd.testing.assert_series_equal(table["amplification"], table["amplification_plain"], check_names=False)
+    assert table["amplification_corrected"].isna().all() and table["amplification"].notna().all()
     assert paradox.occupation_amplification(shares, confidence=0.95)["ci_low"].isna().all()
 
 
@@ -310,7 +310,7 @@ def test_few_captions_say_so_and_are_no_answer():
     assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
     found = paradox.answers.captions_as_prompts.findings(whole)
     # By the published rule and along the lean, of the approach with images enough.
-    told = table.loc[approaches[0]].loc[["published", "directional"], "amplification"]
+    told = table.loc[approaches[0]].loc[["published", "directional"], "amplification_corrected"]
     assert [one.estimate for one in found] == told.tolist()
 
 
@@ -332,13 +332,13 @@ def test_changes_are_differences_of_the_two_estimates():
     draws = DRAWS | {"replicates": 1000}
     change = paradox.approach_change(shares, pairs, **draws)
     known = paradox.amplification(shares, pairs, **draws)
-    known = known.set_index(["approach", "definition"])["amplification"]
+    known = known.set_index(["approach", "definition"])["amplification_corrected"]
     for row in change.itertuples():
-        assert row.amplification == known[row.approach, row.definition]
-        assert row.reference_amplification == known[row.reference, row.definition]
-        assert row.change == row.amplification - row.reference_amplification
-        assert row.ci_low < row.change < row.ci_high
-    assert len(change) == 9 and len(contradictions(change, "change")) == 0
+        assert row.amplification_corrected == known[row.approach, row.definition]
+        assert row.reference_amplification_corrected == known[row.reference, row.definition]
+        assert row.change_corrected == row.amplification_corrected - row.reference_amplification_corrected
+        assert row.ci_low < row.change_corrected < row.ci_high
+    assert len(change) == 9 and len(contradictions(change, "change_corrected")) == 0
     assert change["p"].notna().all() and set(change["n_occupations"]) <= set(range(6, 63))
 
 
@@ -354,7 +354,10 @@ def test_printed_averages_are_compared_where_shares_are_not_given():
     # Section A.6: 2.49 after 2.05.
     paraphrased = of.loc[("SD 1.4", "paraphrased_no_indicators", "caption_prompts_no_indicators", "captions")]
     assert paraphrased["change"] == 0.44 and round(paraphrased["change_percent"], 1) == 21.5
-    assert change[["ci_low", "ci_high", "p", "n_occupations"]].isna().all(axis=None) and (change["reason"] != "").all()
+    assert (
+        change[["change_corrected", "ci_low", "ci_high", "p", "n_occupations"]].isna().all(axis=None)
+        and (change["reason"] != "").all()
+    )
     # What was measured is not compared as printed.
     two = pd.concat([naive, naive.assign(approach="nearest")])
     again = paradox.approach_change(two, None, printed, **DRAWS | {"replicates": 100})
@@ -385,14 +388,13 @@ def test_changes_by_hand():
     table = change_of(rows).set_index(["approach", "definition", "prompt"])
     # Naive: 20 and 15 for prompt 1, 10 and 5 for prompt 2; without indicators 10 and 5, then 0 and -5.
     row = table.loc[("no_indicators", "published", "mean")]
-    # With 1,000 images a share noise adds little.
     estimates = ["reference_amplification", "amplification", "change"]
-    assert row[estimates].tolist() == pytest.approx([12.5, 2.5, -10], abs=0.1)
-    assert row["change"] == pytest.approx(row["amplification"] - row["reference_amplification"])
-    assert row["change_percent"] == pytest.approx(-80, abs=1) and row["n_occupations"] == 2
-    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10, abs=0.1)
-    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share. Without pairs both are
-    # taken as they are.
+    assert row[estimates].tolist() == pytest.approx([12.5, 2.5, -10])
+    assert row["change_percent"] == pytest.approx(-80) and row["n_occupations"] == 2
+    assert table.loc[("no_indicators", "published", "1"), "change"] == pytest.approx(-10)
+    # Two occupations are too few for an interval, and so for a correction.
+    assert table[[f"{name}_corrected" for name in estimates]].isna().all(axis=None)
+    # Captions as prompts: 5 and 0, against the mean over naive prompts; c has no naive share.
     row = table.loc[("caption_prompts", "published", "captions")]
     assert row[[*estimates, "n_occupations"]].tolist() == pytest.approx([12.5, 2.5, -10, 2])
 
@@ -419,7 +421,7 @@ def test_shared_images_do_not_widen_the_change(n_generated):
     steps = [naive[o] - other[o] for o in names]
     low, high = DescrStatsW([-s for s in steps]).tconfint_mean()
     # Each estimate has its own images drawn anew, a few hundred times.
-    assert row["change"] == pytest.approx(-np.mean(steps), abs=0.2 if n_generated == 12 else 0.001)
+    assert row["change_corrected"] == pytest.approx(-np.mean(steps), abs=0.2 if n_generated == 12 else 0.001)
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([low, high], abs=0.1 * (high - low))
 
 

@@ -19,8 +19,9 @@ def p_of(value, low, high):
 def amplified(value, low, high, plain=None):
     """Return rows of three definitions, each of two prompts and their mean, over 40 of 62 occupations."""
     row = {"model": "M", "approach": "naive", "n_occupations": 40, "n_excluded": 22}
-    row |= {"amplification": value, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
-    row |= {"amplification_plain": value if plain is None else plain}
+    corrected = value if np.isfinite(low) else NAN
+    row |= {"amplification_corrected": corrected, "ci_low": low, "ci_high": high, "p": p_of(value, low, high)}
+    row |= {"amplification": value if plain is None else plain}
     row["reason"] = "" if np.isfinite(low) else "Too few."
     rows = [row | {"prompt": p, "definition": d} for d in ("published", "directional") for p in ("mean", "1", "2")]
     return pd.DataFrame(rows)
@@ -29,7 +30,7 @@ def amplified(value, low, high, plain=None):
 def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     both = amplified(12.0, 9.0, 15.0)
     signed = both["definition"] == "directional"
-    names = ["amplification", "amplification_plain", "ci_low", "ci_high", "p"]
+    names = ["amplification_corrected", "amplification", "ci_low", "ci_high", "p"]
     both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
     (found,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers says of each whether it is significant.
@@ -71,7 +72,7 @@ def test_embedded_models_and_worlds_are_told_apart():
 
 
 def test_t_tests_are_counted_over_their_prompts():
-    columns = ["prompt", "amplification", "p", "amplification_plain"]
+    columns = ["prompt", "amplification_corrected", "p", "amplification"]
     rows = [("1", 3.0, 0.012, 3.0), ("2", 1.0, 0.61, 1.0), ("3", 2.0, 0.03, 2.0), ("4", 2.0, 0.001, 9.0)]
     rows = pd.DataFrame(rows, columns=columns).assign(
         model="mini", approach="nearest_no_indicators", definition="published", ci_low=0.1, ci_high=5.0
@@ -96,9 +97,9 @@ def test_t_tests_are_counted_over_their_prompts():
 )
 def test_less_amplification_is_a_verdict_on_the_change(value, limits, answer):
     row = {"model": "mini", "approach": "nearest_no_indicators", "reference": "naive", "definition": "published"}
-    row |= {"n_occupations": 60, "reference_amplification": 10.0, "amplification": value}
+    row |= {"n_occupations": 60, "reference_amplification_corrected": 10.0, "amplification_corrected": value}
     row |= dict(zip(("ci_low", "ci_high"), limits, strict=True))
-    row |= {"change": value - 10, "change_plain": value - 10, "p": p_of(value - 10, *limits)}
+    row |= {"change_corrected": value - 10, "change": value - 10, "p": p_of(value - 10, *limits)}
     (found,) = answers.nearest_no_indicators.findings(pd.DataFrame([row]))
     assert (found.said, found.estimate, found.n) == (answer, value - 10, 60)
     assert found.question.startswith("Is there less amplification with “Nearest, no indicators”")

@@ -60,7 +60,7 @@ def test_dallevals_numbers_are_those_of_its_own_tables():
     nothing = tables.of([], "dalleval_average_skin_tone"), tables.of([], "dalleval_printed_bias")
     assert average.value == pytest.approx(dalleval.overall_average(table, *nothing)["average"].iloc[0])
     mad = dalleval.mad(table, tables.of([], "dalleval_skin_tone_counts"), nothing[1])
-    assert deviation.value == pytest.approx(mad["corrected_mad"].iloc[0])
+    assert deviation.value == pytest.approx(mad["mad_corrected"].iloc[0])
     judged = precision.estimates([average, deviation], ratings([]).head(0)).query("estimator == 'judge'")
     # Student's t over professions, as the paper's own table has it.
     own = dalleval.overall_average(table, *nothing)[["ci_low", "ci_high"]].iloc[0]

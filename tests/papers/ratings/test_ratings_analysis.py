@@ -74,7 +74,7 @@ def agreement(rated: Rated) -> pd.DataFrame:
 
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
-    assert table["amplification_plain"].to_dict() == pytest.approx(
+    assert table["amplification"].to_dict() == pytest.approx(
         {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3}, abs=1e-9
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
@@ -97,7 +97,7 @@ def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
     assert spread.max() < 1e-9
     same = usual.amplification.set_index("definition")
     majority = table[table["rule"] == "majority"].set_index("definition")
-    columns = ["amplification", "ci_low", "ci_high", "n_occupations", "n_excluded"]
+    columns = ["amplification_corrected", "ci_low", "ci_high", "n_occupations", "n_excluded"]
     pd.testing.assert_frame_equal(majority[columns], same[columns])
     assert (table["n_images"] == 70).all()
 
@@ -216,7 +216,7 @@ def two_models() -> pd.DataFrame:
 
 
 def test_models_share_training_images_and_can_be_looked_at_alone(read):
-    both = amplification(read(two_models())).set_index(["model", "definition"])["amplification_plain"]
+    both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
     assert both["A", "published"] == pytest.approx(10)
     # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
     assert both["B", "directional"] == pytest.approx((-70 - 70 + 0) / 3)
@@ -251,7 +251,7 @@ def answered(table):
 def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
         {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "ratings", "p": p,
-         "amplification": middle, "amplification_plain": middle, "ci_low": -1.0, "ci_high": 9.0,
+         "amplification_corrected": middle, "amplification": middle, "ci_low": -1.0, "ci_high": 9.0,
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
     (found,) = answered(table)
@@ -352,7 +352,7 @@ def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
     # Without disagreement every rule and rater gives the same.
-    same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
+    same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification_corrected"]
     for ax, value in zip(figure.axes, same, strict=True):
         for marker, n in (("o", 5), ("s", 4), ("D", 2)):
             points = drawn(ax, marker)

@@ -35,7 +35,7 @@ def test_a_difference_is_paired_over_what_both_models_have():
     a, b = [11.0, 22.0, 33.0, 44.0, 55.0, 66.0, 99.0], [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
     found = differences(rows("a", a), rows("b", b)).iloc[0]
     # 1 to 6: the unit that only one of them has does not count.
-    assert (found["difference"], found["n"]) == (3.5, 6)
+    assert (found["difference_corrected"], found["n"]) == (3.5, 6)
     # Without skewness the interval is Student's: 3.5 -+ 2.5706 * sqrt(3.5 / 6).
     assert found[["ci_low", "ci_high"]].tolist() == pytest.approx([1.5367, 5.4633], abs=1e-4)
     # All have one sign, so no p may be below the 2 of 64 patterns of a sign-flip test, whatever t says (0.006).
@@ -49,7 +49,7 @@ def test_a_score_over_two_lists_is_their_mean_and_its_interval_the_widest():
     lists = [rows("a", female, of="female"), rows("a", male, of="male")]
     lists += [rows("b", zero(12), of="female"), rows("b", zero(8), of="male")]
     both = differences(*lists).iloc[0]
-    assert both["difference"] == pytest.approx((female.mean() + male.mean()) / 2)
+    assert both["difference_corrected"] == pytest.approx((female.mean() + male.mean()) / 2)
     alone = [differences(rows("a", of), rows("b", zero(len(of)))).iloc[0] for of in (female, male)]
     # Lists that move together: limits are the means of theirs.
     for end in ("ci_low", "ci_high"):
@@ -106,7 +106,7 @@ def test_few_units_have_no_interval_and_no_verdict():
     assert pd.isna(found["p"].item()) and found["reason"].item().startswith("5 of 20 units differ")
     # An interval of no width is none.
     found = differences(rows("a", [1.0] * 8), rows("b", [0.0] * 8))
-    assert found[["ci_low", "p"]].isna().all(axis=None) and found["difference"].item() == 1
+    assert found[["ci_low", "p"]].isna().all(axis=None) and found["difference_corrected"].item() == 1
 
 
 def test_difference_on_a_bounded_scale_is_named_with_the_scale():
@@ -145,7 +145,7 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     # Women and men wear them alike in both models; more frequent ones differ by more for chance alone.
     raw = by_prompt.groupby("model")["mean_absolute_difference"].mean()
     assert 100 * (raw["often"] - raw["seldom"]) > 1.5
-    assert found["ci_low"] < 0 < found["ci_high"] and abs(found["difference"]) < 1
+    assert found["ci_low"] < 0 < found["ci_high"] and abs(found["difference_corrected"]) < 1
     table = synthesis.models(**of_models(by_prompt=by_prompt)).set_index("model")
     net = by_prompt.assign(net=by_prompt["mean_absolute_difference"] - by_prompt["floor"])
     assert np.allclose(table["estimate"], 100 * net.groupby("model", sort=False)["net"].mean())
@@ -153,9 +153,9 @@ def test_attributes_are_compared_net_of_what_chance_gives():
     nothing = tables.of([], "dalleval_printed_attributes")
     of_paper = dalleval.attribute_mean_difference(both, by_prompt, nothing, **DRAWS)
     of_paper = of_paper[of_paper["comparison"] == "woman - man"].set_index("model").loc[table.index]
-    for name, column in {"estimate": "beyond_floor", "ci_low": "ci_low", "ci_high": "ci_high"}.items():
-        assert np.allclose(table[name], 100 * of_paper[f"by_profession_{column}"])
-    assert np.allclose(table["plain"], 100 * raw[table.index]) and (table["floor"] == 0).all()
+    for name, column in {"estimate_corrected": "", "ci_low": "_ci_low", "ci_high": "_ci_high"}.items():
+        assert np.allclose(table[name], 100 * of_paper[f"by_profession_corrected{column}"])
+    assert np.allclose(table["estimate"], 100 * raw[table.index]) and (table["floor"] == 0).all()
 
 
 def tones(model, n, professions=84, shares=(0, 0, 0, 0.1, 0.4, 0.4, 0.1, 0, 0, 0), seed=0):
@@ -194,7 +194,7 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
     shares = pd.DataFrame(rows_, columns=columns)
     occupations = paradox.occupation_amplification(shares, confidence=0.95)
-    raw = occupations.groupby("model")["amplification_plain"].mean()
+    raw = occupations.groupby("model")["amplification"].mean()
     # A fair model shows 13.7 points at 8 images and 6.3 at 40 by chance.
     assert raw["few"] - raw["many"] > 4
     found = differences(synthesis.units(**of_units(occupations=occupations))).set_index("measure")
@@ -203,7 +203,7 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     shares.loc[(shares["source"] == "training") & (shares["model"] == "few"), "percent_female"] = 62.0
     occupations = paradox.occupation_amplification(shares, confidence=0.95)
     found = differences(synthesis.units(**of_units(occupations=occupations)))
-    assert found["difference"].isna().all() and found["reason"].ne("").all()
+    assert found["difference_corrected"].isna().all() and found["reason"].ne("").all()
 
 
 def test_a_floor_that_a_measure_declares_is_taken_off():
@@ -212,21 +212,21 @@ def test_a_floor_that_a_measure_declares_is_taken_off():
     own = pd.concat(rows(m, floors[i] + noise[i], unit="%").assign(floor=floors[i]) for i, m in enumerate("ab"))
     own = own[["model", "measure", "measure_unit", "unit", "value", "floor"]]
     found = differences(synthesis.units(**of_units(), own=own)).iloc[0]
-    assert found["difference"] == pytest.approx((noise[0] - noise[1]).mean()) and found["p"] > 0.05
+    assert found["difference_corrected"] == pytest.approx((noise[0] - noise[1]).mean()) and found["p"] > 0.05
     table = synthesis.models(**of_models(), own=own).set_index("model")
-    assert np.allclose(table["estimate"], noise.mean(axis=1)) and (table["floor"] == 0).all()
-    assert table.loc["b", "plain"] == pytest.approx((floors[1] + noise[1]).mean())
+    assert np.allclose(table["estimate_corrected"], noise.mean(axis=1)) and (table["floor"] == 0).all()
+    assert table.loc["b", "estimate"] == pytest.approx((floors[1] + noise[1]).mean())
 
 
 def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
     row = {"category": "skin_tone", "mad": 0.17, "floor": 0.078}
     mads = [
         row | {"model": "printed", "evidence": "printed"},
-        row | {"model": "mine", "evidence": "computed", "mad": 0.09, "corrected_mad": 0.05, "corrected_floor": 0.02},
+        row | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "floor_corrected": 0.02},
     ]
     table = synthesis.models(**of_models(mads=tables.of(mads, "dalleval_mad"))).set_index("model")
-    assert table["measure"].nunique() == 2 and "chance left in" in table.loc["printed", "measure"]
-    assert table.loc["mine", ["estimate", "plain", "floor"]].tolist() == [0.05, 0.09, 0.02]
+    assert table["measure"].nunique() == 2 and "uncorrected" in table.loc["printed", "measure"]
+    assert table.loc["mine", ["estimate", "estimate_corrected", "floor"]].tolist() == [0.09, 0.05, 0.02]
 
 
 def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
@@ -281,7 +281,7 @@ def test_units_of_printed_numbers_average_to_the_printed_measures():
     assert scores["Stereotype Score, occupations, two people"] == pytest.approx(47.38, abs=0.01)
     assert scores["Stereotype Score, roles of power, two people"] == pytest.approx(18.98, abs=0.01)
     # Of the deviation the mean is what the paper's own analysis estimates.
-    known = mads[mads["category"] == "gender"].set_index("model")["corrected_mad"]
+    known = mads[mads["category"] == "gender"].set_index("model")["mad_corrected"]
     found = mean.xs("Gender: deviation from even (MAD)", level="measure")
     assert len(known) == 3 and np.allclose(found[known.index], known)
     # DALL-Eval's averages (DESIGN): -0.25, -0.22 and -0.42.

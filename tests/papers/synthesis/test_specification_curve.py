@@ -39,7 +39,7 @@ def test_the_three_definitions_are_among_them(amplified, curve, exclusion, measu
     known = amplified.query("definition == @definition and approach == 'naive'")
     both = some.merge(known, on=["model", "prompt"], suffixes=("", "_known"))
     assert len(both) == 10
-    np.testing.assert_allclose(both["estimate"], both["amplification_plain"])
+    np.testing.assert_allclose(both["estimate"], both["amplification"])
     np.testing.assert_array_equal(both["n_occupations"], both["n_occupations_known"])
     # Student's t over occupations, and a bootstrap of these and their images, freed of noise: a fraction apart.
     assert (both["ci_low"] - both["ci_low_known"]).abs().max() < 1.0

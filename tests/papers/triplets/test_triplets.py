@@ -265,8 +265,8 @@ def test_chi_square_of_counts_is_scipys():
     test = scipy_stats.chi2_contingency([[20, 90], [80, 10], [60, 65]], correction=False)
     assert [row["chi_square"], row["p"], row["dof"]] == pytest.approx([test.statistic, test.pvalue, 2])
     assert (row["n"], row["n_objects"], row["n_pooled"], row["evidence"]) == (325, 3, 0, "computed")
-    assert row["cramers_v"] == pytest.approx(np.sqrt((test.statistic - 2) / 325))
-    assert row["ci_low"] < row["cramers_v"] < row["ci_high"]
+    assert row["cramers_v_corrected"] == pytest.approx(np.sqrt((test.statistic - 2) / 325))
+    assert row["ci_low"] < row["cramers_v_corrected"] < row["ci_high"]
     triplet = cell(tests, pair="triplet")
     assert triplet["chi_square"] == pytest.approx(scipy_stats.chi2_contingency(list(counts.values())).statistic)
     for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):

@@ -18,7 +18,7 @@ from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats
 from biaslab.ground import tables
-from biaslab.judging.error import correct, judge_error
+from biaslab.judging.error import NAMES, correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
 from biaslab.stats.checks import ratio
@@ -29,8 +29,8 @@ CUES = ("all", "unambiguous", "ambiguous")
 # Estimate and interval of each way to count, in ``calibration_shares``.
 COUNTED = {
     "drawn": ("percent_drawn", "drawn_low", "drawn_high"),
-    "judged": ("percent_female", "ci_low", "ci_high"),
-    "corrected": ("percent_corrected", "corrected_low", "corrected_high"),
+    "judged": ("percent_female", "percent_female_ci_low", "percent_female_ci_high"),
+    "corrected": ("percent_female_corrected", "ci_low", "ci_high"),
 }
 # There are dozens of bootstraps here; more replicates would move their limits by a few hundredths of a point.
 _MOST_REPLICATES = 1000
@@ -166,7 +166,7 @@ def shares(
         for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
-        frame = correct(frame, errors[source], confidence=confidence)
+        frame = correct(frame, errors[source], confidence=confidence).rename(columns=NAMES)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
 
@@ -251,7 +251,7 @@ def _amplification_rows(
         excess = [limit - implied for limit in (fixed.value[k] - fixed.bias[k], *limits)]
         excess.append(2 * norm.sf(abs(excess[0]) / fixed.se[k]))
         value, floor = boot.value[k], fixed.bias[k]
-        own = [value - floor, boot.ci_low[k], boot.ci_high[k], boot.p[k], value, floor]
+        own = [value, value - floor, boot.ci_low[k], boot.ci_high[k], boot.p[k], floor]
         reason = "" if math.isfinite(boot.ci_low[k] + limits[0]) else _TOO_FEW
         yield [definition, *own, implied, *excess, int(there.sum()), *medians, reason]
 
@@ -268,7 +268,7 @@ def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
     without = np.where(off, "With every knob off, is anything left", "Without any model, is there amplification")
     asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
-    excess = {"amplification": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
+    excess = {"amplification_corrected": "excess", "ci_low": "excess_low", "ci_high": "excess_high", "p": "excess_p"}
     moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
     return rows.assign(model=rows["generator"], asked=asked, **moved)
 
@@ -447,7 +447,7 @@ def _own_row(metric: str, measured: pd.DataFrame, key: tuple[str, str]) -> list:
         return _row(metric, unit="points", n_of="occupations", reason=f"The run measures no {key[0]}.")
     row = measured.loc[key]
     reason = row["reason"] or "Freed of the floor that sampling noise gives it, as its interval is."
-    values = row[["amplification", "ci_low", "ci_high"]]
+    values = row[["amplification_corrected", "ci_low", "ci_high"]]
     return _row(metric, values, row["n_occupations"], "points", "occupations", reason)
 
 

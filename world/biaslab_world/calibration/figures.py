@@ -46,7 +46,7 @@ def shares(table: pd.DataFrame) -> Figure:
     """Draw measured shares against true ones, a panel for each kind of images (``calibration_shares``)."""
     heads = np.where(table["source"] == "generated", "world, no model", table["approach"].map(NAMES))
     heads = heads + np.where(table["skew"] == "off", " (knobs off)", "")
-    inside = table["percent_true"].between(table["corrected_low"], table["corrected_high"])
+    inside = table["percent_true"].between(table["ci_low"], table["ci_high"])
 
     def judged(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(rows["percent_true"], rows["percent_female"], ".", color=style.BLACK, ms=3, zorder=4)
@@ -54,15 +54,15 @@ def shares(table: pd.DataFrame) -> Figure:
     rows = table.assign(panel=[textwrap.fill(head, 30) for head in heads], inside=inside)
     rows["held"] = np.where(inside, "held", "missed")
     return forms.diagonal(
-        rows.dropna(subset=["percent_true", "percent_corrected"]),
+        rows.dropna(subset=["percent_true", "percent_female_corrected"]),
         "percent_true",
-        "percent_corrected",
+        "percent_female_corrected",
         labels=("True share of women (%)", "As judged, corrected (%)"),
         ends=(-3, 103),
         color="held",
         look=_HELD,
         panel="panel",
-        limits=(("percent_true", "percent_true"), ("corrected_low", "corrected_high")),
+        limits=(("percent_true", "percent_true"), ("ci_low", "ci_high")),
         filled="inside",
         columns=3,
         under=judged,
@@ -81,14 +81,14 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
     knobs = np.where(some["skew"] == "off", "\n(all knobs off)", "")
     return forms.estimates(
         some.assign(made=made, row=some["approach"].map(NAMES) + knobs),
-        "amplification",
+        "amplification_corrected",
         row="row",
         color="made",
         look=_look(made),
         label="Expected amplification (points)",
-        floor="amplification_plain",
+        floor="amplification",
         mark="implied",
-        names={"floor": "before its floor is taken off", "mark": "implied by true shares"},
+        names={"floor": "uncorrected", "mark": "implied by true shares"},
     )
 
 

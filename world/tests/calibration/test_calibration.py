@@ -152,7 +152,7 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     right = renders["gender"] == renders["truth_gender"]
     sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
     by_hand = 100 * (rows["percent_female"] / 100 + spec - 1) / (sens + spec - 1)
-    np.testing.assert_allclose(rows["percent_corrected"], by_hand.clip(0, 100))
+    np.testing.assert_allclose(rows["percent_female_corrected"], by_hand.clip(0, 100))
     assert (rows["reference"] == "all").all()
 
 
@@ -214,8 +214,8 @@ def test_without_a_model_the_measurement_finds_what_the_truth_implies(amplificat
     naive = of_world[(of_world["approach"] == "naive") & (of_world["skew"] == "default")]
     assert (naive["ci_low"] > 0).all()
     # The interval is that of the value less its floor.
-    assert table["amplification"].to_numpy() == pytest.approx(table["amplification_plain"] - table["floor"])
-    assert table["amplification"].between(table["ci_low"], table["ci_high"]).all()
+    assert table["amplification_corrected"].to_numpy() == pytest.approx(table["amplification"] - table["floor"])
+    assert table["amplification_corrected"].between(table["ci_low"], table["ci_high"]).all()
     # Five selections: two kinds of prompts for the world and the run's own guidance, one for the two others swept;
     # and the world without the paradox.
     assert len(table) == 3 * (5 * (2 + 2 + 1 + 1) + 2)
@@ -325,9 +325,9 @@ def quality(tmp_path, monkeypatch):
         ("mini", "caption_prompts", "published", "captions", 1.5, -0.5, 3.5, 10, ""),
         ("SD 1.4", "naive", "published", "mean", 12.57, 9.0, 15.0, 62, ""),
     ]
-    names = ["model", "approach", "definition", "prompt", "amplification", "ci_low", "ci_high"]
+    names = ["model", "approach", "definition", "prompt", "amplification_corrected", "ci_low", "ci_high"]
     names += ["n_occupations", "reason"]
-    others = ("t", "p", "amplification_plain", "noise", "t_plain", "p_plain", "n_images")
+    others = ("t", "p", "amplification", "noise", "t_uncorrected", "p_uncorrected", "n_images")
     measured = pd.DataFrame(rows, columns=names).assign(n_excluded=0, **dict.fromkeys(others, np.nan))
     words = pd.DataFrame(
         [("mini", "caption_prompts", 90, 95), ("mini", "caption_prompts", 97, 97), ("mini", "paraphrased", 0, 50)],
@@ -466,7 +466,7 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
     for key, finding in found.items():
         row = rows.loc[key]
         # Of images made by no model, amplification freed of its floor; of others what they add to what truth implies.
-        names = ["amplification", "ci_low", "ci_high", "p"]
+        names = ["amplification_corrected", "ci_low", "ci_high", "p"]
         if key[:2] != ("world", "default"):
             names = ["excess", "excess_low", "excess_high", "excess_p"]
         assert finding.n == row["n_occupations"] and finding.undecided

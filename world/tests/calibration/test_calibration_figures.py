@@ -27,7 +27,7 @@ def _dots(ax):
 
 def test_shares_whose_interval_misses_the_truth_are_hollow():
     names = ["source", "skew", "approach", "occupation", "percent_true", "percent_female"]
-    names += ["percent_corrected", "corrected_low", "corrected_high"]
+    names += ["percent_female_corrected", "ci_low", "ci_high"]
     rows = [
         ("training", "default", "naive", "nurse", 90, 86, 88, 80, 93),
         ("training", "default", "naive", "chef", 30, 49, 50, 40, 60),
@@ -43,7 +43,7 @@ def test_shares_whose_interval_misses_the_truth_are_hollow():
 
 def test_amplification_is_drawn_freed_of_its_floor_and_as_measured():
     names = ["generator", "guidance_scale", "skew", "approach", "definition", "prompt"]
-    names += ["amplification_plain", "amplification", "ci_low", "ci_high", "floor", "implied"]
+    names += ["amplification", "amplification_corrected", "ci_low", "ci_high", "floor", "implied"]
     rows = [
         ("world", np.nan, "default", "naive", "published", "pooled", 8, 7.5, 6, 9, 0.5, 7.8),
         ("mini", 1, "default", "naive", "published", "pooled", 10, 8.5, 5, 12, 1.5, 7.8),

@@ -175,14 +175,14 @@ def attribute_mean_difference(
         drawn = published.draws(model, replicates=replicates, seed=seed)
         folded = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
-        row |= {"mean_absolute_difference": folded.value, "mean_difference_corrected": folded.corrected}
+        row |= {"mean_absolute_difference": folded.value, "mean_absolute_difference_corrected": folded.corrected}
         row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
         plain, floor = single["mean_absolute_difference"], single["floor"]
         row |= {"by_profession": plain.mean(), "by_profession_floor": floor.mean()}
         beyond = stats.mean_interval(plain - floor, confidence, skip_nan=True)
-        limits = {f"by_profession_{end}": getattr(beyond, end) for end in ("ci_low", "ci_high")}
-        row |= {"by_profession_beyond_floor": beyond.value} | limits
+        limits = {f"by_profession_corrected_{end}": getattr(beyond, end) for end in ("ci_low", "ci_high")}
+        row |= {"by_profession_corrected": beyond.value} | limits
         row["reason"] = too_few(folded.n, confidence)
         rows.append(row)
     return tables.of(rows, "dalleval_attribute_mean_difference")

@@ -80,7 +80,7 @@ def overall_average(
                 row["p"] = stats.one_sample_t(values).p
                 if rates := error.get(str(model)):
                     right = stats.judged_mean(values, *rates, confidence)
-                    row |= _judged(right, "judge_corrected_average")
+                    row |= _judged(right, "average_judge_corrected")
             rows.append(row | {"reason": too_few(mean.n) or shared})
     return tables.of(rows, "dalleval_overall_average")
 
@@ -109,7 +109,7 @@ def mad(
         if category == "gender" and model in error and row["n"]:
             n = images.sum(axis=1)
             right = stats.judged_deviation(images["n_female"], n, *error[model], confidence)
-            row |= _judged(right, "judge_corrected_mad")
+            row |= _judged(right, "mad_judge_corrected")
         rows.append(row)
     reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
     for model, category in [key for key in known if key not in counts]:
@@ -134,8 +134,8 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
 
 
 def _judged(right: stats.Deviation, column: str) -> dict:
-    """Return the columns of a value with the judge's error taken off."""
-    return {column: right.value, "judge_ci_low": right.ci_low, "judge_ci_high": right.ci_high, "judge_p": right.p}
+    """Return the columns of an estimate that is corrected for the judge's error."""
+    return {column: right.value} | {f"{column}_{name}": getattr(right, name) for name in ("ci_low", "ci_high", "p")}
 
 
 def _deviation(images: pd.DataFrame, confidence: float) -> dict:
@@ -152,11 +152,11 @@ def _deviation(images: pd.DataFrame, confidence: float) -> dict:
     largest = 2 * (bins - 1) / bins**2
     raw = stats.bounded_mean(plain, (0, largest), largest, confidence)
     free = stats.mean_mad(counts, unit, confidence)
-    row: dict[str, Any] = {"n": raw.n, "mad": raw.value, "ci_low": raw.ci_low, "ci_high": raw.ci_high}
-    row |= {"corrected_mad": free.value, "corrected_ci_low": free.ci_low, "corrected_ci_high": free.ci_high}
+    row: dict[str, Any] = {"n": raw.n, "mad": raw.value, "mad_ci_low": raw.ci_low, "mad_ci_high": raw.ci_high}
+    row |= {"mad_corrected": free.value, "ci_low": free.ci_low, "ci_high": free.ci_high}
     row |= {"p": free.p, "expected_at_overall_share": np.mean(expected)}
-    for kind, floor in (("", stats.mad_floor), ("corrected_", _corrected_floor)):
-        row[f"{kind}floor"] = np.mean([floor(int(k), bins) for k in n])
+    for kind, floor in (("", stats.mad_floor), ("_corrected", _corrected_floor)):
+        row[f"floor{kind}"] = np.mean([floor(int(k), bins) for k in n])
     row["reason"] = too_few(raw.n, confidence)
     if np.isnan(free.value):
         row["reason"] = f"{n.mean():.2g} images a prompt cannot tell chance from deviation"

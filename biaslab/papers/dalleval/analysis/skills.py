@@ -199,12 +199,12 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     high = each[["ci_high", "share"]].to_numpy().max()
     return {
         "youden": youden,
-        "percent_corrected": 100 * whole,
+        "percent_correct_corrected": 100 * whole,
         "ci_low": 100 * low,
         "ci_high": 100 * high,
         "percent_least": 100 * alone.min(),
         "percent_most": 100 * alone.max(),
-        "reason": RIVALS if stats.rivals(count / n, whole, low, high).larger else "",
+        "reason": RIVALS if stats.correction_dominates(count / n, whole) else "",
     }
 
 

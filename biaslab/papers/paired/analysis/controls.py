@@ -35,12 +35,11 @@ def _added(pairs: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame | None:
 
 def _fair(people: pd.DataFrame, confidence: float) -> dict[str, dict[str, float]]:
     """Return by list and overall the limits (points) of scores of coin flips, the people of an image all alike."""
-    size = people.groupby(["stereotype", "identity"])["image_id"].transform("size")
-    identities = people.groupby("stereotype")["identity"].transform("nunique")
-    weight = 1 / (size * identities)
-    weights = {s: weight[people["stereotype"] == s] for s in LISTS} | {"overall": weight / 2}
+    parts = {s: people[people["stereotype"] == s] for s in LISTS} | {"overall": people}
     reach = norm.ppf((1 + confidence) / 2) * 100
-    half = {s: reach * np.sqrt((w.groupby(people["image_id"]).sum() ** 2).sum()) for s, w in weights.items()}
+    # People of an image weigh together: every person counts the same.
+    images = {s: part.groupby("image_id").size() / len(part) for s, part in parts.items()}
+    half = {s: reach * np.sqrt((weight**2).sum()) for s, weight in images.items()}
     if people["stereotype"].nunique() < len(LISTS):
         half["overall"] = np.nan
     return {s: {"fair_low": max(-h, -100), "fair_high": min(h, 100)} for s, h in half.items()}
@@ -77,7 +76,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             how_beside = how | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
             beside = strata(group, "contrast", confidence, -200, 200, **how_beside)
             how |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
-            alone = strata(group, "score", confidence, -100, 100, **how)
+            alone = strata(group, "score", confidence, -100, 100, over_people=True, **how)
             for (row, _), (other, _) in zip(alone, beside, strict=True):
                 row |= {"model": model, "setting": setting}
                 row |= fair[row["stereotype"]] if row["n_identities"] else {}

@@ -48,20 +48,45 @@ class Parts(NamedTuple):
         return stats.crossed_error(self.rows, self.columns, self.cells)
 
 
-def parts(group: pd.DataFrame, column: str, images: pd.DataFrame) -> Parts:
-    """Return what each identity adds to the mean of both lists' means.
+def weights(group: pd.DataFrame, over_people: bool) -> pd.Series:
+    """Return what each identity weighs in a mean over both lists; weights add up to 1.
 
-    A list's mean is over its occupations, each the mean of its identities. ``group`` has a row per identity
-    (stereotype, occupation, identity and ``column``), ``images`` are as :func:`deviations` returns them.
+    Args:
+        group: One row per identity: stereotype, occupation, and n where people are counted.
+        over_people: Whether every person weighs the same, as in equation 1. Else lists weigh the same, as do the
+            occupations of a list and the identities of an occupation.
     """
+    if over_people:
+        return group["n"] / group["n"].sum()
+    identities = group.groupby(["stereotype", "occupation"])["occupation"].transform("size")
+    occupations = group.groupby("stereotype")["occupation"].transform("nunique")
+    return 1 / (group["stereotype"].nunique() * occupations * identities)
+
+
+def contributions(group: pd.DataFrame, column: str, over_people: bool) -> dict[str, pd.Series]:
+    """Return by list what the identities of each occupation contribute to the mean of ``column`` over both lists.
+
+    The contributions are linearised, weight times deviation from that mean, and add up to 0 over both lists.
+    """
+    weight = weights(group, over_people)
+    added = weight * (group[column] - (weight * group[column]).sum())
+    lists = ((s, group["stereotype"] == s) for s in LISTS)
+    return {s: added[of].groupby(group.loc[of, "occupation"], sort=False).sum() for s, of in lists}
+
+
+def parts(group: pd.DataFrame, column: str, images: pd.DataFrame, over_people: bool = False) -> Parts:
+    """Return what each identity adds to the mean over both lists, of which :func:`weights` tells the kind.
+
+    ``group`` has a row per identity (stereotype, occupation, identity, ``column`` and n), ``images`` are as
+    :func:`deviations` returns them.
+    """
+    weight = weights(group, over_people).set_axis(group["identity"])
     adds, added, whose = {}, {}, {}
-    for stereotype in LISTS:
+    for stereotype, of_list in contributions(group, column, over_people).items():
         rows = group[group["stereotype"] == stereotype].set_index("identity")
         identity = images[f"{stereotype}_identity"]
-        means = rows.groupby("occupation", sort=False)[column].mean()
-        # What each weighs in the mean of both lists' means over occupations.
-        weight = 0.5 / len(means) / rows.groupby("occupation")["occupation"].transform("size")
-        adds[stereotype] = 0.5 * (means - means.mean()) / len(means)
+        # Lists are strata: their identities differ around the list's own mean.
+        adds[stereotype] = of_list - of_list.mean()
         # Images of identities that the group lacks have neither an occupation nor a weight, so they add nothing.
         added[stereotype] = images[stereotype].fillna(0) * identity.map(weight)
         whose[stereotype] = identity.map(rows["occupation"])

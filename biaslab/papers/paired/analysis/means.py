@@ -100,6 +100,20 @@ def t_mean(value: float, se: float, df: float, confidence: float) -> Mean:
     return Mean(value, value - half, value + half, t, float(2 * student.sf(abs(t), df)), "", df=df)
 
 
+def of_people(rows: pd.DataFrame, column: str, confidence: float) -> Mean:
+    """Return the mean of ``column`` over people, a ratio whose linearised error is over occupations.
+
+    ``rows`` has one row per identity: occupation, n (people) and ``column``. With the same n for every identity it is
+    :func:`mean` over occupations.
+    """
+    if rows["occupation"].nunique() < 2:
+        return mean(rows[column].to_numpy(), confidence)
+    weight = rows["n"] / rows["n"].sum()
+    value = float((weight * rows[column]).sum())
+    added = (weight * (rows[column] - value)).groupby(rows["occupation"]).sum()
+    return t_mean(value, *stats.clustered_error(added), confidence)
+
+
 def of_roles(low: pd.Series, high: pd.Series, confidence: float, sign: int = 1) -> Mean:
     """Return half the sum (``sign`` -1: half the difference) of two lists' means; an occupation is one observation."""
     value = float(low.mean() + sign * high.mean()) / 2
@@ -119,10 +133,12 @@ def strata(
     images: pd.DataFrame | None = None,
     two_people: bool = False,
     wider: Mapping[str, float] = {},
+    over_people: bool = False,
 ) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Yield for each list and for both the mean of ``column`` as a row of a table, and the rows it is taken over.
 
-    Several identities of one occupation and list are averaged first; identities without a value are left out.
+    Identities without a value are left out. By default lists weigh the same, as do the occupations of a list and the
+    identities of an occupation.
 
     Args:
         group: One row per identity: stereotype, occupation, identity and ``column``.
@@ -135,12 +151,16 @@ def strata(
         images: Where images are known, what each adds (see :func:`dependence.deviations`).
         two_people: Whether two people share each image.
         wider: By list whose identities share images, how many times as large the variance of its mean is at most.
+        over_people: Whether the means are over people (``n``), as equation 1 has it.
     """
     known = group.dropna(subset=[column])
     rows = {s: known[known["stereotype"] == s] for s in LISTS}
     values = dict(zip(LISTS, _by_occupation(known, column), strict=True))
-    means = {s: mean(values[s].to_numpy(), confidence) for s in LISTS}
-    means["overall"] = _both(known, column, confidence, effect, images, two_people)
+    means = {
+        s: of_people(rows[s], column, confidence) if over_people else mean(values[s].to_numpy(), confidence)
+        for s in LISTS
+    }
+    means["overall"] = _both(known, column, confidence, effect, images, two_people, over_people)
     rows["overall"] = known
     shared = values["female"].index.intersection(values["male"].index)
     # Roles of different occupations share no images, so nothing is fixed there.
@@ -164,9 +184,15 @@ def strata(
 
 
 def _both(
-    group: pd.DataFrame, column: str, confidence: float, effect: str, images: pd.DataFrame | None, two_people: bool
+    group: pd.DataFrame,
+    column: str,
+    confidence: float,
+    effect: str,
+    images: pd.DataFrame | None,
+    two_people: bool,
+    over_people: bool,
 ) -> Mean:
-    """Return the mean of the two lists' means over occupations, with the dependence that is known of them.
+    """Return the mean over both lists, with the dependence that is known of them.
 
     Of the two roles of an occupation it is one observation; lists that share ``images`` are crossed samples. Where only
     values are known, variances of the mean ``effect`` (or half the value) are added up, by Welch's degrees of freedom.
@@ -175,14 +201,17 @@ def _both(
     if female.empty or male.empty:
         return Mean(*(np.nan,) * 5, "one of the two lists has no values")
     if len(female.index.intersection(male.index)):
-        return of_roles(female, male, confidence)._replace(dependence=dependence.BY_OCCUPATION)
-    value = float((female.mean() + male.mean()) / 2)
+        roles = of_people(group, column, confidence) if over_people else of_roles(female, male, confidence)
+        return roles._replace(dependence=dependence.BY_OCCUPATION)
+    value = float((dependence.weights(group, over_people) * group[column]).sum())
     if min(len(female), len(male)) < 2:
         return Mean(value, *(np.nan,) * 4, _FEW)
-    if images is not None and (crossed := dependence.parts(group, column, images)).crossed:
+    if images is not None and (crossed := dependence.parts(group, column, images, over_people)).crossed:
         return t_mean(value, *crossed.error(), confidence)._replace(dependence=dependence.ESTIMATED)
-    effects = _by_occupation(group, effect) if effect else (female / 2, male / 2)
-    parts = np.array([part.var(ddof=1) / len(part) for part in effects])
+    added = dependence.contributions(group, effect or column, over_people).values()
+    # What moves both people of an image counts for both lists: twice the own contribution.
+    times = 4 if effect else 1
+    parts = np.array([times * len(part) * part.var(ddof=1) for part in added])
     degrees = np.array([len(female) - 1, len(male) - 1])
     df = parts.sum() ** 2 / (parts**2 / degrees).sum() if parts.sum() > 0 else degrees.sum()
     assumed = dependence.WORST if effect else dependence.ASSUMED_NONE if two_people else dependence.NONE

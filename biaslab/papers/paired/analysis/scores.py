@@ -25,9 +25,10 @@ _NO_VALUES = "the paper prints no values per identity"
 def stereotype_score(
     shares: pd.DataFrame, pairs: pd.DataFrame, printed: pd.DataFrame, *, confidence: float
 ) -> pd.DataFrame:
-    """Return the stereotype score of each list and overall (paired 3.2.3, Tables 1 and 2; with intervals).
+    """Return the Stereotype Score of each list and overall (paired 3.2.3, equation 1; Tables 1 and 2), with intervals.
 
-    ``printed`` scores are set beside, or stand alone where nothing is computed.
+    Every person counts the same: with people missing, identities of more people weigh more. ``printed`` scores are
+    added, or stand alone where nothing is computed.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
     people = counted(shares)
@@ -36,7 +37,7 @@ def stereotype_score(
         names, two = tuple(cell.values()), cell["setting"] != "single"
         added = deviations(images.get(names), group, "score")
         shared: dict[str, Any] = {"effect": "score" if two else "", "images": added, "two_people": two}
-        for row, _ in strata(group, "score", confidence, -100, 100, **shared):
+        for row, _ in strata(group, "score", confidence, -100, 100, over_people=True, **shared):
             printed_value = stated.get((*names, row["stereotype"]), np.nan)
             rows.append(row | cell | {"evidence": "computed", "printed": printed_value})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}

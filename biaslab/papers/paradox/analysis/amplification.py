@@ -66,16 +66,16 @@ def amplification(
 ) -> pd.DataFrame:
     """Return expected amplification by all definitions: ``paradox_amplification`` (section 3.3; Table 3).
 
-    ``amplification`` is free of what image noise adds; interval, ``t`` and ``p`` are its own (bootstrap of occupations,
-    then images). ``amplification_plain`` is the measure of the shares as they are, as the paper defines it. Of
-    approaches that have no shares, the printed averages follow, with a reason.
+    ``amplification`` is the paper's definition. ``amplification_corrected`` is corrected for small-sample bias; its
+    interval, ``t`` and ``p`` come from a bootstrap of occupations, then images. Approaches without shares have their
+    printed averages as ``amplification``, with a reason.
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
     computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
-        papers = printed.rename(columns={"amplification_plain": "printed"}).assign(definition="published")
+        papers = printed.rename(columns={"amplification": "printed"}).assign(definition="published")
         computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
     return tables.of(computed, "paradox_amplification")
 
@@ -87,14 +87,14 @@ def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
             kept = kept_values(group, definition, prompt)
             test, reason = stats.one_sample_t(kept), found.reason[i, j]
             t, p = test.statistic, test.p
-            if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.plain[i, j]):
+            if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.uncorrected[i, j]):
                 # The mean of prompts is then not the mean of any one set of occupations.
                 t, p, reason = np.nan, np.nan, reason or OTHER_OCCUPATIONS
             yield [
                 *(group.model, group.approach, definition, prompt),
-                *(part[i, j] for part in (found.amplification, found.low, found.high)),
+                *(part[i, j] for part in (found.uncorrected, found.corrected, found.low, found.high)),
                 *(len(kept), len(group.occupations) - len(kept)),
-                *(part[i, j] for part in (found.t, found.p, found.plain, found.noise)),
+                *(part[i, j] for part in (found.t, found.p, found.noise)),
                 *(t, p, group.images(prompt), reason),
             ]
 
@@ -104,14 +104,14 @@ def _only_printed(printed: pd.DataFrame, computed: pd.DataFrame) -> pd.DataFrame
     keys = ["model", "approach"]
     have = pd.MultiIndex.from_frame(computed[keys])
     rows = printed[~pd.MultiIndex.from_frame(printed[keys]).isin(have)]
-    single = rows["amplification_plain"].where(rows["prompt"] != "mean")
+    single = rows["amplification"].where(rows["prompt"] != "mean")
     mean = single.groupby([rows[key] for key in keys]).transform("mean")
     # Four values printed to 0.01 average to within 0.01 of a mean that is rounded itself.
-    apart = (rows["prompt"] == "mean") & ((rows["amplification_plain"] - mean).abs() > 0.01)
+    apart = (rows["prompt"] == "mean") & ((rows["amplification"] - mean).abs() > 0.01)
     reasons = NO_SHARES + (" The printed prompts average " + mean.map("{:.3f}".format).astype(str) + ".").where(
         apart, ""
     )
-    return rows.assign(definition="published", amplification=rows["amplification_plain"], reason=reasons)
+    return rows.assign(definition="published", reason=reasons)
 
 
 def overall(rows: pd.DataFrame) -> pd.DataFrame:
@@ -122,8 +122,8 @@ def overall(rows: pd.DataFrame) -> pd.DataFrame:
 
 def told(rows: pd.DataFrame) -> pd.Series:
     """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
-    names = ["amplification_plain", "amplification", "ci_low", "ci_high"]
-    return rows["p"].mask(np.asarray(stats.rivals(*(rows[name] for name in names)).larger), 1.0)
+    dominated = stats.correction_dominates(rows["amplification"], rows["amplification_corrected"])
+    return rows["p"].mask(np.asarray(dominated), 1.0)
 
 
 def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "prompt": group.prompts[j],
             "percent_training": t,
             "percent_generated": g,
-            "amplification_plain": measures.amplification(g, t),
+            "amplification": measures.amplification(g, t),
             "directional": measures.directional_amplification(g, t),
             "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
             "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
@@ -208,8 +208,8 @@ def approach_change(
 
     The difference of the estimates that :func:`amplification` gives for the occupations that have every share with
     either approach. For its standard error occupations are resampled (at most 2,000 times) with both shares, so what
-    selections share counts as shared. Where an approach has no interval of its own, both values are plain and
-    the change has none; where shares of either are missing, printed averages are compared, with a reason.
+    selections share counts as shared. Where an approach has no interval of its own, the corrected columns are missing.
+    Where shares of either are missing, printed averages are compared, with a reason.
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     found = {(group.model, group.approach): group.complete() for group in groups(shares, pairs)}
@@ -242,7 +242,7 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
     """Yield rows of printed averages, as :func:`_change_rows` of shares, where shares of one of the two are missing."""
     averages: dict[tuple[str, str], dict[str, float]] = {}
     for row in printed.to_dict("records"):
-        averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification_plain"]
+        averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification"]
     for (model, approach), ours in averages.items():
         for reference in _references(approach):
             theirs = averages.get((model, reference), {})
@@ -253,7 +253,9 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
                 base = float(theirs.get("mean" if prompt == "captions" else prompt, theirs.get(prompt, math.nan)))
                 if math.isfinite(base):
                     change = round(value - base, 2)
-                    numbers = [base, value, change, np.nan, np.nan, np.nan, 100 * change / base, change, np.nan]
+                    plain, missing = [base, value, change], [np.nan] * 6
+                    percents = [100 * change / base, np.nan]
+                    numbers = [*plain, *missing, *percents, np.nan]
                     yield [model, approach, reference, "published", prompt, *numbers, NO_SHARES]
 
 
@@ -275,20 +277,25 @@ def _change_rows(
     for d, definition in enumerate(measures.DEFINITIONS):
         for k, (prompt, (i, j)) in enumerate(pairs.items()):
             reason = reasons[d][k]
-            which = "plain" if reason else "amplification"
-            value, base = getattr(first, which)[d, i], getattr(second, which)[d, j]
-            change, low, high, p = value - base, np.nan, np.nan, np.nan
-            plain = first.plain[d, i] - second.plain[d, j]
+            plain = _changed(first.uncorrected[d, i], second.uncorrected[d, j])
+            corrected, low, high, p = [np.nan] * 4, np.nan, np.nan, np.nan
             if not reason:
+                corrected = _changed(first.corrected[d, i], second.corrected[d, j])
+                change = corrected[2]
                 # No change is larger than the range of what changes.
                 most = np.ptp(RANGES[definition])
                 low, high = np.clip(change + np.array([-1, 1]) * quantile * se[d, k], -most, most)
                 p = 2 * scipy.stats.t.sf(abs(change) / se[d, k], df)
                 reason = "" if np.isfinite(p) else TOO_FEW
-            percent = 100 * change / base if base > 0 else np.nan
             n = min(first.n[d, i], second.n[d, j])
             head = [group.model, group.approach, reference.approach, definition, prompt]
-            yield [*head, base, value, change, low, high, p, percent, plain, n, reason]
+            yield [*head, *plain[:3], *corrected[:3], low, high, p, plain[3], corrected[3], n, reason]
+
+
+def _changed(value: float, base: float) -> list[float]:
+    """Return the reference's value, the approach's, the change in points and in percent of the reference."""
+    change = value - base
+    return [base, value, change, 100 * change / base if base > 0 else np.nan]
 
 
 def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:

@@ -215,8 +215,8 @@ def expected(group: Group, training: np.ndarray, generated: np.ndarray, definiti
 class Estimates(NamedTuple):
     """Expected amplification of a group, arrays (definitions, :attr:`Group.names`), in points."""
 
-    plain: np.ndarray  # of the shares as they are
-    amplification: np.ndarray  # less what image noise adds; the plain one where there is no interval
+    uncorrected: np.ndarray  # the paper's definition, of the shares as they are
+    corrected: np.ndarray  # minus what image noise adds; NaN where there is no interval
     low: np.ndarray
     high: np.ndarray
     noise: np.ndarray  # what image noise adds; NaN, like the others, where there is no interval
@@ -245,7 +245,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
         reason = np.where((reason == "") & (paired != ""), paired, reason)
         reason = np.where((reason == "") & _at_half(group), AT_HALF, reason)
     if (reason != "").all():
-        return Estimates(plain, plain, *(missing,) * 5, size, reason)
+        return Estimates(plain, *(missing,) * 6, size, reason)
     counts, n = group.counts()
 
     def statistic(shares: np.ndarray) -> np.ndarray:
@@ -267,7 +267,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     low, high = (np.clip(shaped(end) + apart, least, most) for end in (boot.ci_low, boot.ci_high))
     t = (plain - noise) / shaped(boot.se)
     p = 2 * scipy.stats.t.sf(np.abs(t), boot.df)
-    return Estimates(plain, np.where(known, plain - noise, plain), low, high, noise, t, p, size, reason)
+    return Estimates(plain, plain - noise, low, high, noise, t, p, size, reason)
 
 
 def _at_half(group: Group) -> np.ndarray:
