@@ -213,12 +213,12 @@ def corrections(rng, studies, *, people: int, rated: int, share: float, lean: fl
         judges["outcome"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unrated")
         row = custom.corrected(judges).set_index("group").loc["all"]
         plain = stats.wilson_interval((said == "female").sum(), (said != "unsure").sum())
-        if not np.isfinite(row["percent_corrected"]):
+        if not np.isfinite(row["percent_female_corrected"]):
             continue
         yield {
-            "corrected": row["corrected_low"] <= 100 * share <= row["corrected_high"],
+            "corrected": row["ci_low"] <= 100 * share <= row["ci_high"],
             "as judged": plain.low <= share <= plain.high,
-            "half-width": (row["corrected_high"] - row["corrected_low"]) / 2,
+            "half-width": (row["ci_high"] - row["ci_low"]) / 2,
         }
 
 

@@ -171,7 +171,7 @@ def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -
         judges = [who.assign(judge=name, gender=label, outcome="judged") for name, label in labels.items()]
         judges[1] = judges[1].assign(probability=rated, wave=1)[rated.notna()]
         table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
-        covers = (table["corrected_low"] <= 50) & (table["corrected_high"] >= 50)
+        covers = (table["ci_low"] <= 50) & (table["ci_high"] >= 50)
         each = [[f"g{k}" for k in range(6)], [f"g{k}" for k in range(6, 12)]]
         held.append([covers["all"], *(covers[names].mean() for names in each)])
     means = 100 * np.mean(held, axis=0)
@@ -202,7 +202,7 @@ def occupations(rng, studies: int, *, each: int, spread: float) -> None:
         errors = pd.DataFrame(rows, columns=["group", "measure", "value", "n"])
         shares = pd.DataFrame({"occupation": map(str, range(20)), "percent_female": count / 2, "n": 200})
         found = error.correct(shares, errors)
-        held.append(((found["corrected_low"] <= 100 * share) & (100 * share <= found["corrected_high"])).mean())
+        held.append(((found["ci_low"] <= 100 * share) & (100 * share <= found["ci_high"])).mean())
     print(f"occupations, {each} reference images each, errors vary by {spread:g}: covers {100 * np.mean(held):.1f}")
 
 

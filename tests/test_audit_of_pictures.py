@@ -110,7 +110,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     tables = {name: pd.read_csv(tmp_path / f"eye/tables/custom_{name}.csv") for name in ("corrected", "agreement")}
     row = tables["corrected"].set_index("group").loc["all"]
     # 60 % are women; a third of them are called male.
-    assert row["percent_female"] < 45 and row["corrected_low"] < 60 < row["corrected_high"]
+    assert row["percent_female"] < 45 and row["ci_low"] < 60 < row["ci_high"]
     assert tables["agreement"].set_index("group").loc["all", "p"] < 0.001
     answered = pd.read_csv(tmp_path / "eye/tables/custom_answered.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]

@@ -22,11 +22,9 @@ images that show a man, those judged male; ``judged_*``: of all images that show
 person, several, raters unsure), those that were judged at all."""
 REFERENCES = ("female", "male", "neither")
 _CORRECTED = (
-    *("percent_corrected", "corrected_low", "corrected_high", "reference"),
+    *("percent_female_corrected", "ci_low", "ci_high", "reference"),
     *("sensitivity", "specificity", "sensitivity_n", "specificity_n", "reason"),
 )
-NAMES = {"percent_corrected": "percent_female_corrected", "corrected_low": "ci_low", "corrected_high": "ci_high"}
-"""What tables call the columns of :func:`correct`: the corrected estimate carries the confidence interval."""
 LEAST = 30
 """Reference images of each gender on which a group's own sensitivity and specificity must rest."""
 
@@ -82,7 +80,7 @@ def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0
     ``shares`` has occupation, percent_female (0–100) and n (images judged female or male); ``errors`` are as from
     :func:`judge_error`. An occupation of fewer than :data:`LEAST` reference images takes the errors of all
     occupations; its interval then includes the variance of errors between occupations. Returns ``shares`` with
-    percent_corrected, corrected_low, corrected_high (0–100; intervals include the uncertainty of the errors), reference
+    percent_female_corrected, ci_low, ci_high (0–100; the interval includes the uncertainty of the errors), reference
     (the occupation whose errors were used, or ``all``), sensitivity, specificity (0–100), sensitivity_n,
     specificity_n, and the reason where a share cannot be corrected.
     """
@@ -166,5 +164,4 @@ def correct_by_source(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence:
             corrected.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:
             corrected.append(correct(rows, known.loc[[best]], confidence=confidence))
-    whole = pd.concat([shares[:0], *corrected], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])
-    return whole.rename(columns=NAMES)
+    return pd.concat([shares[:0], *corrected], ignore_index=True).reindex(columns=[*shares, *_CORRECTED])

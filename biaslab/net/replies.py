@@ -73,7 +73,8 @@ def is_policy(data: bytes) -> bool:
 def placeholder(data: bytes) -> str:
     """Return which field says that the image of a reply is a content filter's placeholder; empty where none does.
 
-    Known are ``finish_reason``, ``filtered_reason`` and Azure's ``content_filter_results``, beside the image or above.
+    Known are ``finish_reason``, ``filtered_reason`` and Azure's ``content_filter_results``, next to the image or
+    above it.
     """
     reply = _object(data)
     for said in (_first(reply), reply):

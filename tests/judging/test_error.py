@@ -80,11 +80,11 @@ def test_shares_are_corrected_by_the_formula_or_have_a_reason():
     known = errors(all=(95, 400, 90, 400), nurse=(100, 30, 100, 30), pilot=(100, 300, 100, 29))
     found = correct(shares, known).set_index("occupation")
     assert found["reference"].to_dict() == {"nurse": "nurse", "pilot": "all", "baker": "all"}
-    assert found.loc["nurse", "percent_corrected"] == pytest.approx(40)
+    assert found.loc["nurse", "percent_female_corrected"] == pytest.approx(40)
     # Rogan and Gladen: (0.40 + 0.90 - 1) / (0.95 + 0.90 - 1) = 0.3 / 0.85.
-    assert found.loc["baker", "percent_corrected"] == pytest.approx(100 * 0.3 / 0.85)
-    assert (found["corrected_low"] < found["percent_corrected"]).all() and (found["reason"] == "").all()
-    assert (found["percent_corrected"] < found["corrected_high"]).all()
+    assert found.loc["baker", "percent_female_corrected"] == pytest.approx(100 * 0.3 / 0.85)
+    assert (found["ci_low"] < found["percent_female_corrected"]).all() and (found["reason"] == "").all()
+    assert (found["percent_female_corrected"] < found["ci_high"]).all()
     for percent, known, reason in (
         (np.nan, (95, 400, 90, 400), "no image was judged"),
         (40.0, (40, 400, 60, 400), "the judge is no better than chance here"),
@@ -92,7 +92,7 @@ def test_shares_are_corrected_by_the_formula_or_have_a_reason():
     ):
         nurses = shares[:1].assign(percent_female=percent, n=0 if np.isnan(percent) else 200)
         (row,) = correct(nurses, errors(all=known)).itertuples()
-        assert row.reason == reason and np.isnan(row.percent_corrected)
+        assert row.reason == reason and np.isnan(row.percent_female_corrected)
 
 
 def test_correct_errors_differ_between_occupations_widens_shares_that_take_all_errors():
@@ -102,7 +102,7 @@ def test_correct_errors_differ_between_occupations_widens_shares_that_take_all_e
     known = errors(all=(80, 100, 90, 100), nurse=(100, 50, 90, 50), pilot=(60, 50, 90, 50))
     shares = pd.DataFrame({"occupation": ["nurse", "baker"], "percent_female": 50.0, "n": 100})
     found = correct(shares, known).set_index("occupation")
-    limits = found[["corrected_low", "corrected_high"]] / 100
+    limits = found[["ci_low", "ci_high"]] / 100
     nurse, baker = (stats.corrected_shares(50, 100, *known) for known in ((1, 0.9, 50, 50), (0.8, 0.9, 100, 100)))
     assert limits.loc["nurse"].tolist() == pytest.approx([nurse.ci_low, nurse.ci_high])
     more = norm.ppf(0.975) * 4 / 7 * np.sqrt(0.1152) / 0.7

@@ -488,8 +488,8 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
             own = labelled[(labelled["group"] == one.group) | (one.group == ALL)]
             row = {"model": model, "judge": names[0], "reference": reference, "group": one.group}
             row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_rated"]}
-            row |= {"percent_corrected": both["estimate"], "corrected_low": both["ci_low"]}
-            row |= {"corrected_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
+            row |= {"percent_female_corrected": both["estimate"], "ci_low": both["ci_low"]}
+            row |= {"ci_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
             for name, answer in (("sensitivity", 1), ("specificity", 0)):
                 some = own[(own["rated"] == answer) & own["judged"].notna()]
                 right = (some["judged"] == answer).astype(float)

@@ -359,8 +359,8 @@ def test_corrected_truth_of_a_subset_corrects_the_judge():
     row = custom.corrected(_judged(known | unknown)).set_index("group").loc["all"]
     assert row["percent_female"] == pytest.approx(30)
     assert (row["sensitivity"], row["specificity"], row["reference"]) == (60, 100, "truth")
-    assert row["percent_corrected"] == pytest.approx(50)
-    assert 35 < row["corrected_low"] < 50 < row["corrected_high"] < 65
+    assert row["percent_female_corrected"] == pytest.approx(50)
+    assert 35 < row["ci_low"] < 50 < row["ci_high"] < 65
 
 
 def test_without_a_better_word_nothing_is_taken_off():
@@ -371,13 +371,13 @@ def test_without_a_better_word_nothing_is_taken_off():
     unsure = {("g", "", "female"): 3, ("g", "unsure", "male"): 2}
     both = pd.concat([judges, _judged(unsure).assign(model="B")], ignore_index=True)
     second = custom.corrected(both).query("model == 'B'")
-    assert second["percent_corrected"].isna().all() and (second["reason"] != "").all()
+    assert second["percent_female_corrected"].isna().all() and (second["reason"] != "").all()
     # A judge that is no better than chance is not used, so that the share is that of the truth.
     chance = _judged({("g", t, s): 20 for t in ("female", "male") for s in ("female", "male")})
     row = custom.corrected(chance).iloc[0]
-    assert row["percent_corrected"] == 50 and row["tuning"] == 0
+    assert row["percent_female_corrected"] == 50 and row["tuning"] == 0
     few = custom.corrected(_judged({("g", "female", "female"): 4, ("g", "", "male"): 9})).iloc[0]
-    assert np.isnan(few["percent_corrected"]) and few["reason"].startswith("fewer than 5 annotated images")
+    assert np.isnan(few["percent_female_corrected"]) and few["reason"].startswith("fewer than 5 annotated images")
 
 
 def test_corrected_errors_differ_between_groups_takes_each_groups_own():
@@ -387,7 +387,7 @@ def test_corrected_errors_differ_between_groups_takes_each_groups_own():
     table = custom.corrected(_judged(g | h)).set_index("group")
     # By hand: what annotators say of g, the judge's share in h, and their mean.
     assert table["percent_female"].to_dict() == pytest.approx({"all": 45, "g": 40, "h": 50})
-    assert table["percent_corrected"].to_dict() == pytest.approx({"all": 65, "g": 80, "h": 50})
+    assert table["percent_female_corrected"].to_dict() == pytest.approx({"all": 65, "g": 80, "h": 50})
     # Women of h stand for five each: 10 * 5 and 4 of 10 * 5 and 8.
     assert table.loc["all", "sensitivity"] == pytest.approx(100 * 54 / 58)
     assert table[["n", "n_annotated"]].loc["all"].tolist() == [110, 30]
@@ -406,7 +406,7 @@ def test_corrected_probabilities_of_annotation_weigh_people():
     judges = pd.concat(judges).assign(model="A", group="g", position=1, wave=1)
     row = custom.corrected(judges).set_index("group").loc["g"]
     # By hand: 20 of 20 judged female and 50 of 100 judged male are women.
-    assert row["percent_corrected"] == pytest.approx(100 * 70 / 120)
+    assert row["percent_female_corrected"] == pytest.approx(100 * 70 / 120)
     assert row["sensitivity"] == pytest.approx(100 * 20 / 70)
 
 

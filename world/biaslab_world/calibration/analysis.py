@@ -18,7 +18,7 @@ from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats
 from biaslab.ground import tables
-from biaslab.judging.error import NAMES, correct, judge_error
+from biaslab.judging.error import correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
 from biaslab.stats.checks import ratio
@@ -166,7 +166,7 @@ def shares(
         for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
-        frame = correct(frame, errors[source], confidence=confidence).rename(columns=NAMES)
+        frame = correct(frame, errors[source], confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
 
