@@ -326,7 +326,7 @@ def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     said = {f["question"]: f["answer"] for f in record["findings"]}
     assert said["Which tables are the same?"].startswith("1 of 2")
     # The same measurements analysed otherwise: a difference, and no interval of it.
-    save(two_runs, "two", paradox_amplification=pd.concat([printed.assign(amplification=[10, 25]), own[1]]))
+    save(two_runs, "two", paradox_amplification=pd.concat([printed.assign(amplification_corrected=[10, 25]), own[1]]))
     _, table = compared(two_runs)
     other = table[table["basis"] == "same inputs"]
     assert other["amplification_corrected_difference"].tolist() == [5] and other["ci_low"].isna().all()

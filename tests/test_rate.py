@@ -32,7 +32,7 @@ def save(tmp_path):
     def write(name, size=(4, 4), **options):
         path = tmp_path / "mine" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng(len(name)).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+        pixels = np.random.default_rng(list(name.encode())).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
         Image.fromarray(pixels).save(path, **options)
         return path
 

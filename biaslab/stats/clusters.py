@@ -128,8 +128,10 @@ def clustered_homogeneity(
     count, n = checks.counts(count, n)
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     filled = n > 0
-    of = pd.factorize(np.asarray(stratum)[filled])[0]
-    count, n = count[filled], n[filled]
+    of = np.unique(np.asarray(stratum)[filled], return_inverse=True)[1]
+    # The same images give the same p in any order.
+    order = np.lexsort((n[filled], count[filled], of))
+    of, count, n = of[order], count[filled][order], n[filled][order]
     groups = int(of.max(initial=-1)) + 1
     if groups < 2 or count.sum() in (0, n.sum()):
         return float("nan")

@@ -267,9 +267,12 @@ def _mean_distance(
     sampled = np.isfinite(size)
     # Under the null hypothesis a sampled benchmark and the model have one share, which both tell of.
     known = np.where(sampled, size, 1)
-    both = (count / effect + center * known + 0.5) / (n / effect + known + 1)
+    total = n / effect + known
+    both = (count / effect + center * known + 0.5) / (total + 1)
     common = np.clip(np.where(sampled, both, center), _LEAST, 1 - _LEAST)
-    error = np.sqrt(common * (1 - common) * (effect / n + np.where(sampled, 1 / known, 0)))
+    # A variance about an estimated share is too small by one part in the size.
+    free = np.where(sampled, total / (total - 1), 1)
+    error = np.sqrt(common * (1 - common) * free * (effect / n + np.where(sampled, 1 / known, 0)))
     largest = float(np.maximum(center, 1 - center).mean())
     far = stats.mean_distance(count / n - center, error, largest, confidence)
     return _corrected(far), 100 * stats.normal_floor(error)
