@@ -21,7 +21,6 @@ from biaslab.study import Study, sources
 
 # What the record of an earlier start of a run must have.
 _NEEDS = {"parameters": (), "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason")}
-_MEASURES = "biaslab.measures.plugins"
 # Packages that only what makes images uses.
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
@@ -79,8 +78,7 @@ def code_of(notebook: Notebook) -> dict[str, str]:
     # How images were made is a table, too.
     takes = notebook.takes | {"pipeline_settings"}
     papers = {declared[name].paper if name in declared else "" for name in takes}
-    # Measures of other packages may take any table.
-    if not papers.issubset(tables.measuring()) or any(n.startswith(_MEASURES) for n in cells):
+    if not papers.issubset(tables.measuring()):
         papers = set(tables.measuring())
     taken = [module for module in sources.modules() if module.split(".")[2] in papers]
     return closure.of(Study, report.render_notebook, *taken, *sorted(cells))
