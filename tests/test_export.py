@@ -164,7 +164,7 @@ def test_an_exported_run_is_repeated_without_its_model(tmp_path, root, monkeypat
     how += ["--set", "bootstrap_replicates=200"]
     own = ["--set", "judging.gender=ratings:r.csv", "--name", "mine"]
     assert cli.main(["audit", *(f"images:{model}" for model in models), *own, *how]) == 0
-    zipped = export.export("mine")
+    zipped = export.export("mine").absolute()
     # Somewhere else, without images and annotations.
     (elsewhere := tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(elsewhere)

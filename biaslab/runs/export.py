@@ -16,9 +16,9 @@ from biaslab.runs.compare import find, record_of
 from biaslab.runs.gather import IMAGES, PICTURES, PROMPTS
 from biaslab.study import sources
 
-# What a run leaves for readers; its parts, stages and images stay behind.
-FILES = ("index.html", "run.json", "params.yaml", PROMPTS, IMAGES)
-FOLDERS = ("notebooks", "tables", "figures", PICTURES, sources.MEASURED)
+# What a run leaves for readers, and what its record names in these; its parts, stages and images stay behind.
+FILES = ("index.html", "run.json", "params.yaml")
+NAMED = ("notebooks", "tables", "figures", PICTURES, sources.MEASURED, PROMPTS, IMAGES)
 # The same run gives the same bytes, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _TITLE = "This is a report of biaslab, an audit of text-to-image models for social bias."
@@ -97,13 +97,13 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _named(record: Mapping, folder: Path) -> list[str]:
-    """Return the files that a record names, within a run's folders on any system; a link may lead anywhere."""
+    """Return the files that a record names, of those that are sent, on any system; a link may lead anywhere."""
     entries = [*record.get("notebooks", []), *record.get("tables", [])]
     named = (entry.get(k) for entry in entries for k in ("notebook", "html", "file"))
     names = set(FILES)
     for name in (name for name in (*record.get("files", {}), *named) if isinstance(name, str)):
         parts = PurePosixPath(name).parts
-        if parts and parts[0] in FOLDERS and not any(part.startswith(".") or "\\" in part for part in parts):
+        if parts and parts[0] in NAMED and not any(part.startswith(".") or "\\" in part for part in parts):
             names.add(name)
     paths = ((name, folder / name) for name in sorted(names))
     return [n for n, p in paths if p.is_file() and not p.is_symlink() and p.resolve().is_relative_to(folder)]
