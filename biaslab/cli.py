@@ -113,9 +113,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
         "a folder or hub name of diffusers, or a .safetensors file, each also as NAME+LORA:WEIGHT; 'endpoint:NAME', "
         "'images:FOLDER' (pictures that are there), or a name that an installed package brings"
     )
-    add("models", metavar="MODEL|BUNDLE", nargs="+", help=f"{text}; or what 'biaslab export --bundle' wrote")
-    text = "of a bundle: the model that is asked the same (repeatable; default: the bundle's own)"
-    add("--model", dest="repeated_on", metavar="NAME", help=text, **repeated)
+    add("models", metavar="MODEL", nargs="+", help=text)
     text = "prompts of your own, in place of the papers': a file with prompt, and perhaps group, n and people"
     add("--prompts", metavar="FILE", default="", help=text)
     text = "shares to hold yours against, such as labour statistics: group, percent_female, and perhaps n"
@@ -150,12 +148,9 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "the half-width that is wanted, in percentage points of shares (default: 5)"
     add("--precision", type=float, metavar="POINTS", default=5.0, help=text)
 
-    add = command("export", _export, "put a run into one zip file for a colleague", finished, outputs, replaced)
+    text = "put a run into one zip file, which a colleague can read and repeat"
+    add = command("export", _export, text, finished, outputs)
     add("--to", metavar="FILE.zip", help="where it goes (default: the run's name.zip in --outputs)")
-    text = "what repeats the run, with 'biaslab audit FILE.zip': prompts, settings, seeds, judges' answers, images"
-    add("--bundle", dest="as_bundle", action="store_true", help=text)
-    text = "with --bundle: also pictures of folders and endpoints, and captions, which you may have to ask others for"
-    add("--all", dest="everything", action="store_true", help=text)
 
     add = command("cite", _cite, "say how to cite biaslab, or a run and the papers whose methods it used", outputs)
     add("run", metavar="RUN", nargs="?", help="a run's folder, or its name below --outputs")
@@ -231,15 +226,12 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from biaslab.runs import audit, bundle, params, runner, until
+    from biaslab.runs import audit, params, runner, until
 
     names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until", "half_width")
     how = {name: getattr(given, name) for name in names}
     points = until.target(given.until) if given.until else None
-    if bundle.is_bundle(given.models[0]) or given.repeated_on:
-        asked = bundle.params_of(given.models, given.repeated_on, outputs=given.outputs, **how)
-    else:
-        asked = audit.params_of(given.models, **how)
+    asked = audit.params_of(given.models, **how)
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
     if given.half_width is not None:
@@ -329,8 +321,7 @@ def _plan(given: argparse.Namespace) -> None:
 def _export(given: argparse.Namespace) -> None:
     from biaslab.runs import export
 
-    names = ("outputs", "to", "as_bundle", "everything", "overrides")
-    print(export.export(given.run, **{name: getattr(given, name) for name in names}))
+    print(export.export(given.run, outputs=given.outputs, to=given.to))
 
 
 def _cite(given: argparse.Namespace) -> None:

@@ -97,11 +97,6 @@ class Settings(Group):
         "Settings of single models by their names, such as `{NAME: {generation: {steps: 4}}}`: each that is compared "
         "may have its own of how images are made, while all are asked for the same.",
     )
-    measures: Texts = field(
-        (),
-        "Measures of other packages, by the names of their entry points `biaslab.measures`; models stand side by side "
-        "in them as in those of the papers.",
-    )
 
     @model_validator(mode="after")
     def _fit_one_another(self) -> Self:

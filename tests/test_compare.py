@@ -1,6 +1,5 @@
 """Differences between runs, and their intervals."""
 
-import hashlib
 import json
 
 import numpy as np
@@ -175,34 +174,6 @@ def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
     change(two_runs, "one", sweep={"confidence": [0.5, 0.9]})
     record, _ = compared(two_runs)
     assert any("confidence of one is 0.5, 0.9 and that of two 0.5" in text for text in record["limits"])
-
-
-def test_runs_of_one_bundle_say_so_and_others_what_differs(two_runs):
-    def told():
-        found = report_of(compare.compare("one", "two", outputs=two_runs))
-        main = [f["answer"] for f in found["findings"] if f["question"] == "Are they of one bundle?"]
-        return found["description"].partition("Are they of one bundle? ")[2], main
-
-    values = {"seed": 1, "model": "A", "settings": {"compare_with": "none", "judging": {"gender": "dlib"}}}
-    change(two_runs, "one", parameters=values)
-    change(two_runs, "two", parameters=values | {"model": "B", "seed": 2})
-    assert told() == ("No: seed is 1 in one and 2 in two.", [])
-    # The second repeats the first, with the judge that is in the first's record.
-    record = hashlib.sha256((two_runs / "one" / "run.json").read_bytes()).hexdigest()
-    change(two_runs, "two", parameters=values | {"model": "B"}, bundle={"digest": "d" * 64, "record": record})
-    said = "Yes, of dddddddddddd: the same prompts, settings and seeds."
-    assert told() == (said, [said])
-    # Where work runs is no setting of what is found; another judge is.
-    other = {"compute": {"store": "s"}, "judging": {"gender": "fairface:f.onnx"}}
-    change(two_runs, "two", parameters=values | {"settings": other})
-    assert told()[0] == 'Yes, of dddddddddddd: judging.gender is "dlib" in one and "fairface:f.onnx" in two.'
-    change(two_runs, "one", bundle={"digest": "e" * 64, "record": "f"})
-    assert told()[0].startswith("No: judging.gender is")
-    change(two_runs, "one", bundle={"digest": "d" * 64, "record": "f"})
-    change(two_runs, "two", parameters=values)
-    assert told() == (said, [said])
-    change(two_runs, "two", bundle={})
-    assert told()[0].startswith("No: neither was made from the bundle of the other")
 
 
 def test_rows_that_meet_are_counted(two_runs):

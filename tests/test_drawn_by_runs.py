@@ -9,7 +9,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.report.pictures import Drawn
-from biaslab.runs import gather, jobs, params, pictures
+from biaslab.runs import gather, jobs, params, pictures, planning
 
 
 def drawn(*genders, model="m", kind="generated", group="a folder /secret/place"):
@@ -59,6 +59,6 @@ def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp
 def test_a_store_without_the_images_gives_none(root, tmp_path):
     overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
-    assert list(pictures.of_run(planned)) == []
+    assert list(pictures.of_run(planning.asked(jobs.pipelines(planned)))) == []
     # Captions are searched to know what would be asked.
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("generated", "judge", "faces"))]

@@ -2,17 +2,23 @@
 
 import base64
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
 from biaslab import cli
 from biaslab.ground.errors import ParameterError, RunError
+from biaslab.prompts import custom
 from biaslab.runs import earlier, export
 
 FILES = ("tables/a.csv", "figures/a.png", "notebooks/paradox/4.ipynb", "notebooks/paradox/4.html", "measured/m.csv")
+FILES += ("prompts.csv", "images.csv")
 
 
 def write(path, text):
@@ -123,6 +129,63 @@ def test_only_what_the_run_s_record_names_is_sent(outputs, tmp_path):
     (run / "figures" / "a.png").unlink()
     (run / "figures" / "a.png").symlink_to(outputs / "x.csv")
     assert names(export.export("mine", outputs=outputs)) == sent(*FILES[:1], *FILES[2:])
+
+
+@pytest.mark.parametrize("name", ["tables/a.csv", "measured/m.csv"])
+def test_a_run_with_a_table_that_was_changed_is_refused(outputs, name):
+    write(outputs / "mine" / name, name[:-1])
+    with pytest.raises(RunError, match=f"{name} was changed since the run ended"):
+        export.export("mine", outputs=outputs)
+    assert not list(outputs.glob("*.zip*"))
+
+
+PROMPTS = ("a nurse at work", "a pilot at work", "'Two' pilots")
+
+
+@pytest.mark.main
+@pytest.mark.slow
+def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypatch, inline):
+    """Of images of folders, judged by annotations: neither is at hand where the run is repeated."""
+    models = ("one", "two")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    for seed, model in enumerate(models):
+        (tmp_path / model).mkdir()
+        rows = {
+            "file": [f"{k}.png" for k in range(6)],
+            "prompt": list(PROMPTS) * 2,
+            "group": ["nurse", *["pilot"] * 2] * 2,
+        }
+        pd.DataFrame(rows).to_csv(tmp_path / model / "told.csv", index=False)
+        for k, name in enumerate(rows["file"]):
+            pixels = np.random.default_rng(6 * seed + k).integers(0, 256, (5, 4, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / model / name)
+    said = pd.DataFrame({"image_id": rows["file"], "gender": ["female", "male"] * 3})
+    said.to_csv(tmp_path / "r.csv", index=False)
+    how = ["--notebooks-dir", str(root / "notebooks"), "--no-progress", "--set", "notebooks=[custom/shares]"]
+    how += ["--set", "bootstrap_replicates=200"]
+    own = ["--set", "judging.gender=ratings:r.csv", "--name", "mine"]
+    assert cli.main(["audit", *(f"images:{model}" for model in models), *own, *how]) == 0
+    zipped = export.export("mine").absolute()
+    # Somewhere else, without images and annotations.
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    with zipfile.ZipFile(zipped) as packed:
+        packed.extractall()
+    for model in models:
+        shutil.rmtree(tmp_path / model)
+    again = ["--set", "source=mine", "--set", "model=all", "--set", "settings={}"]
+    assert cli.main(["run", "mine/params.yaml", *how, *again]) == 0
+    repeated = {path.name: path.read_bytes() for path in Path("outputs/mine/tables").iterdir()}
+    assert repeated == {path.name: path.read_bytes() for path in Path("mine/tables").iterdir()} and repeated
+    # The prompts can be asked of another model, and each image is told with its prompt.
+    assert custom.prompts("mine/prompts.csv", 1)[["text", "group", "n_images", "people"]].to_numpy().tolist() == [
+        [prompt, group, 2, 1] for prompt, group in zip(PROMPTS, rows["group"][:3], strict=True)
+    ]
+    images = pd.read_csv("mine/images.csv")
+    assert images["model"].tolist() == list(np.repeat(models, 6)) and set(images["image_id"]) == set(rows["file"])
+    asked = pd.read_csv("mine/prompts.csv").set_index("prompt_id")
+    assert set(asked["model"]) == {", ".join(models)} and set(images["prompt_id"]) == set(asked.index)
 
 
 def test_a_comparison_is_sent_with_its_tables(outputs):

@@ -97,12 +97,6 @@ def test_distance_group_without_a_share_is_left_out_of_the_mean():
     assert table.loc["all", ["difference", "n", "n_groups"]].tolist() == [50, 4, 1]
 
 
-def test_files_of_a_benchmark_have_no_row_without_a_share(tmp_path):
-    shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "named": "the benchmark"}
-    pd.DataFrame(shares).to_csv(tmp_path / "custom_benchmark.csv", index=False)
-    assert asking.files_of(tmp_path)["custom.benchmark"]["group"].tolist() == ["chef"]
-
-
 def test_groups_of_a_file_and_of_people_who_share_an_image_are_all_compared(tmp_path):
     folder = images(tmp_path / "both", "a.png", "b.png", "c.png")
     rows = "file,prompt,group,position\na.png,a chef,cook,\nb.png,two people,nurse,left\nb.png,two people,pilot,right\n"

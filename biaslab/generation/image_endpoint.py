@@ -42,7 +42,6 @@ class EndpointImages(MadeImages):
         self._units = units = units_of(prompts)
         self._settings, self._seed = settings, seed
         where = {"url": settings.url, "model": settings.model}
-        where |= {"service": settings.service} if settings.service else {}
         folder = store.stage("bought_images", where).folder
         self._ledger = Ledger(folder, settings.price or 0, settings.cost_limit)
         # The way that a picture comes does not make it another one.

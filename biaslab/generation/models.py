@@ -297,10 +297,8 @@ class EndpointModel(ImageModel):
         self.label, self.digest = name.removeprefix(ENDPOINT), name
         self.pictures = pictures or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
-        if not (settings.url or settings.service):
-            raise ParameterError(
-                f"model is {name!r}, which needs endpoint.service or endpoint.url, as 'https://api.openai.com/v1'."
-            )
+        if not settings.url:
+            raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
         self._settings = settings.changed(model=self.label)
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:

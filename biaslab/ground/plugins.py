@@ -15,9 +15,9 @@ from pathlib import Path
 from biaslab.ground.errors import ParameterError, unknown_name
 
 # Put together, for they name no modules: biaslab.keep.closure would take them for such.
-_GIVEN = ("models", "images", "corpora", "judges", "truth", "notebooks", "measures")
+_GIVEN = ("models", "corpora", "judges", "truth", "notebooks")
 GROUPS = tuple(f"biaslab.{what}" for what in _GIVEN)
-MODELS, IMAGES, CORPORA, JUDGES, TRUTH, NOTEBOOKS, MEASURES = GROUPS
+MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS = GROUPS
 
 
 def points(group: str) -> dict[str, metadata.EntryPoint]:

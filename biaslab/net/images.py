@@ -1,5 +1,4 @@
-"""Models that draw, behind an OpenAI-compatible endpoint, or a service that a package brings
-(:mod:`biaslab.net.services`).
+"""Models that make images, behind an OpenAI-compatible endpoint.
 
 - **Never bought twice.** A reply is written down as it came; then the picture, then the line that says what became of
   it. A stopped run goes on from whichever is there. One process at a time buys from a model.
@@ -18,7 +17,6 @@ import base64
 import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
@@ -34,8 +32,8 @@ from biaslab.ground.errors import RunError
 from biaslab.ground.pictures import is_black
 from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
-from biaslab.net import replies, services
-from biaslab.net.endpoint import Requests, StoppedError
+from biaslab.net import replies
+from biaslab.net.endpoint import Requests
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
@@ -91,7 +89,7 @@ def buy(
     # What is paid for already comes first: it may be all that the limit leaves room for.
     missing = dict(sorted(missing.items(), key=lambda item: not ledger.is_paid(item[0])))
     try:
-        buying = (_Serviced if settings.service else _Buying)(settings, ledger)
+        buying = _Buying(settings, ledger)
         label, found = f"buying from {settings.model}", {}
         for prompt, *pair in pairs:
             if first := {key: missing[key] for key in pair if key in missing}:
@@ -101,10 +99,10 @@ def buy(
         left = {key: question for key, question in missing.items() if key not in found}
         return found | (buying.all(left, label, progress) if left else {})
     except LimitError:
-        left, where = sum(not ledger.has(key) for key in missing), settings.url or settings.service
+        left = sum(not ledger.has(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {where}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
+            f"{settings.model} at {settings.url}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
             f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
             f"kept. To go on, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; to work "
             "with what there is, set buy to false."
@@ -280,73 +278,6 @@ class _Buying(Requests):
             mend = "the next run fetches what is paid for; response_format b64_json sends them with replies."
         why = last.detail or OUTCOMES[last.outcome]
         return RunError(f"{self.where} gives no images: {why}. {STAYS}; {mend}")
-
-
-class _Serviced(_Buying):
-    """The same from a service that a package brings: asked for once, and collected until it is there."""
-
-    def __init__(self, settings: EndpointSettings, ledger: Ledger) -> None:
-        super().__init__(settings, ledger)
-        self.where = f"The service {settings.service!r}"
-        self._service = services.opened(settings, self.key)
-
-    def attempt(
-        self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]
-    ) -> tuple[Bought, float | None]:
-        """Collect what was asked for, now or by a stopped run, or ask for an image and collect it."""
-        try:
-            reply = self._ledger.reply(digest) or self._submitted(digest, question)
-            return self._collected(digest, reply), None
-        except services.ServiceError as error:
-            return Bought(error.outcome, self.clean(error, longest=1000), time=now()), error.wait
-
-    def _submitted(self, digest: str, question: Mapping[str, Any]) -> dict[str, str]:
-        """Ask for an image, whose price is written down before, and what it is collected by after."""
-        self._ledger.reserve(digest, self.stop.is_set)
-        charged = True
-        try:
-            ticket = self._service.submit(question["prompt"], question["index"])
-        except services.ServiceError as error:
-            charged = error.charged
-            raise
-        except Exception as error:
-            raise self._broken("submit", error) from error
-        finally:
-            self._ledger.settle(digest, charged=charged)
-        reply = {"ticket": self.keyless(ticket), "time": now()}
-        self._ledger.save_reply(digest, reply)
-        return reply
-
-    def _collected(self, digest: str, reply: Mapping[str, str]) -> Bought:
-        """Return what was asked for, once it is there; ``not_fetched`` where that takes longer than the time limit."""
-        end, wait = time.monotonic() + self.settings.timeout, self.settings.first_wait
-        said = {"request_id": reply["ticket"][:200], "time": reply["time"]}
-        while True:
-            try:
-                picture = self._service.collect(reply["ticket"])
-            except services.ServiceError as error:
-                if error.outcome != "unavailable":
-                    # There is nothing more to collect.
-                    self._ledger.reply_of(digest).unlink(missing_ok=True)
-                    if not error.charged:
-                        self._ledger.refund(digest)
-                raise
-            except Exception as error:
-                raise self._broken("collect", error) from error
-            if picture is not None:
-                revised = self.clean(picture.revised_prompt, longest=10_000)
-                return self._saved(digest, picture.data, {**said, "revised_prompt": revised})
-            if time.monotonic() + wait > end:
-                return Bought("not_fetched", f"not ready after {self.settings.timeout:g} seconds", **said)
-            if self.stop.wait(wait):
-                raise StoppedError
-            wait = min(max(2 * wait, 0.01), self.settings.longest_wait)
-
-    def _broken(self, what: str, error: Exception) -> RunError:
-        return RunError(
-            f"{self.where} broke off in {what}: {type(error).__name__}: {self.clean(error)}. {STAYS}; whoever made the "
-            "package should know."
-        )
 
 
 def _decoded(text: str) -> bytes:

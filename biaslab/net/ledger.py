@@ -129,16 +129,9 @@ class Ledger:
         """Note that a request has ended; take its price back where nothing was ``charged``."""
         with self._changed:
             self._under_way -= 1
-            if charged:
-                self._changed.notify_all()
-            else:
-                self.refund(key)
-
-    def refund(self, key: str) -> None:
-        """Take back the price of a request that turns out to have cost nothing."""
-        with self._changed:
             self._changed.notify_all()
-            self._write("free", key, cost=str(-self._price), time=now())
+            if not charged:
+                self._write("free", key, cost=str(-self._price), time=now())
 
     def _write(self, event: str, key: str, **more: Any) -> None:
         self.journal.write({"event": event, "image": key, **more, "line": self._lines + 1}, sync=True)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab.ground import plugins, secrets
+from biaslab.ground import secrets
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.groups import Group, Texts, Whole, field
 
@@ -73,11 +73,6 @@ class EndpointSettings(Group):
     key_variable: Variable = field(
         "OPENAI_API_KEY", "Environment variable with the key, never kept; empty where none is asked for.", secret=True
     )
-    service: str = field(
-        "",
-        "What buys the images of a model whose endpoint is not shaped like OpenAI's, as an installed package calls it "
-        "(entry point `biaslab.images`); empty elsewhere.",
-    )
     price: float | None = field(
         None,
         "What one image costs of a model behind an images endpoint (`model: endpoint:NAME`), in the currency of "
@@ -123,20 +118,16 @@ class EndpointSettings(Group):
     def check_key(self) -> str:
         """Look whether there are a URL, a model and a key; return the key, empty where the endpoint asks for none.
 
-        Raises ParameterError: There are not. What the environment has instead of a key is not told. UnknownNameError:
-        No installed package brings the service.
+        Raises ParameterError: There are not. What the environment has instead of a key is not told.
         """
-        if self.service:
-            plugins.point(plugins.IMAGES, self.service, "service of images")
-        if not (self.url or self.service) or not self.model:
+        if not self.url or not self.model:
             raise ParameterError(f"endpoint.url is {self.url!r}, endpoint.model {self.model!r}; give both.")
         if not self.key_variable:
             return ""
         key = os.environ.get(self.key_variable, "").strip()
         if not key or not key.isascii() or not key.isprintable():
-            where = self.url or self.service
             raise ParameterError(
-                f"The environment variable {self.key_variable} holds no key for {where}. Set it to the key, or name "
+                f"The environment variable {self.key_variable} holds no key for {self.url}. Set it to the key, or name "
                 "another with endpoint.key_variable; for an endpoint without keys, leave that empty."
             )
         return key

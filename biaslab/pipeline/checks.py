@@ -20,7 +20,6 @@ from biaslab.ground import adapters, cells, groups, plugins, reading, tables
 from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.judging.names import FILES, GROUNDED, VQA
 from biaslab.judging.pinned import PINNED
-from biaslab.measures import plugins as own_measures
 from biaslab.models.images import CaptionImages, FolderImages
 from biaslab.models.picture_folder import IMAGES, MIXED
 from biaslab.pipeline import Pipeline, dalleval, uses
@@ -116,8 +115,6 @@ def check(pipeline: Pipeline) -> None:
     if pipeline.settings.judging.ratings:
         part.read(pipeline.settings.judging.ratings)
     s = pipeline.settings
-    for name in s.measures:
-        own_measures.load(name)
     _ = pipeline.engine, s.captions.corpus and pipeline.corpus.digest
     paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
     if s.captions.paraphraser == "endpoint" and paraphrased:
@@ -314,7 +311,6 @@ def digest(pipeline: Pipeline) -> str:
             # A model that is not here makes nothing; who needs it is told before any work.
             with contextlib.suppress(MissingInputError):
                 digests.append(one.image_model(asked).digest)
-    digests += [own_measures.digest(name) for name in settings.measures]
     if design.paintskills:
         digests.append(paintskills.digest(design.paintskills))
     if design.captions:

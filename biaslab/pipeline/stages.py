@@ -431,7 +431,7 @@ class Stages:
     def vision(self, name: str) -> vision.Vision:
         """Return the vision model behind ``endpoint:NAME`` in a setting of a judge; nothing is asked."""
         s = self.settings.vision
-        own = {"model": name.removeprefix(ENDPOINT), "service": "", "price": s.price, "cost_limit": s.cost_limit}
+        own = {"model": name.removeprefix(ENDPOINT), "price": s.price, "cost_limit": s.cost_limit}
         return vision.Vision(self.settings.endpoint.changed(**own, **_of_its_own(s)), s)
 
     # -- images and judgements -----------------------------------------------------------------------

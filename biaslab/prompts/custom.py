@@ -18,8 +18,6 @@ ALL = "all"
 """What the mean over groups is called; no group has this name."""
 EVEN = "an even split"
 """What a benchmark is called that no file gives."""
-FILES = {"custom.prompts": "custom_people", "custom.benchmark": "custom_benchmark"}
-"""Settings that name a file, and the measured table that holds what was in it."""
 SHARED = 10
 """Prompts of a paper that pictures must have been asked for so that its notebooks look at them."""
 _NEEDS = "Prompts of one's own need prompt; they may have group, n (images of it) and people (1 or 2)."
@@ -124,28 +122,6 @@ def listed(names: Iterable[str], others: Iterable[str]) -> str:
         near = near_matches(name, others)[:1]
         each.append(cells.shortened(name) + "".join(f" (near match: {cells.shortened(one)})" for one in near))
     return ", ".join(each) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-
-
-def files_of(measured: Path) -> dict[str, pd.DataFrame]:
-    """Return what stood in the files of a run's settings, by these, as the tables say that it measured.
-
-    Of pictures of a folder these are prompts that ask a model for as many; one of several groups is of the first.
-    """
-    read = {name: measured / f"{table}.csv" for name, table in FILES.items()}
-    # Names of digits alone are texts, such as 007.
-    how = {"keep_default_na": False, "dtype": dict.fromkeys(("group", "prompt", "model", "image_id"), str)}
-    read = {name: pd.read_csv(path, **how) for name, path in read.items() if path.is_file()}
-    found = {}
-    if (people := read.get("custom.prompts")) is not None:
-        by = people.groupby("prompt", sort=False)
-        images = people.groupby(["prompt", "model"], sort=False)["image_id"].nunique()
-        columns = {"group": by["group"].first(), "n": images.groupby("prompt", sort=False).max()}
-        columns["people"] = by["position"].max().clip(upper=_MOST_PEOPLE)
-        found["custom.prompts"] = pd.DataFrame(columns).rename_axis("prompt").reset_index()
-    if (shares := read.get("custom.benchmark")) is not None and (shares["named"] != EVEN).any():
-        # A group without a share has no row in the file.
-        found["custom.benchmark"] = shares[shares["percent_female"].astype(str) != ""].drop(columns="named")
-    return found
 
 
 def _whole(frame: pd.DataFrame, name: str, default: int, most: int, file: Path) -> pd.Series:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -18,9 +17,8 @@ from biaslab.ground.errors import InputError, ParameterError, RunError, name_hel
 from biaslab.ground.shared import folders as private_folders
 from biaslab.ground.shared import named, without
 from biaslab.keep.store import now
-from biaslab.prompts import custom as asking
 from biaslab.report import records
-from biaslab.runs import bundle, units
+from biaslab.runs import units
 from biaslab.runs.earlier import check_tables
 from biaslab.runs.gather import write_json, write_table
 from biaslab.runs.limits import LIMITS
@@ -207,26 +205,20 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
     pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
     _prepare(folder, title)
-    records, findings, limits, bundles = [], _shown_together(names, runs), [], []
-    for pair, other, run in zip(pairs, folders[1:], runs[1:], strict=True):
+    records, findings, limits = [], _shown_together(names, runs), []
+    for pair in pairs:
         of = "" if len(pairs) == 1 else pair.names[1]
         different = {t: f for t, f in pair.frames.items() if not (f["basis"] == IDENTICAL).all()}
         records.append(_overview(pair, folder, of))
         records += [_record(*found, pair, folder, of) for found in different.items()]
         findings += _findings(pair, of)
-        told = _bundled((folders[0], other), (runs[0], run))
-        bundles.append(f"{of}: {told}" if of else told)
-        if runs[0].get("bundle") or run.get("bundle"):
-            question = "Are they of one bundle?"
-            findings.append({"question": question, "answer": told, "variant": of, "main": True})
         limits += pair.limits
     record = {
         "run": folder.name,
         "title": title,
         "description": (
             f"Tables of the run {names[0]} (first) beside those of {', '.join(names[1:])} (second). "
-            "A difference is second minus first. Tables with the same values in every row are listed, not shown. "
-            f"Are they of one bundle? {' '.join(bundles)}"
+            "A difference is second minus first. Tables with the same values in every row are listed, not shown."
         ),
         "kind": "comparison",
         "status": "ok",
@@ -354,37 +346,6 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
                 once.setdefault(json.dumps(same), kept | {"variant": "" if finding.get("printed") else name})
             together += once.values()
     return together
-
-
-def _bundled(folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
-    """Say whether two runs repeat one bundle, or one of them that of the other, and what else differs."""
-    first, second = (run.get("bundle") or {} for run in runs)
-    one, other = (hashlib.sha256((folder / records.FILE).read_bytes()).hexdigest() for folder in folders)
-    apart = _asked_apart(folders, runs)
-    digest = first.get("digest") or second.get("digest", "")
-    same = digest and first.get("digest") == second.get("digest")
-    if same or first.get("record") == other or second.get("record") == one:
-        return f"Yes, of {digest[:12]}: {apart or 'the same prompts, settings and seeds'}."
-    return f"No: {apart or 'neither was made from the bundle of the other, though they ask the same'}."
-
-
-def _asked_apart(folders: Sequence[Path], runs: Sequence[Mapping]) -> str:
-    """Return what two runs ask in different ways, but for their models and where work runs; empty for nothing."""
-    left = ("model", "settings", "source", "compare_with", *asking.FILES)
-    values = []
-    for folder, run in zip(folders, runs, strict=True):
-        own = {**run.get("parameters", {}), **bundle.settings_of(run)}
-        # Of a file of prompts its content counts, and not its name.
-        files = asking.files_of(folder / sources.MEASURED)
-        contents = {name: frame.to_csv(index=False, header=False) for name, frame in files.items()}
-        values.append({k: v for k, v in own.items() if k not in left} | contents)
-    apart = [k for k in {**values[0], **values[1]} if values[0].get(k) != values[1].get(k)]
-    if not apart:
-        return ""
-    shown = [json.dumps(own.get(apart[0], "not set"), default=str)[:60] for own in values]
-    each = (f"{value} in {folder.name}" for value, folder in zip(shown, folders, strict=True))
-    more = f", and {len(apart) - 1} more differ" if apart[1:] else ""
-    return f"{apart[0]} is {' and '.join(each)}{more}"
 
 
 def find(run: str | Path, outputs: Path) -> Path:

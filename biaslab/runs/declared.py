@@ -20,8 +20,6 @@ from biaslab.models import registry
 from biaslab.settings import Settings
 
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}
-# Settings whose values are names of what packages bring, beside those of models.
-_NAMED = {"captions.corpus": plugins.CORPORA, "endpoint.service": plugins.IMAGES, "measures": plugins.MEASURES}
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,9 @@ def _brought() -> dict[str, list[str]]:
             values.setdefault((name, text), []).append(_package(plugins.points(plugins.MODELS)[model]))
     for (name, text), of in values.items():
         found.setdefault(name, []).append(f"with models of {', '.join(dict.fromkeys(of))}: {text}")
-    for name, group in _NAMED.items():
-        if points := plugins.points(group):
-            named = ", ".join(f"{one} ({_package(point)})" for one, point in points.items())
-            found.setdefault(name, []).append(f"packages bring: {named}")
+    if points := plugins.points(plugins.CORPORA):
+        named = ", ".join(f"{one} ({_package(point)})" for one, point in points.items())
+        found.setdefault("captions.corpus", []).append(f"packages bring: {named}")
     return found
 
 

@@ -21,7 +21,7 @@ from biaslab.study import Study, sources
 
 # What the record of an earlier start of a run must have.
 _NEEDS = {"parameters": (), "notebooks": ("id", "slug", "suffix", "variant", "values", "status", "reason")}
-_MEASURES = "biaslab.measures.plugins"
+_TABLES = ("tables/", f"{sources.MEASURED}/")
 # Packages that only what makes images uses.
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
@@ -79,8 +79,7 @@ def code_of(notebook: Notebook) -> dict[str, str]:
     # How images were made is a table, too.
     takes = notebook.takes | {"pipeline_settings"}
     papers = {declared[name].paper if name in declared else "" for name in takes}
-    # Measures of other packages may take any table.
-    if not papers.issubset(tables.measuring()) or any(n.startswith(_MEASURES) for n in cells):
+    if not papers.issubset(tables.measuring()):
         papers = set(tables.measuring())
     taken = [module for module in sources.modules() if module.split(".")[2] in papers]
     return closure.of(Study, report.render_notebook, *taken, *sorted(cells))
@@ -173,8 +172,8 @@ def altered(folder: Path, files: Mapping[str, str]) -> str:
 
 
 def check_tables(folder: Path, record: Mapping) -> None:
-    """Check that a run's tables are those that it left; a RunError where one was changed or is gone."""
-    told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith("tables/")}
+    """Check that a run's tables, measured ones too, are those that it left; a RunError where one is changed or gone."""
+    told = {name: digest for name, digest in record.get("files", {}).items() if name.startswith(_TABLES)}
     if changed := altered(folder, told):
         fix = "Start the run again: it makes them anew from what its notebooks left."
         raise RunError(f"In {folder}, {changed} since the run ended. {fix}")

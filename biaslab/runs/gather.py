@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # The folder of a run with a page a model, and the strips of its first page.
 PICTURES = "pictures"
 STRIPS = f"{PICTURES}/strips.json"
+# The files that list what was asked of models, and their images.
+PROMPTS, IMAGES = "prompts.csv", "images.csv"
 # Folders of a run that are made anew from its parts.
 _GATHERED = ("tables", "figures", sources.MEASURED)
 _PACKAGES = (
@@ -95,7 +97,8 @@ def gather(
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
     left = [path for name in (*_GATHERED, PICTURES) for path in (folder / name).rglob("*") if path.is_file()]
-    record["files"] = digests(folder, [page, *left])
+    lists = [path for path in (folder / PROMPTS, folder / IMAGES) if path.is_file()]
+    record["files"] = digests(folder, [page, *left, *lists])
     write_json(folder / records.FILE, record)
     return record
 
@@ -220,7 +223,6 @@ def provenance(params: RunParams) -> dict:
         "parameters": dict(params.values),
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
-        "bundle": dict(params.bundle),
         "until": dict(params.until),
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.

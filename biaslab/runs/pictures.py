@@ -7,7 +7,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,18 +18,18 @@ import pandas as pd
 from biaslab.ground import tables
 from biaslab.ground.errors import BiaslabError, MissingInputError
 from biaslab.keep import store
-from biaslab.pipeline.asked import computing_nothing
+from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.report import pictures
-from biaslab.runs import jobs, planning
+from biaslab.runs import jobs, listing, planning
 from biaslab.runs.gather import PICTURES, STRIPS
 
 
-def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
-    """Yield the images that a run's models drew and that its store has whole, by paper, kind and model.
+def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:
+    """Yield the images asked for that the models of a run made and its store has whole, by paper, kind and model.
 
     Of several settings of one model those that come first.
     """
-    papers, asked = tables.papers(), planning.asked(jobs.pipelines(planned))
+    papers = tables.papers()
     several, shown = Counter((one.paper, one.kind, one.model) for one in asked), set()
     for one in asked:
         kinds, key = papers[one.paper].drawn, (one.paper, one.kind, one.model)
@@ -46,10 +46,10 @@ def of_run(planned: Iterable[jobs.Job]) -> Iterator[pictures.Drawn]:
             yield pictures.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
-def remarks(planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[str]:
+def remarks(asked: Iterable[Asked], public: Callable[[Any], Any]) -> list[str]:
     """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
     found: dict[str, None] = {}
-    for one in planning.asked(jobs.pipelines(planned)):
+    for one in asked:
         if one.made_by.truthful or not one.images or one.there < one.images:
             continue
         # What is wrong with its images, notebooks have said.
@@ -61,20 +61,25 @@ def remarks(planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[s
 
 
 def written(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> tuple[list[dict], list[str]]:
-    """Return what :func:`write` does, and notes, of :func:`remarks` too: what cannot be shown takes no result along."""
+    """Return what :func:`write` does, and notes, of :func:`remarks` too: what cannot be shown takes no result along.
+
+    Prompts and images are listed beside them (:mod:`biaslab.runs.listing`).
+    """
     try:
-        return write(folder, planned, public), remarks(planned, public)
+        asked = planning.asked(jobs.pipelines(planned))
+        listing.write(folder, asked, public)
+        return write(folder, asked, public), remarks(asked, public)
     except Exception as error:
         return [], [f"No pictures are shown: {type(error).__name__}: {public(str(error))}"]
 
 
-def write(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> list[dict]:
+def write(folder: Path, asked: Sequence[Asked], public: Callable[[Any], Any]) -> list[dict]:
     """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
 
     What is there of the same images and judgements stays; so does what an earlier run left where the store has the
     images no more.
     """
-    drawn = list(of_run(planned))
+    drawn = list(of_run(asked))
     place = folder / STRIPS
     before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
     digest = _digest(drawn)

@@ -157,8 +157,9 @@ def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
 
 
 def _plausible(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Refuse shares of people that are likely given in other units, and numbers of images that are none."""
-    if not {"percent_female", "n"}.issubset(frame.columns):
+    """Refuse a model's shares that are likely given in other units, and numbers of images that are none."""
+    # A benchmark has no model, and its shares may be of no sample.
+    if not {"model", "percent_female", "n"}.issubset(frame.columns):
         return frame
     share, n = frame["percent_female"], frame["n"]
     if share.max() <= 1 and (share > 0).any():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import shared, tables
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError, RunError, unknown_name
+from biaslab.ground.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.ground.places import project_root
 from biaslab.ground.progress import working
 from biaslab.ground.values import check_draws
@@ -180,31 +180,6 @@ class Study:
             self._printed[name] = sources.printed_models(name, self._inputs[name])
             self._write_records()
         return self._inputs[name].copy()
-
-    def own_measures(self) -> pd.DataFrame:
-        """Return what the measures of other packages that the setting ``measures`` names are means of.
-
-        Returns:
-            Columns model, measure, measure_unit, unit (what was asked), value, and floor (what chance alone gives).
-
-        Raises:
-            InputError: A measure returns another table, or two measures have one name.
-            ParameterError, UnknownNameError: A measure cannot be loaded, or no installed package brings it.
-        """
-        import pandas as pd
-
-        from biaslab.measures import plugins
-
-        frames = [pd.DataFrame(columns=[*plugins.COLUMNS, plugins.FLOOR])]
-        packages: dict[str, str] = {}
-        for name in self.settings.measures:
-            frames.append(plugins.load(name)(self))
-            for measure in frames[-1]["measure"].unique():
-                if (first := packages.setdefault(measure, name)) != name:
-                    raise InputError(
-                        f"The measures {first} and {name} both return {measure!r}; name one of them otherwise."
-                    )
-        return pd.concat(frames[1:] or frames, ignore_index=True)
 
     # -- images --------------------------------------------------------------------------------------
 

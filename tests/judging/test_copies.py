@@ -335,7 +335,7 @@ def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portra
 # -- what readers are told -------------------------------------------------------------------------------------
 
 
-def test_run_reports_copies_and_files_that_are_not_read(tmp_path, monkeypatch):
+def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     folder = tmp_path / "pics"
     for name, seed in (("chef/1.png", 1), ("nurse/1.png", 1), ("nurse/2.png", 1), ("nurse/3.png", 3)):
         save(folder / name, noise(seed))
@@ -344,12 +344,10 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path, monkeypatch):
     given = Settings.of({"compute": {"store": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
     asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
-    monkeypatch.setattr(pictures.planning, "asked", lambda _: asked)
-    monkeypatch.setattr(pictures.jobs, "pipelines", lambda _: [])
     # Nothing is computed for the page: without results of the run there is nothing to say.
-    assert pictures.remarks([], lambda text: text) == []
+    assert pictures.remarks(asked, lambda text: text) == []
     pipeline.custom.images()
-    assert pictures.remarks([], lambda text: text.replace("pics", "PICS")) == [
+    assert pictures.remarks(asked, lambda text: text.replace("pics", "PICS")) == [
         "PICS: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
         "Convert them to PNG or JPEG.",
         "PICS: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
@@ -357,4 +355,4 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path, monkeypatch):
         "PICS: Black images, as content filters return them: 1 of 5 (outcome black).",
         "PICS: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
     ]
-    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks([], lambda text: text)]
+    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks(asked, lambda text: text)]

@@ -19,6 +19,7 @@ from PIL import Image
 
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
+from biaslab.generation.models import EndpointModel
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
@@ -457,6 +458,11 @@ def test_the_limit_holds_for_all_that_is_bought_from_the_model_in_the_store(serv
     # Another model has a limit of its own.
     made(server, store, asked(1), model="other", cost_limit=0.25)
     assert len(server.requests) == 3
+
+
+def test_a_model_behind_an_endpoint_needs_its_url():
+    with pytest.raises(ParameterError, match=r"model is 'endpoint:NAME', which needs endpoint\.url"):
+        EndpointModel("endpoint:NAME", EndpointSettings())
 
 
 def test_nothing_is_bought_unless_price_and_limit_say_so(server, store):

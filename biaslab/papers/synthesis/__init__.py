@@ -1,4 +1,4 @@
-"""Across papers: the specification curve, models side by side, and measures of one's own.
+"""Across papers: the specification curve, and models side by side.
 
 All of it is computed from the papers' tables.
 """

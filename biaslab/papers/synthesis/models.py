@@ -14,9 +14,8 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.ground import tables
-from biaslab.ground.errors import InputError
 from biaslab.ground.wording import count, none_could
-from biaslab.measures import plugins, stereotype_score_from_percent
+from biaslab.measures import stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 
 POINTS = "points"
@@ -54,7 +53,6 @@ def models(
     by_prompt: pd.DataFrame,
     gaps: pd.DataFrame,
     amplification: pd.DataFrame,
-    own: pd.DataFrame | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
@@ -63,8 +61,7 @@ def models(
     ``estimate`` where the measure has none. ``floor`` is the null expectation of ``estimate_corrected`` (of
     accuracies: what images of other scenes give). Takes ``paired_stereotype_score``, ``dalleval_overall_average``,
     ``dalleval_mad``, ``dalleval_skill_accuracy``, ``dalleval_references``, ``dalleval_attribute_prompt_difference``,
-    ``triplets_disparity_gap``, ``paradox_amplification``, and what ``study.own_measures`` returns. InputError: a
-    measure of ``own`` has the name of one of the papers'.
+    ``triplets_disparity_gap`` and ``paradox_amplification``.
     """
     frames = []
 
@@ -92,7 +89,7 @@ def models(
     add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], floor=floor, of="scenes")
     some = by_prompt[by_prompt["comparison"] == COMPARISON]
     some = some.assign(value=100 * some["mean_absolute_difference"], floor=100 * some["floor"])
-    add("dalleval", ATTRIBUTES, POINTS, _net(some, ["model"], confidence), of="professions")
+    add("dalleval", ATTRIBUTES, POINTS, _net(some, confidence), of="professions")
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
@@ -102,28 +99,20 @@ def models(
         "n": some["n_occupations"],
     }
     add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
-    if own is not None and len(own):
-        taken = set().union(*(frame["measure"] for frame in frames)) & set(own["measure"])
-        if taken:
-            raise InputError(
-                f"A measure of your own is called {min(taken)!r}, as one of the papers' is; name it otherwise."
-            )
-        net = _net(own, ["measure", "measure_unit", "model"], confidence)
-        frames.append(net.rename(columns={"measure_unit": "unit"}).assign(of="prompts", paper="own"))
     whole = pd.concat(frames, ignore_index=True)
     return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
 
 
-def _net(rows: pd.DataFrame, by: list[str], confidence: float) -> pd.DataFrame:
-    """Return the mean of ``value`` by group, and that of ``value`` minus ``floor`` with its t interval."""
+def _net(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """Return the mean of ``value`` by model, and that of ``value`` minus ``floor`` with its t interval."""
     rows = rows.dropna(subset="value")
     found = []
-    for names, some in rows.groupby(by, sort=False):
-        known = some[plugins.FLOOR].notna().all()
-        mean = stats.mean_interval(some["value"] - some[plugins.FLOOR].fillna(0), confidence)
-        row = dict(zip(by, names, strict=True)) | mean._asdict()
-        found.append(row | {"estimate": some["value"].mean(), "floor": 0.0 if known else np.nan})
-    columns = [*by, "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "floor"]
+    for model, some in rows.groupby("model", sort=False):
+        known = some["floor"].notna().all()
+        mean = stats.mean_interval(some["value"] - some["floor"].fillna(0), confidence)
+        row = {"model": model, "estimate": some["value"].mean(), "floor": 0.0 if known else np.nan}
+        found.append(row | mean._asdict())
+    columns = ["model", "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "floor"]
     return pd.DataFrame(found).rename(columns={"value": "estimate_corrected"}).reindex(columns=columns)
 
 
@@ -155,16 +144,15 @@ def units(
     by_prompt: pd.DataFrame,
     similarity: pd.DataFrame,
     occupations: pd.DataFrame,
-    own: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return what the measures are means of, one row a model, measure, unit and cell: what the same prompts gave.
 
     Takes ``paired_percent_female``, ``dalleval_average_gender``, ``dalleval_skin_tone_counts``,
-    ``dalleval_skill_verdicts``, ``dalleval_attribute_prompt_difference``, ``triplets_similarity``,
-    ``paradox_occupation_amplification``, and what ``study.own_measures`` returns. Returns model, measure, measure_unit,
-    list (of stereotypes), unit (what was asked), cell (its roles, templates or prompts, with the training share where
-    models are compared over the same one), images (a row for each number that any model has of a deviation; else 0) and
-    value, in the unit of the measure.
+    ``dalleval_skill_verdicts``, ``dalleval_attribute_prompt_difference``, ``triplets_similarity`` and
+    ``paradox_occupation_amplification``. Returns model, measure, measure_unit, list (of stereotypes), unit (what was
+    asked), cell (its roles, templates or prompts, with the training share where models are compared over the same
+    one), images (a row for each number that any model has of a deviation; else 0) and value, in the unit of the
+    measure.
     """
     frames = []
 
@@ -213,9 +201,6 @@ def units(
     # Both models have the training share, whose own floor is no part of their difference.
     value = 100 * some["deviation"] - (some["percent_training"] - 50).abs()
     add(some, AMPLIFICATION, POINTS, "occupation", value, cell=some["cell"])
-    if own is not None:
-        net = own["value"] - own[plugins.FLOOR].fillna(0)
-        frames.append(own.drop(columns=plugins.FLOOR).assign(value=net, list="", cell="", images=0))
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
     return whole[["model", "measure", "measure_unit", "list", "unit", "cell", "images", "value"]]
 

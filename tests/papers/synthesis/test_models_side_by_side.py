@@ -206,18 +206,6 @@ def test_amplification_is_compared_over_one_training_share_at_the_same_number_of
     assert found["difference_corrected"].isna().all() and found["reason"].ne("").all()
 
 
-def test_a_floor_that_a_measure_declares_is_taken_off():
-    rng = np.random.default_rng(9)
-    floors, noise = rng.uniform([[5], [15]], [[15], [25]], (2, 12)), rng.normal(0, 1, (2, 12))
-    own = pd.concat(rows(m, floors[i] + noise[i], unit="%").assign(floor=floors[i]) for i, m in enumerate("ab"))
-    own = own[["model", "measure", "measure_unit", "unit", "value", "floor"]]
-    found = differences(synthesis.units(**of_units(), own=own)).iloc[0]
-    assert found["difference_corrected"] == pytest.approx((noise[0] - noise[1]).mean()) and found["p"] > 0.05
-    table = synthesis.models(**of_models(), own=own).set_index("model")
-    assert np.allclose(table["estimate_corrected"], noise.mean(axis=1)) and (table["floor"] == 0).all()
-    assert table.loc["b", "estimate"] == pytest.approx((floors[1] + noise[1]).mean())
-
-
 def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
     row = {"category": "skin_tone", "mad": 0.17, "floor": 0.078}
     mads = [

@@ -1,0 +1,61 @@
+"""What a run asked of its models, as two files of its folder: its prompts, and its images with their seeds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from biaslab.ground import plugins, tables
+from biaslab.ground.errors import BiaslabError
+from biaslab.judging import copies
+from biaslab.keep import store
+from biaslab.pipeline.asked import Asked, computing_nothing
+from biaslab.runs.gather import IMAGES, PROMPTS
+
+
+def write(folder: Path, asked: Iterable[Asked], public: Callable[[Any], Any]) -> None:
+    """Write the prompts and images that the store has complete; nothing is computed for it.
+
+    Of several settings of one model the first are listed. What an earlier start listed stays where the store has not
+    all images any more.
+    """
+    prompts, images, whole, listed = [], [], True, set()
+    for one in asked:
+        of = {"paper": one.paper, "kind": one.kind, "model": public(one.model)}
+        if tuple(of.values()) in listed:
+            continue
+        made = None
+        if one.made_by.truthful or one.there == one.images > 0:
+            # What is wrong with its images, notebooks have said.
+            with contextlib.suppress(BiaslabError):
+                pipeline = computing_nothing(one.pipeline)
+                made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
+        if made is None:
+            whole = False
+            continue
+        listed.add(tuple(of.values()))
+        prompts.append(_prompts(one, public).assign(**of))
+        images.append(copies.whole(made).table.assign(**of))
+    if prompts and (whole or not (folder / PROMPTS).is_file()):
+        found = pd.concat(prompts, ignore_index=True)
+        # The same prompts of several models are one row, so that the file can be given as custom.prompts.
+        by = [name for name in found if name != "model"]
+        found = found.groupby(by, sort=False, dropna=False)["model"].agg(", ".join).reset_index()
+        # Without the guard against formulas, which would be part of the prompts of a run that is given the file.
+        text = found.to_csv(index=False, lineterminator="\n")
+        store.replace(folder / PROMPTS, text.encode(errors="replace"))
+        tables.write(pd.concat(images, ignore_index=True), folder / IMAGES)
+
+
+def _prompts(one: Asked, public: Callable[[Any], Any]) -> pd.DataFrame:
+    """Return prompts with the columns of ``custom.prompts``; captions are others', unless a package brings them."""
+    rows = one.prompts.drop_duplicates("prompt_id")
+    group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
+    if one.captioned and one.pipeline.settings.captions.corpus not in plugins.points(plugins.CORPORA):
+        rows = rows.assign(text="", **{group: ""})
+    told = {"prompt": rows["text"].map(public), "group": rows[group].map(public), "n": rows["n_images"]}
+    return rows[["prompt_id"]].assign(**told, people=rows.get("people", 1 + one.several))
