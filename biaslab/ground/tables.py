@@ -68,19 +68,6 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """Whose images may be made in rounds, one of each prompt, until intervals of shares are narrow."""
-
-    setting: str  # The setting that says how many images each prompt has.
-    table: str  # The measured table of the people in them, those of a prompt in the order in which they were made.
-    group: str = "group"  # Its column with their groups.
-    # Its columns with perceived gender, of which the first counts that says any.
-    gender: Sequence[str] = ("gender",)
-    # Values of its columns: only rows with these count.
-    only: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Paper:
     """What a room of papers says of itself, at the head of its ``tables.yaml``."""
 
@@ -98,12 +85,6 @@ class Paper:
     # before any image is made, the variance of clusters' shares (group) and the setting that counts images of training;
     # fewest are the images of a prompt below which it has no interval.
     headlines: Sequence[Mapping] = field(default=(), compare=False)
-    rounds: Rounds | None = None  # Whose images may be made in rounds.
-
-    def __post_init__(self) -> None:
-        """Take what YAML has of rounds, a mapping."""
-        if isinstance(self.rounds, Mapping):
-            object.__setattr__(self, "rounds", Rounds(**self.rounds))
 
 
 @dataclass(frozen=True)

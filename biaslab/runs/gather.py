@@ -83,10 +83,7 @@ def gather(
         "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
-        "limits": [
-            *limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
-            *record["until"].get("limits", ()),
-        ],
+        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
         "pictures": {"strips": STRIPS, "models": models} if models else {},
         "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
@@ -221,7 +218,6 @@ def provenance(params: RunParams) -> dict:
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
         "bundle": dict(params.bundle),
-        "until": dict(params.until),
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.
         "commits": hub.commits(),
