@@ -129,9 +129,6 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "execute the notebooks of a paper alone: paired, dalleval, triplets or paradox (repeatable; default: all)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
 
-    text = "sizes for half-widths of so many percentage points of shares, and no fewer than --size has"
-    add("--precision", dest="half_width", type=float, metavar="POINTS", help=text)
-
     text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
     add("--of", dest="share", metavar="I/N", required=True, help="which share: 0/10 to 9/10 make the whole")
@@ -230,7 +227,7 @@ def _run(given: argparse.Namespace) -> int:
 def _audit(given: argparse.Namespace) -> int:
     from biaslab.runs import audit, bundle, params, runner
 
-    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "half_width")
+    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings")
     how = {name: getattr(given, name) for name in names}
     if bundle.is_bundle(given.models[0]) or given.repeated_on:
         asked = bundle.params_of(given.models, given.repeated_on, outputs=given.outputs, **how)
@@ -238,11 +235,6 @@ def _audit(given: argparse.Namespace) -> int:
         asked = audit.params_of(given.models, **how)
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
-    if given.half_width is not None:
-        from biaslab.runs import planning
-
-        sets = planning.sized(checked, given.half_width)
-        checked = params.load(runner.PARAMS, given=asked, **how | {"overrides": [*given.overrides, *sets]})
     # What has no effect is refused, as with --set.
     options = {"captions.corpus": given.corpus, "judging.ratings": given.ratings}
     if given_here := [name for name, value in options.items() if value]:

@@ -79,12 +79,6 @@ class Paper:
     # pictures by group. Its ``measure.drawn(pipeline, kind)`` says who is in them.
     drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
     rests_on: str = ""  # The paper on whose measurements it rests.
-    # Its headlines: the kind of images, those whose number the setting holds (where) and of these those that count
-    # (over), clusters (named: by this part of their names), lists that they are drawn within, how many people of an
-    # image may move as one (together), the unit, what the number changes where all shares go from 0 to 1 (reach), and
-    # before any image is made, the variance of clusters' shares (group) and the setting that counts images of training;
-    # fewest are the images of a prompt below which it has no interval.
-    headlines: Sequence[Mapping] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

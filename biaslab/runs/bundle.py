@@ -244,7 +244,7 @@ def params_of(
     path = paths[0]
     if len(paths) > 1 or not is_bundle(path):
         raise ParameterError("--model is of a bundle, which is named alone: biaslab audit BUNDLE.zip --model NAME.")
-    if asked := [option for option in ("prompts", "benchmark", "papers", "half_width") if more.get(option)]:
+    if asked := [option for option in ("prompts", "benchmark", "papers") if more.get(option)]:
         raise ParameterError(f"A bundle says what is asked: leave its {asked[0]} to it, or use --set.")
     digest, files = _checked(path)
     place = Path(outputs).absolute() / ".bundles" / digest[:16]
