@@ -217,7 +217,7 @@ def _questions(found: Rehearsal) -> list[str]:
 
 def _margins(found: Iterable[Asked], confidence: float) -> list[str]:
     """Return the expected margin of error of a share over one prompt's images, for each kind that shows people."""
-    names = {kind: paper.drawn[kind] for paper in tables.papers().values() for kind in paper.rated.split()}
+    names = {kind: paper.drawn.get(kind, kind) for paper in tables.papers().values() for kind in paper.rated.split()}
     lines = {}
     for one in found:
         n = one.prompts["n_images"]
