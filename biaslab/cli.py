@@ -119,9 +119,6 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "shares to hold yours against, such as labour statistics: group, percent_female, and perhaps n"
     add("--benchmark", metavar="FILE", default="", help=text)
     add("--size", metavar="SIZE", default="standard", help="how much: quick, standard (default) or paper")
-    text = "make images, whatever number the size says, until intervals of shares by group and of their mean are no "
-    text += "wider than so many points to either side: of prompts of your own, or of dalleval's professions"
-    add("--until", metavar="POINTS", default="", help=text)
     add("--name", metavar="NAME", default="", help="name of the run (default: of models and size)")
     text = "captions, for the paradox too: files, or a name that an installed package brings"
     add("--corpus", metavar="PATTERN", default="", help=text)
@@ -129,9 +126,6 @@ def parser_of_commands() -> argparse.ArgumentParser:
     add("--ratings", metavar="FILE", default="", help=text)
     text = "execute the notebooks of a paper alone: paired, dalleval, triplets or paradox (repeatable; default: all)"
     add("--paper", dest="papers", metavar="PAPER", help=text, **repeated)
-
-    text = "sizes for half-widths of so many percentage points of shares, and no fewer than --size has"
-    add("--precision", dest="half_width", type=float, metavar="POINTS", help=text)
 
     text = "compute a share of what a run searches, makes and judges, for an array of jobs"
     add = command("shard", _shard, text, of_run, values, bars, kept=_GOES_ON)
@@ -226,37 +220,23 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from biaslab.runs import audit, params, runner, until
+    from biaslab.runs import audit, params, runner
 
-    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings", "until", "half_width")
+    names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings")
     how = {name: getattr(given, name) for name in names}
-    points = until.target(given.until) if given.until else None
     asked = audit.params_of(given.models, **how)
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
-    if given.half_width is not None:
-        from biaslab.runs import planning
-
-        sets = planning.sized(checked, given.half_width)
-        checked = params.load(runner.PARAMS, given=asked, **how | {"overrides": [*given.overrides, *sets]})
     # What has no effect is refused, as with --set.
     options = {"captions.corpus": given.corpus, "judging.ratings": given.ratings}
     if given_here := [name for name, value in options.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *given_here))
-    if points is not None:
-        checked, text = until.at_most(checked, points)
-        print(text)
-    return _execute(given, checked, say_plan=True, points=points)
+    return _execute(given, checked, say_plan=True)
 
 
-def _execute(
-    given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False, points: float | None = None
-) -> int:
-    """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status.
-
-    With ``points`` images are made before it, until intervals are as narrow.
-    """
-    from biaslab.runs import execute, jobs, runner
+def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = False) -> int:
+    """Say what a run will make, where that is wanted, and unless that is all, make it; return the exit status."""
+    from biaslab.runs import jobs, runner
 
     stops, progress = given.dry_run, not given.no_progress
     if stops or say_plan:
@@ -267,10 +247,6 @@ def _execute(
         print(planning.said(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
-    if points is not None:
-        from biaslab.runs import until
-
-        checked = until.made(checked, points, execute.print_aside, progress=progress)
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
     record = runner.run(checked, **how, rehearse=not say_plan, progress=progress)
     notebooks = record["notebooks"]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from biaslab import stats
 from biaslab.generation.models import Ready
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
@@ -244,6 +245,21 @@ def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     # 9 scenes and 6 people; the limit buys 8.
     assert asked.to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
     assert not server.requests and "Time" not in text
+
+
+def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
+    own = tmp_path / "own.csv"
+    own.write_text("prompt,n\na nurse,10\na pilot,40\n")
+    asks = pipeline(tmp_path, custom={"prompts": str(own)}, dalleval={"scenes": 1, "social_images": 1})
+    found = list(asked.of_tables(asks, ["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"]))
+    head, custom, dalleval, _ = planning._margins(found, 0.95)
+    low, high = stats.wilson_interval([20, 5], [40, 10])
+    assert head == "Expected margin of error (95 %) of a share of 50 % over the images of one prompt:"
+    each = " to ".join(f"{50 * width:.1f}" for width in high - low)
+    assert custom.split() == f"prompts of one's own 10 to 40 images ±{each} points".split()
+    # Of one image, 1.96 / 2 / sqrt(1 + 3.84) = 0.445; scenes show no person.
+    assert "people by profession" in dalleval and dalleval.endswith(" 1 image  ±44.5 points")
+    assert planning._margins([], 0.95) == []
 
 
 def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):

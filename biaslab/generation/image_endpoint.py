@@ -94,11 +94,6 @@ class EndpointImages(MadeImages):
         self._ledger.load()
         return len(self._keys) - len(self._missing())
 
-    def left_to_buy(self) -> int:
-        """Return how many images the limit of cost lets be bought; RunError where the ledger is damaged."""
-        self._ledger.load()
-        return self._ledger.left
-
     def check_delivered(self) -> None:
         """Raise RunError where images may yet be delivered: results with gaps would pass for complete ones."""
         left = self.table[self.table["outcome"].isin(UNDELIVERED)]

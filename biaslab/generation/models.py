@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -102,10 +101,6 @@ class ImageModel:
     def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return how many of the images that :meth:`generate` would return the store has."""
         return 0
-
-    def left_to_buy(self, prompts: pd.DataFrame, **run: Any) -> float:
-        """Return how many more images the limit of cost lets be bought."""
-        return math.inf
 
     @property
     def alike(self) -> tuple:
@@ -329,10 +324,6 @@ class EndpointModel(ImageModel):
     def n_there(self, prompts: pd.DataFrame, *, kept_as=None, **run: Any) -> int:
         """Look into the ledger of what was bought."""
         return self._images(prompts, **run).n_there()
-
-    def left_to_buy(self, prompts: pd.DataFrame, **run: Any) -> float:
-        """Look there for what the limit of cost leaves."""
-        return self._images(prompts, **run).left_to_buy() if self.price else math.inf
 
     def _images(self, prompts: pd.DataFrame, **run: Any) -> EndpointImages:
         from biaslab.generation.image_endpoint import EndpointImages

@@ -68,19 +68,6 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """Whose images may be made in rounds, one of each prompt, until intervals of shares are narrow."""
-
-    setting: str  # The setting that says how many images each prompt has.
-    table: str  # The measured table of the people in them, those of a prompt in the order in which they were made.
-    group: str = "group"  # Its column with their groups.
-    # Its columns with perceived gender, of which the first counts that says any.
-    gender: Sequence[str] = ("gender",)
-    # Values of its columns: only rows with these count.
-    only: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Paper:
     """What a room of papers says of itself, at the head of its ``tables.yaml``."""
 
@@ -92,18 +79,6 @@ class Paper:
     # pictures by group. Its ``measure.drawn(pipeline, kind)`` says who is in them.
     drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
     rests_on: str = ""  # The paper on whose measurements it rests.
-    # Its headlines: the kind of images, those whose number the setting holds (where) and of these those that count
-    # (over), clusters (named: by this part of their names), lists that they are drawn within, how many people of an
-    # image may move as one (together), the unit, what the number changes where all shares go from 0 to 1 (reach), and
-    # before any image is made, the variance of clusters' shares (group) and the setting that counts images of training;
-    # fewest are the images of a prompt below which it has no interval.
-    headlines: Sequence[Mapping] = field(default=(), compare=False)
-    rounds: Rounds | None = None  # Whose images may be made in rounds.
-
-    def __post_init__(self) -> None:
-        """Take what YAML has of rounds, a mapping."""
-        if isinstance(self.rounds, Mapping):
-            object.__setattr__(self, "rounds", Rounds(**self.rounds))
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class Headline:
     """Whether its interval is of other clusters, too (Student's t over them), not of these alone."""
     about: str = ""  # What its shares are of, such as an attribute; empty is perceived gender.
     floor: float = 0.0  # What chance adds to the sum on average, in its unit.
+    clusters: str = "clusters"  # What its clusters are called, for example professions.
+    setting: str = ""  # The setting that holds the number of images per prompt; empty where none does.
 
     @property
     def value(self) -> float:

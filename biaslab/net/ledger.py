@@ -100,11 +100,6 @@ class Ledger:
             f"answers beside it, which buys nothing: biaslab ledger --rebuild {folder}"
         )
 
-    @property
-    def left(self) -> int:
-        """How many requests more fit under the limit."""
-        return int((self._limit - self.spent) // self._price)
-
     def has(self, key: str) -> bool:
         """Return whether an image needs no further request; one whose file was taken away needs one."""
         bought = self.done.get(key)

@@ -121,7 +121,6 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
         "cards": opened,
         "words": _words(opened, glossary),
         "verdicts": _verdicts(run),
-        "until": _until(run),
         "models": introduced,
         "strips": opening,
         "picture_marks": MARKS,
@@ -159,16 +158,6 @@ def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> lis
     """Return the words of the glossary that the first cards use."""
     text = json.dumps([[card[key] for key in ("question", "answers", "marks")] for card in opened], default=str)
     return [word for word in glossary if re.search(rf"\b{re.escape(word)}s?\b", text) and len(word) > 1]
-
-
-def _until(run: dict[str, Any]) -> dict[str, Any]:
-    """Return the intervals until whose width images were made, as texts; no rows where none were."""
-    until, rows = run.get("until", {}), []
-    for row in cards.entries(until, "groups"):
-        shown = {key: number(row[key]) for key in ("percent_female", "ci_low", "ci_high", "n")}
-        texts = {key: "–" if value is None else f"{value:,.{int(key != 'n')}f}" for key, value in shown.items()}
-        rows.append({"model": row["model"], "group": row["group"], **texts})
-    return {"rows": rows, "points": f"{number(until.get('points')) or 0:g}"}
 
 
 def _description(text: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ FILE = "run.json"
 # The kinds of what it holds, and of what the entries of its lists hold.
 _KINDS = {
     **dict.fromkeys(("run", "title", "description", "status", "kind", "started", "ended"), str),
-    **dict.fromkeys(("parameters", "sweep", "seeds", "inputs", "notebook_defaults", "files", "until"), dict),
+    **dict.fromkeys(("parameters", "sweep", "seeds", "inputs", "notebook_defaults", "files"), dict),
     **dict.fromkeys(("biaslab", "packages", "platform", "commits", "verdicts", "pictures"), dict),
     **dict.fromkeys(("notebooks", "tables", "findings", "figures", "limits"), list),
 }

@@ -36,15 +36,13 @@ def params_of(
     prompts: str = "",
     benchmark: str = "",
     ratings: str = "",
-    until: str = "",
-    half_width: float | None = None,
 ) -> dict[str, Any]:
     """Return what a parameters file holds that audits models side by side: all else is the same for each.
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
     ``ratings`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there is
-    no paradox. An empty ``name`` is made of models, size, and ``until`` or ``half_width``.
+    no paradox. An empty ``name`` is made of models and size.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -52,8 +50,6 @@ def params_of(
     """
     if size not in SIZES:
         raise ParameterError(f"--size is {size!r}. {name_help(size, SIZES)}")
-    if until and half_width is not None:
-        raise ParameterError("--precision chooses sizes before images are made, --until meanwhile: leave out one.")
     names = models_of(names)
     folders = [one for one in names if one.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
@@ -100,8 +96,7 @@ def params_of(
         settings["captions"] = of_corpus | settings["captions"]
     notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
     named = list(map(shown, names))
-    goals = [f"until-{until}"] if until else [f"precision-{half_width:g}"] if half_width is not None else []
-    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size, *goals])
+    listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, size])
     if own and folders:
         description = f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
     elif own:

@@ -85,10 +85,7 @@ def gather(
         "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
-        "limits": [
-            *limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
-            *record["until"].get("limits", ()),
-        ],
+        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
         "pictures": {"strips": STRIPS, "models": models} if models else {},
         "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
     }
@@ -223,7 +220,6 @@ def provenance(params: RunParams) -> dict:
         "parameters": dict(params.values),
         "notebook_defaults": {n.id: dict(n.parameters) for n in params.selected},
         "sweep": params.sweep,
-        "until": dict(params.until),
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.
         "commits": hub.commits(),

@@ -94,9 +94,6 @@ class RunParams(Group):
         "are made or judged on a GPU, which has room for one set of models.",
         ge=0,
     )
-    until: dict[str, Any] = field(
-        {}, "Of a run whose images were made until intervals were narrow: what was aimed at, and what was reached."
-    )
     # Not keys of the file.
     values: dict[str, Any] = field({}, "Notebook parameters; a list means one execution a value.")
     file: str = field("", "The parameters file that they came from.")
@@ -138,7 +135,7 @@ class RunParams(Group):
 
 
 # Keys of the run itself; every other is a notebook's.
-_RUN_KEYS = ("run", "title", "description", "notebooks", "jobs", "until")
+_RUN_KEYS = ("run", "title", "description", "notebooks", "jobs")
 
 
 def _distinct(mappings: list[dict]) -> list[str]:
@@ -215,7 +212,6 @@ def as_yaml(params: RunParams) -> str:
     import yaml
 
     keys = {key: getattr(params, key) for key in _RUN_KEYS}
-    keys = {key: value for key, value in keys.items() if value or key != "until"}
     whole = {**keys, "notebooks": list(params.notebooks), **params.values}
     # In plain values: settings may hold tuples.
     return yaml.safe_dump(json.loads(json.dumps(whole)), sort_keys=False, allow_unicode=True, width=110)

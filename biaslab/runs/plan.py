@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +17,40 @@ from biaslab import stats
 from biaslab.ground import tables
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.values import dotted
+from biaslab.ground.wording import digits, level
 from biaslab.measures.headline import MEAN, Headline
 from biaslab.models.picture_folder import IMAGES
 from biaslab.papers import precision
+from biaslab.papers.precision.analysis import POINTS
 from biaslab.report import records
-from biaslab.runs import sizes
 from biaslab.runs.compare import find, printed_models
 from biaslab.runs.runner import PARAMS
-from biaslab.runs.sizes import Planned
 from biaslab.settings import Settings
 from biaslab.study import sources
 
 _WORDS = {"group": "clusters", "template": "wording"}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A headline, its design, and the number and the price of its images."""
+
+    name: str
+    scale: float  # Change of the headline per percentage point of a share.
+    design: stats.Design
+    clusters: str  # What its clusters are called.
+    setting: str  # The setting that holds the images per prompt; empty where none does.
+    size: int  # Images per prompt.
+    images: int  # Images of all prompts.
+    price: float = 0.0  # Of one image.
+
+    def sized(self, points: float, confidence: float) -> tuple[int, str]:
+        """Return images per prompt for a half-width in points, or 0 and the reason why no number gives it."""
+        n, more = self.design.sizes(points * self.scale, confidence)
+        if n:
+            return max(ceil(self.size * n / self.design.images - 1e-9), 1), ""
+        takes = f"; {more:,} {self.clusters} at {self.size:,} images do" if more else ""
+        return 0, f"no number at {self.design.clusters:,} {self.clusters}{takes}"
 
 
 def headlines(folder: Path) -> Iterator[Headline]:
@@ -61,11 +85,9 @@ def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planne
             widest[key] = one, design
     planned = []
     for (_, measure, whole), (one, design) in widest.items():
-        same = (d for d in tables.papers()[one.paper].headlines if d["measure"] == measure)
-        declared = next((d for d in same if d.get("each", False) != whole), {"of": "clusters", "setting": ""})
         cells = one.cells[one.cells["coefficient"] != 0]
         people = one.people[one.people["cell"].isin(cells.index)]
-        setting, n = declared["setting"], people["image_id"].nunique()
+        setting, n = one.setting, people["image_id"].nunique()
         size = settings.get(setting) or max(round(design.images), 1)
         # Of pictures that are there, and where a file says how many, no setting decides.
         if str(given.get("model")).startswith(IMAGES) or (not one.drawn and abs(design.images - size) > 0.5):
@@ -74,7 +96,7 @@ def of_run(folder: Path, given: Mapping, confidence: float) -> tuple[list[Planne
             n = size * int((one.cells["source"] != "training").sum())
         name = f"{measure}{'' if whole else f', {one.group}'} of {one.model} ({one.unit})"
         price = settings.get("endpoint.price") or 0.0
-        planned.append(Planned(name, one.scale, design, declared["of"], setting, size, n, price=price))
+        planned.append(Planned(name, one.scale, design, one.clusters, setting, size, n, price))
     rated = table(folder, sources.table_of(precision.ratings))
     estimates = precision.estimates(own, rated, confidence=confidence)
     return planned, precision.components(own, estimates, confidence=confidence)
@@ -85,7 +107,10 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
 
     Raises ParameterError: There is no such run, it has no images that a headline rests on, or a number cannot be one.
     """
-    sizes.check(points)
+    if not 0 < points < 50:
+        raise ParameterError(
+            f"--precision is {points:g}; allowed are percentage points above 0 and below 50, such as 5."
+        )
     folder = find(run, Path(outputs))
     record = records.read(folder)
     given = record.get("parameters", {})
@@ -96,8 +121,8 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
             "its notebooks measure none. Plan from one of 'biaslab audit', such as of --size quick."
         )
-    chosen, cannot = sizes.chosen(planned, points, confidence)
-    yield from sizes.said(planned, confidence, sorted({*sizes.POINTS, points}, reverse=True))
+    chosen, cannot = _chosen(planned, points, confidence)
+    yield from _table(planned, confidence, sorted({*POINTS, points}, reverse=True))
     for (model, measure), parts in components.dropna(subset="percent").groupby(["model", "headline"], sort=False):
         each = zip(parts["part"], parts["percent"], strict=True)
         told = ", ".join(f"{_WORDS.get(part, part)} {percent:.0f} %" for part, percent in each if percent > 0)
@@ -108,3 +133,30 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
         sets = [word for name, n in chosen.items() for word in ("--set", f"{name}={n}")]
         run = f"run={record['run']}-{points:g}"
         yield shlex.join(["biaslab", "run", str(folder / PARAMS), *sets, "--set", run])
+
+
+def _chosen(planned: Iterable[Planned], points: float, confidence: float) -> tuple[dict[str, int], list[str]]:
+    """Return the images per prompt by setting for a half-width, at least the current ones, and what cannot have it."""
+    found, cannot = {}, []
+    for one in planned:
+        n, why = one.sized(points, confidence)
+        if n and one.setting:
+            found[one.setting] = max(n, one.size, found.get(one.setting, 0))
+        else:
+            cannot.append(f"{one.name}: {why or 'no setting says how many images there are'}.")
+    return found, cannot
+
+
+def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
+    """Return the lines of a table: half-widths at the current sizes, and the images for others."""
+    rows = [(f"half-widths ({level(confidence)})", "±", "images a prompt", "images", "price")]
+    for one in planned:
+        each = [(one.name, one.design.half_width(confidence), one.size, "")]
+        each += [("  for", p * one.scale, *one.sized(p, confidence)) for p in points]
+        for name, half, n, why in each:
+            images = ceil(one.images * n / one.size)
+            taken = f"{n:,}", f"{images:,}", f"{images * one.price:,.2f}" if one.price else "-"
+            rows.append((name, digits(half) if half < float("inf") else "-", *((why, "", "") if why else taken)))
+    # A reason may be wider than its column.
+    widths = [max(len(row[k]) for row in rows if k != 2 or row[3]) for k in range(5)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

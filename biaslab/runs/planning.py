@@ -10,11 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from biaslab import stats
 from biaslab.generation.images import image_ids_of
-from biaslab.ground import cells, processor
+from biaslab.ground import cells, processor, tables
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.ground.plaintext import plain
-from biaslab.ground.wording import between, durations, megabytes
+from biaslab.ground.wording import between, durations, level, megabytes
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
 from biaslab.judging.vision import READINGS
@@ -26,8 +27,7 @@ from biaslab.pipeline.trials import Trial
 from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.part import read as rated_part
-from biaslab.runs import execute, jobs, sizes
-from biaslab.runs.params import RunParams
+from biaslab.runs import execute, jobs
 
 
 def asked(opened: Iterable[jobs.Opened]) -> list[Asked]:
@@ -60,25 +60,6 @@ def check_there(one: Asked, run: str) -> None:
             f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
             f"parameters name no folders), or run {run} again first."
         )
-
-
-def sized(checked: RunParams, points: float) -> list[str]:
-    """Return the overrides by which an audit's headlines have a half-width, and print what cannot have it.
-
-    Raises ParameterError: None can, it is no half-width, pictures are there already, or a size is set by hand, too.
-    """
-    sizes.check(points)
-    found = asked(jobs.pipelines(jobs.plan(checked)))
-    if any(one.pipeline.custom.folder is not None for one in found):
-        raise ParameterError("--precision chooses how many images are made, and pictures of a folder are made already.")
-    chosen, cannot = sizes.chosen(sizes.of_asked(found, {}), points, checked.confidence)
-    if not chosen:
-        raise ParameterError(f"--precision {points:g} cannot be had. {' '.join(cannot) or 'No share is measured.'}")
-    for name in chosen.keys() & set(checked.set_here):
-        raise ParameterError(f"--precision chooses {name}, and --set sets it; leave out one of the two.")
-    sets = [f"{name}={n}" for name, n in chosen.items()]
-    print(f"For ±{points:g} points: {', '.join(sets)}", *cannot, sep="\n")
-    return sets
 
 
 def rehearse(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Rehearsal:
@@ -149,9 +130,7 @@ def _image_ids(asks: Asked) -> set[str] | None:
 def said(found: Rehearsal, confidence: float = 0.95) -> str:
     """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it."""
     told = [*found.left_out, images(found.asked, found.measured), *_questions(found)]
-    if widths := sizes.said(sizes.of_asked(found.asked, found.measured), confidence):
-        told += ["", *widths, sizes.ASSUMED]
-    told = "\n".join(told)
+    told = "\n".join([*told, *_margins(found.asked, confidence)])
     if not found.parts:
         return told
     same: dict[tuple, list[Trial]] = {}
@@ -180,6 +159,7 @@ def said(found: Rehearsal, confidence: float = 0.95) -> str:
 _BUSY = 1.5
 _COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", "price", "pictures")
 _NONE = "-"
+_AFTER = "  After a run, 'biaslab plan RUN --precision POINTS' expects intervals of its headlines from its images."
 
 
 def _row(parts: list[Trial]) -> tuple[str, ...]:
@@ -233,6 +213,21 @@ def _questions(found: Rehearsal) -> list[str]:
         again = f"; up to {READINGS} times where an answer is none of the list" if price else ""
         lines.append(f"Price: {name} at most {n:,} questions x {s.price:g} = {price:,.2f}{short}{again}")
     return lines
+
+
+def _margins(found: Iterable[Asked], confidence: float) -> list[str]:
+    """Return the expected margin of error of a share over one prompt's images, for each kind that shows people."""
+    names = {kind: paper.drawn.get(kind, kind) for paper in tables.papers().values() for kind in paper.rated.split()}
+    lines = {}
+    for one in found:
+        n = one.prompts["n_images"]
+        if one.kind in names and len(n):
+            ends = int(n.max()), int(n.min())
+            widths = (stats.Design(1, 1, size, 100, drawn=False).half_width(confidence) for size in ends)
+            sizes = f"{between(*reversed(ends), '{:,}')} image{'s' * (ends[0] > 1)}"
+            lines[one.kind] = f"  {names[one.kind]:<32}{sizes:>20}  ±{between(*widths, '{:.1f}')} points"
+    head = f"Expected margin of error ({level(confidence)}) of a share of 50 % over the images of one prompt:"
+    return [head, *lines.values(), _AFTER] if lines else []
 
 
 def images(found: list[Asked], measured: Mapping[tuple, Cost]) -> str:

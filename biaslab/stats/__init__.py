@@ -65,4 +65,3 @@ from biaslab.stats.intervals import (
 )
 from biaslab.stats.powered import FEWEST as FEWEST_RATINGS
 from biaslab.stats.powered import prediction_powered
-from biaslab.stats.sequences import confidence_sequence

@@ -60,7 +60,6 @@ class Design:
     share: float = 0.5  # The mean share, for Wilson's interval; of what folds, 1/2 and the mean distance from it.
     folded: bool = False  # Whether it is a mean distance of shares from 1/2, with chance taken off.
     youden: float = 1.0  # Sensitivity + specificity - 1 of a judge whose errors are taken off.
-    fewest: float = 1  # Images of a prompt below which there is no interval.
 
     @property
     def variances(self) -> dict[str, float]:
@@ -81,7 +80,7 @@ class Design:
         """
         tail, k = (1 + checks.confidence_level(confidence)) / 2, self.clusters
         n, scale = self.prompts * self.images, self.reach / self.youden
-        if (self.drawn and k <= self.lists) or self.images < self.fewest:
+        if self.drawn and k <= self.lists:
             return float("inf")
         if self.drawn and self.folded:
             # Of shares about 1/2, beta distributed, and one cluster more at either end.

@@ -58,10 +58,6 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
     assert expected == pytest.approx(50 * np.outer(likely, likely).ravel() @ widths, rel=0.02)
     assert replace(averages, youden=0.8).half_width() == pytest.approx(averages.half_width() / 0.8)
     assert Design(2, 1, 9, lists=2).half_width() == float("inf")
-    # Nor have fewer images than it takes an interval, however many clusters there are.
-    told = replace(averages, fewest=3, clusters=500)
-    assert [replace(told, images=n).half_width() < 1 for n in (1, 2, 3)] == [False, False, True]
-    assert told.least(1) == 3 and replace(told, fewest=1).least(1) == 1
     # One image cannot tell chance from deviation: there is no interval.
     assert Design(10, 1, 1, folded=True).half_width() == float("inf")
 

@@ -28,5 +28,6 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
                 np.where(there, 100 / max(len(groups), 1), 0) if group == MEAN else 100.0 * (cells["cluster"] == group)
             )
             yield Headline(
-                "custom", str(model), "share perceived as female", group, "%", 1, 50, pooled(cells, parts), whom
-            )
+                "custom", str(model), "share perceived as female", group, "%", 1, 50, pooled(cells, parts), whom,
+                clusters="groups", setting="custom.images",
+            )  # fmt: skip

@@ -33,6 +33,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)
         given: dict[str, Any] = {"people": people, "drawn": True}
+        given |= {"clusters": "professions", "setting": "dalleval.social_images"}
         cells = cells.assign(coefficient=2 * part)
         yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
         deviation = np.where(n > 0, np.abs(cells["count"] / np.maximum(n, 1) - 0.5), 0)

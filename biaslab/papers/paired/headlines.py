@@ -13,7 +13,8 @@ from biaslab.papers.paired.analysis.dependence import LISTS
 TABLES = ("paired_people",)
 """The measured tables that :func:`headlines` takes."""
 _PLACES = {"alone": 1, "left": 1, "middle": 2}
-_SETTINGS = {"single": "one person", "paired": "two people"}
+# In words, and the setting that holds the number of images per prompt.
+_SETTINGS = {"single": ("one person", "people.single_images"), "paired": ("two people", "people.pair_images")}
 
 
 def headlines(people: pd.DataFrame) -> Iterator[Headline]:
@@ -33,5 +34,8 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
         # A score is 200 times its share's distance from one half; every person counts the same.
         sign = cells["stratum"].map({"female": 1, "male": -1})
         cells = cells.assign(coefficient=200 * sign * cells["n"] / cells["n"].sum())
-        measure = f"Stereotype Score, {_SETTINGS[str(setting)]}"
-        yield Headline("paired", str(model), measure, MEAN, "points", 2, 0, cells, whom, drawn=True)
+        words, images = _SETTINGS[str(setting)]
+        yield Headline(
+            "paired", str(model), f"Stereotype Score, {words}", MEAN, "points", 2, 0, cells, whom, drawn=True,
+            clusters="identities", setting=images,
+        )  # fmt: skip

@@ -43,8 +43,9 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             floor = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True, floor=floor
-            )
+                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True, floor=floor,
+                clusters="occupations", setting="generation.images_per_prompt",
+            )  # fmt: skip
 
 
 def _cells(group: Group) -> pd.DataFrame:
