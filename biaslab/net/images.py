@@ -34,7 +34,7 @@ from biaslab.ground.errors import RunError
 from biaslab.ground.pictures import is_black
 from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
-from biaslab.net import replies, services
+from biaslab.net import endpoint, replies, services
 from biaslab.net.endpoint import Requests, StoppedError
 from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
@@ -277,7 +277,8 @@ class _Buying(Requests):
     def out_of_order(self, last: Bought) -> RunError:
         mend = "see that it runs and takes such requests, and run again."
         if last.outcome == "not_fetched":
-            mend = "the next run fetches what is paid for; response_format b64_json sends them with replies."
+            mend = "the next run fetches what is paid for; with endpoint.options {response_format: b64_json} replies "
+            mend += "contain the images."
         why = last.detail or OUTCOMES[last.outcome]
         return RunError(f"{self.where} gives no images: {why}. {STAYS}; {mend}")
 
@@ -319,7 +320,7 @@ class _Serviced(_Buying):
 
     def _collected(self, digest: str, reply: Mapping[str, str]) -> Bought:
         """Return what was asked for, once it is there; ``not_fetched`` where that takes longer than the time limit."""
-        end, wait = time.monotonic() + self.settings.timeout, self.settings.first_wait
+        end, wait = time.monotonic() + self.settings.timeout, endpoint.FIRST_WAIT
         said = {"request_id": reply["ticket"][:200], "time": reply["time"]}
         while True:
             try:
@@ -340,7 +341,7 @@ class _Serviced(_Buying):
                 return Bought("not_fetched", f"not ready after {self.settings.timeout:g} seconds", **said)
             if self.stop.wait(wait):
                 raise StoppedError
-            wait = min(max(2 * wait, 0.01), self.settings.longest_wait)
+            wait = min(max(2 * wait, 0.01), endpoint.LONGEST_WAIT)
 
     def _broken(self, what: str, error: Exception) -> RunError:
         return RunError(

@@ -78,7 +78,7 @@ def shop(tmp_path, monkeypatch):
 
 
 def bought(shop, store, n=2, **more):
-    given = {"model": "kiln-2", "service": "queue", "longest_wait": 0.02, "key_variable": "QUEUE_KEY"}
+    given = {"model": "kiln-2", "service": "queue", "key_variable": "QUEUE_KEY"}
     return made(shop, store, asked(n), **given | more)
 
 
@@ -173,7 +173,7 @@ def test_what_is_no_service_is_told_before_anything_is_asked(shop, store, tmp_pa
 
 def test_a_pipeline_buys_from_a_service(shop, store, tmp_path):
     endpoint = {"url": shop.url, "service": "queue", "key_variable": "QUEUE_KEY", "price": 0.01, "cost_limit": 9}
-    settings = {"endpoint": endpoint | {"first_wait": 0.01}, "compute": {"store": str(store.root)}}
+    settings = {"endpoint": endpoint, "compute": {"store": str(store.root)}}
     study = Study(tmp_path / "out", source="pipeline", model="endpoint:kiln-2", settings=settings)
     model = study.pipeline.image_model()
     prompts = pd.DataFrame({"prompt_id": ["a"], "text": ["a nurse"], "n_images": [1]})
