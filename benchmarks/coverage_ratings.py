@@ -2,9 +2,9 @@
 
 Run: ``python benchmarks/coverage_ratings.py [--studies 2000] [--only WORDS]``. Each row draws whole studies: ten groups
 of 60 images whose shares are known (beta 1.2, 1.2), a judge whose errors differ by group and gender (each 0 to twice
-its mean), annotations without errors, drawn evenly or by what they may change. It prints in % how often the 95 %
-interval holds the truth: of both combined, annotations alone and the judge alone. Root mean square errors follow in
-points, with the ratio of both to annotations alone. "drawn" holds for other groups as well.
+its mean), annotations without errors, spread evenly over groups. It prints in % how often the 95 % interval holds the
+truth: of both combined, annotations alone and the judge alone. Root mean square errors follow in points, with the ratio
+of both to annotations alone. "drawn" holds for other groups as well.
 
 Rows "as reported" take the path of a report: images drawn by ``biaslab rate``, ``custom.headlines`` and
 ``precision.estimates``. There the judge leaves people unclear (in % of the first and second half of the groups),
@@ -33,25 +33,16 @@ from biaslab.stats.powered import Powered
 GROUPS, EACH = 10, 60
 
 
-def study(rng, accuracy: float, ratings: int, *, drawn: bool = False, by_size: bool = False, groups: int = GROUPS):
+def study(rng, accuracy: float, ratings: int, *, drawn: bool = False, groups: int = GROUPS):
     """Return the three estimates of one study, and its truth."""
     share = rng.beta(1.2, 1.2, groups)
     y = rng.random((groups, EACH)) < share[:, None]
     wrong = (1 - accuracy) * rng.uniform(0, 2, (2, groups, 1))
     f = y ^ (rng.random((groups, EACH)) < np.where(y, *wrong))
-    if by_size:
-        images = pd.DataFrame({"row": np.arange(groups * EACH)})
-        # The judge is less sure of one half, and it errs no more often there: the worst that sizes can tell.
-        size = np.where(rng.random(len(images)) < 0.5, 3.0, 1.0)
-        chosen = sample.draw_by_size(images, size, ratings, int(rng.integers(2**31)))
-        group, image = np.divmod(chosen["row"].to_numpy(), EACH)
-        weight = 1 / chosen["probability"].to_numpy()
-    else:
-        group = np.sort(rng.permutation(groups)[np.arange(ratings) % groups])
-        image = np.concatenate([rng.permutation(EACH)[: (group == g).sum()] for g in range(groups)])
-        weight = np.ones(ratings)
+    group = np.sort(rng.permutation(groups)[np.arange(ratings) % groups])
+    image = np.concatenate([rng.permutation(EACH)[: (group == g).sum()] for g in range(groups)])
     found = stats.prediction_powered(
-        f.sum(1), np.full(groups, EACH), np.full(groups, 1 / groups), group, f[group, image], y[group, image], weight,
+        f.sum(1), np.full(groups, EACH), np.full(groups, 1 / groups), group, f[group, image], y[group, image],
         clusters=np.arange(groups) if drawn else None, base=0.5,
     )  # fmt: skip
     return found, 0.5 if drawn else share.mean()
@@ -94,7 +85,7 @@ def reported(
     drawn = sample.draw(every, ratings, int(rng.integers(2**31)))
     label = np.select([skipped, unsure_of, y], ["unrated", "unsure", "female"], "male")
     rated = who.assign(label=label).merge(drawn[["image_id", "probability"]], on="image_id")
-    rated = rated.assign(of_model="m", source="generated", about="", n_raters=1, wave=1)
+    rated = rated.assign(of_model="m", source="generated", about="", n_raters=1)
     # The first headline of a model is its mean over groups.
     return precision.estimates([next(custom.headlines(seen))], rated), 100 * share.mean()
 
@@ -169,7 +160,7 @@ def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -
         rated = who.merge(drawn[["image_id", "probability"]], how="left")["probability"]
         labels = {"eye": np.where(f, "female", "male"), "raters": np.where(y, "female", "male")}
         judges = [who.assign(judge=name, gender=label, outcome="judged") for name, label in labels.items()]
-        judges[1] = judges[1].assign(probability=rated, wave=1)[rated.notna()]
+        judges[1] = judges[1].assign(probability=rated)[rated.notna()]
         table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
         covers = (table["ci_low"] <= 50) & (table["ci_high"] >= 50)
         each = [[f"g{k}" for k in range(6)], [f"g{k}" for k in range(6, 12)]]
@@ -242,7 +233,7 @@ def main() -> None:
         return
     for accuracy in (0.99, 0.9, 0.7):
         for ratings in (20, 40, 100, 200):
-            for name, how in (("", {}), (", drawn", {"drawn": True}), (", by size", {"by_size": True})):
+            for name, how in (("", {}), (", drawn", {"drawn": True})):
                 rng = np.random.default_rng(ratings)
                 found = [study(rng, accuracy, ratings, **how) for _ in range(given.studies)]
                 told(f"judge {accuracy:g}, {ratings} ratings{name}", found)

@@ -156,10 +156,6 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text += "'biaslab audit' takes it, whose people are asked about one by one"
     add("images", metavar="RUN|FOLDER", help=text)
     add("--sample", type=int, metavar="N", default=200, help="images to rate (default: 200)")
-    text = "N more of a run that has ratings, chosen by what they may still change; in place of --sample"
-    add("--next", dest="further", type=int, metavar="N", help=text)
-    text = "choose by chance, spread evenly (default), or by uncertainty: what may change a run's numbers more often"
-    add("--by", metavar="HOW", default="chance", help=text)
     add("--seed", type=int, metavar="S", default=0, help="seed of the sample and of the orders (default: 0)")
     text = "whose images of a run: paradox, paired or dalleval (default: the first that it has)"
     add("--paper", metavar="PAPER", default="", help=text)
@@ -319,10 +315,8 @@ def _rate(given: argparse.Namespace) -> None:
     from biaslab.ground.wording import count
     from biaslab.runs import rate
 
-    names = ("outputs", "seed", "paper", "kind", "by", "show_faces", "overrides", "to")
-    n = given.sample if given.further is None else given.further
-    how = {"n": n, "further": given.further is not None}
-    page = rate.rate(given.images, **how, **{name: getattr(given, name) for name in names})
+    names = ("outputs", "seed", "paper", "kind", "show_faces", "overrides", "to")
+    page = rate.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
     for reason, n in sorted(page.left_out.items()):
         print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
     print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)

@@ -427,7 +427,7 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     assert len(pictures.asked) == 5
     again.changed(captions={"downloads": {"size": 32}})._downloads_folder.relative_to(tmp_path / "store" / "downloads")
     assert again.changed(captions={"downloads": {"size": 32}})._downloads_folder != again._downloads_folder
-    assert again.changed(captions={"downloads": {"concurrency": 3}})._downloads_folder == again._downloads_folder
+    assert again.changed(captions={"downloads": {"seconds": 3}})._downloads_folder == again._downloads_folder
 
 
 def test_tables_say_what_could_be_fetched(fetching):

@@ -57,7 +57,7 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
 def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
     """Raters call every second of the women whom the judge sees in half of the images a man."""
     rated = [
-        {"of_model": "", "source": "generated", "image_id": f"{group}-{k}/{i}", "position": 1, "n_raters": 1, "wave": 1}
+        {"of_model": "", "source": "generated", "image_id": f"{group}-{k}/{i}", "position": 1, "n_raters": 1}
         | {"label": "female" if i < women and i % 2 else "male", "probability": 0.5}
         for group, counts in WOMEN.items()
         for k, women in enumerate(counts)

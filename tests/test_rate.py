@@ -16,7 +16,6 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.generation import generator
-from biaslab.ground import tables
 from biaslab.ground.errors import BiaslabError, InputError, ParameterError
 from biaslab.models.images import CaptionImages
 from biaslab.pipeline import Pipeline
@@ -367,7 +366,7 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     questions = set(asked(page))
     assert all(re.fullmatch(r"Which gender do you perceive in the [A-Za-z -]+\?", text) for text in questions)
     assert len(questions) > 1 and not any("the person" in text for text in questions)
-    assert list(found) == ["image", "source", "occupation", "model", "position", "probability", "wave"]
+    assert list(found) == ["image", "source", "occupation", "model", "position", "probability"]
     assert set(found["source"]) == {"generated"} and found["image"].is_unique
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image"], "position": 1})
@@ -389,20 +388,8 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     assert len(part.read(tmp_path / "r.csv")) == 4
-    # By what they may change, too, everybody in an image comes along, and once.
-    given = {"images": "small", "outputs": tmp_path / "outputs"}
-    people = found.rename(columns={"image": "image_id"}).assign(identity=found["occupation"], gender="female")
-    people = people.assign(aspect="occupation", setting="paired", outcome="judged", round=0, run=1)
-    people["stereotype"] = np.where(np.arange(len(people)) % 2, "female", "male")
-    people["position"] = people["position"].map({"1": "left", "2": "right"})
-    measured = tmp_path / "outputs" / "small" / "measured"
-    measured.mkdir()
-    empty = dict.fromkeys(set(tables.schema("paired_people").names) - set(people), "")
-    tables.write(people.assign(**empty)[tables.schema("paired_people").names], measured / "paired_people.csv")
-    again = pd.DataFrame(held(rate.rate(**given, kind="paired", n=3, by="uncertainty"))[0])
-    assert again.groupby("image")["position"].agg(list).tolist() == [["1", "2"]] * 3
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
-        rate.rate(**given, kind="pairs")
+        rate.rate("small", outputs=tmp_path / "outputs", kind="pairs")
 
 
 def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):
@@ -410,36 +397,6 @@ def test_people_by_profession_are_those_whose_prompt_names_no_gender(run):
     # One profession and none, two images each.
     assert len(rows) == 4 and all(row["image"].startswith("social-person-") for row in rows)
     assert Counter(row["occupation"] for row in rows)["(none)"] == 2
-
-
-def test_what_may_change_a_runs_numbers_is_rated_next(run, tmp_path):
-    given = run() | {"paper": "dalleval"}
-    rows, _ = held(rate.rate(**given, n=1000))
-    with pytest.raises(ParameterError, match="no shares by image: choose with --by chance"):
-        rate.rate(**given, n=2, by="uncertainty")
-    # What the run's judge said of these images: by hand, in the tables that a run leaves.
-    measured = tmp_path / "outputs" / "small" / "measured"
-    measured.mkdir()
-    images = pd.DataFrame(rows).rename(columns={"image": "image_id", "occupation": "profession"})
-    known = {"prompt": "person", "gender_judge": "female", "outcome_judge": "judged", "judge": "CLIP"}
-    images = images[["model", "image_id", "profession"]].assign(**known)
-    empty = dict.fromkeys(set(tables.schema("dalleval_social_images").names) - set(images), "")
-    tables.write(images.assign(**empty), measured / "dalleval_social_images.csv")
-    drawn, _ = held(rate.rate(**given, n=2, by="uncertainty"))
-    # Of those without a profession no headline says anything, so that they have no more than their floor.
-    chance = {row["occupation"]: float(row["probability"]) for row in held(rate.rate(**given, n=4, by="chance"))[0]}
-    assert len(drawn) == 2 and set(chance.values()) == {1.0}
-    with pytest.raises(ParameterError, match=r"no ratings to go on from.*--ratings FILE"):
-        rate.rate(**given, n=1, further=True)
-    done = images["image_id"][0]
-    rated = {"of_model": "world", "source": "generated", "image_id": done, "position": "1", "about": ""}
-    rated |= {"label": "male", "n_raters": 1, "probability": 0.5, "wave": 1}
-    tables.write(pd.DataFrame([rated]), measured / "precision_ratings.csv")
-    left, _ = held(rate.rate(**given, n=1000, further=True))
-    assert {row["image"] for row in left} == set(images["image_id"]) - {done}
-    assert {row["wave"] for row in left} == {"2"}
-    with pytest.raises(ParameterError, match="--by is 'size'"):
-        rate.rate(**given, by="size")
 
 
 def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):

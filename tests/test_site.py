@@ -195,7 +195,6 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
     assert by_name["compute.engine"].facts == 'one of `local`, `ray`; default "local"'
     assert by_name["judging.texts"].kind == "list of texts"
     assert by_name["compute.store"].kind == "path" and by_name["judging.gender"].kind == "name or path"
-    assert by_name["triplets.thresholds.overlap"].limits == "above 0 to 1"
     # What an installed package brings.
     assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].brought
     assert by_name["captions.corpus"].brought[-1] == "packages bring: depictions (biaslab-world), mini (biaslab-world)"

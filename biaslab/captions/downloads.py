@@ -1,8 +1,8 @@
 """Fetch the images behind captions by URL: from servers that may be gone, slow or hostile; every URL has an outcome.
 
-Only public addresses are connected to (:mod:`biaslab.net.fetch`). At any time up to ``concurrency`` bodies, a few small
-pictures and one large one are in memory: with the defaults less than a gigabyte, whatever servers send. Outcomes stand
-in ``outcomes.jsonl``, one line each, written after the picture itself, so that nothing is fetched twice.
+Only public addresses are connected to (:mod:`biaslab.net.fetch`). At any time up to :data:`CONCURRENCY` bodies, a few
+small images and one large one are in memory: with the default limits less than a gigabyte, whatever servers send.
+Outcomes are written to ``outcomes.jsonl``, one line each, after the image itself, so that nothing is fetched twice.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biaslab.captions.settings import DownloadSettings
+from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
 from biaslab.ground import pictures
 from biaslab.ground.errors import RunError
 from biaslab.ground.pictures import Unreadable, decode
 from biaslab.keep.journal import Journal
 from biaslab.keep.store import explaining, replace
-from biaslab.net.fetch import Fetcher, Visit, parsed
+from biaslab.net.fetch import Fetcher, Limits, Visit, parsed
 from biaslab.net.retry import Failed, pause, policy
 
 if TYPE_CHECKING:
@@ -60,9 +60,16 @@ _JOURNAL = "outcomes.jsonl"
 _SILENT_HOSTS = 50
 # URLs of a host in a row that cannot be reached before its others are not tried.
 _STRIKES = 5
-# What Pillow calls the formats; a picture of more pixels than these is decoded alone.
-_SAVED = {"jpg": "JPEG", "webp": "WEBP", "png": "PNG"}
+# A picture of more pixels than these is decoded alone.
 _LARGE = 4_000_000
+CONCURRENCY, PER_HOST = 16, 2
+"""Requests at a time: in all, and to one host."""
+HOST_INTERVAL = 0.1
+"""Least time between requests to a host, in seconds."""
+ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 3, 1.0, 60.0
+"""Attempts at a URL whose server is busy or breaks off, and the wait before the second in seconds, doubled each time. A
+server that asks for a longer wait than ``LONGEST_WAIT`` is not asked again.
+"""
 
 
 def download(
@@ -162,9 +169,8 @@ class Decoder:
             raise Failed(error.reason.replace(" ", "_"), str(error)) from None
 
     def _made(self, image: Image.Image) -> bytes:
-        whole, kind = BytesIO(), self._settings.format
-        options = {} if kind == "png" else {"quality": self._settings.quality}
-        pictures.shown(image, self._settings.size).save(whole, _SAVED[kind], **options)
+        whole = BytesIO()
+        pictures.shown(image, self._settings.size).save(whole, "JPEG", quality=JPEG_QUALITY)
         return whole.getvalue()
 
 
@@ -196,13 +202,13 @@ class _Outcomes:
         self._journal.write(row)
         self._keep(row)
 
-    def file_for(self, caption_id: str, url: str, ending: str) -> str:
+    def file_for(self, caption_id: str, url: str) -> str:
         """Return where, below the folder, the picture of a caption and URL belongs."""
         name = f"images/{_digest(caption_id)[:2]}/{file_name(caption_id)}"
-        owner = self._owners.setdefault(f"{name}.{ending}".casefold(), (caption_id, url))
+        owner = self._owners.setdefault(f"{name}.jpg".casefold(), (caption_id, url))
         if owner != (caption_id, url):  # Another corpus has a caption of this name.
             name += f"~{_digest(url)[:8]}"
-        return f"{name}.{ending}"
+        return f"{name}.jpg"
 
     def stands(self, row: Mapping[str, Any] | None) -> bool:
         """Say whether a row needs no other try: of its picture only the length is looked at."""
@@ -262,8 +268,8 @@ class _Host:
 class _Hosts:
     """Hands tasks out so that no host is asked too much; waiting for one host holds up no other."""
 
-    def __init__(self, settings: DownloadSettings, left: int) -> None:
-        self._settings, self._left = settings, left
+    def __init__(self, left: int) -> None:
+        self._left = left
         self._hosts: dict[str, _Host] = defaultdict(_Host)
         self._order: list[tuple[float, int, str]] = []
         self._numbers = count()
@@ -292,7 +298,7 @@ class _Hosts:
                 if host.at <= now:
                     task = host.waiting.popleft()
                     host.active += 1
-                    host.at = now + self._settings.host_interval
+                    host.at = now + HOST_INTERVAL
                 self._queue(name)
                 if task is not None:
                     return name, task, host.strikes
@@ -315,7 +321,7 @@ class _Hosts:
 
     def _queue(self, name: str) -> None:
         host = self._hosts[name]
-        if host.waiting and not host.queued and host.active < self._settings.per_host:
+        if host.waiting and not host.queued and host.active < PER_HOST:
             host.queued = True
             heapq.heappush(self._order, (host.at, next(self._numbers), name))
             self._changed.notify()
@@ -330,8 +336,9 @@ class _Run:
         self._outcomes, self._settings = outcomes, settings
         self.found: dict[tuple[str, str], dict[str, Any]] = {}
         self._tasks: dict[str, _Task] = {}
-        self._fetcher = Fetcher(settings, allow)
-        self._policy = policy(settings.tries, settings.back_off, settings.longest_wait, abandons=True)
+        limits = Limits(settings.most_bytes, seconds=settings.seconds, opt_out=settings.opt_out)
+        self._fetcher = Fetcher(limits, allow)
+        self._policy = policy(ATTEMPTS, FIRST_WAIT, LONGEST_WAIT, abandons=True)
         self._results: queue.SimpleQueue = queue.SimpleQueue()
         self._decoder = Decoder(settings)
         # Outcomes of hosts that could not be reached, until another host shows that the network is there.
@@ -339,7 +346,7 @@ class _Run:
         self._reached = False
         for caption_id, url in wanted:
             self._plan(caption_id, url)
-        self._hosts = _Hosts(settings, len(self._tasks))
+        self._hosts = _Hosts(len(self._tasks))
 
     def _plan(self, caption_id: str, url: str) -> None:
         key = (caption_id, url)
@@ -371,7 +378,7 @@ class _Run:
         return row
 
     def _saved(self, caption_id: str, url: str, data: bytes) -> dict[str, Any]:
-        file = self._outcomes.file_for(caption_id, url, self._settings.format)
+        file = self._outcomes.file_for(caption_id, url)
         path = self._outcomes.folder / file
         with explaining(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -387,7 +394,7 @@ class _Run:
             return self.found
         for task in self._tasks.values():
             self._hosts.put(task)
-        number = min(self._settings.concurrency, len(self._tasks))
+        number = min(CONCURRENCY, len(self._tasks))
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(number)]
         n = len(self.found)
         bar = {"total": n + missing, "initial": n, "desc": "fetching images", "unit": " images"}
@@ -490,7 +497,7 @@ class _Run:
                 return task, None, self._row_of(task, failed.outcome, detail=failed.detail)
             task.at, task.redirects, task.spent, task.n_bytes = parsed(task.url), 0, 0.0, None
             # A host that says "at once" is no less busy.
-            self._hosts.put(task, max(wait, self._settings.back_off))
+            self._hosts.put(task, max(wait, FIRST_WAIT))
             return None
         except Exception as error:
             # Whatever one server brings about, the others are still fetched.

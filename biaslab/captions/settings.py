@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from biaslab import __version__
 from biaslab.ground.groups import Folder, Group, Named, Off, Place, Several, Texts, Whole, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
 OPT_OUT: tuple[str, ...] = get_args(OptOut)
 
+JPEG_QUALITY = 92
+"""Quality at which downloaded images are saved."""
 DOWNLOAD = "download"
 """What ``captions.training_images`` says where images are fetched by their captions' URLs."""
 SELECTED = ("naive", "no_indicators", "nearest", "nearest_no_indicators")
@@ -27,27 +28,12 @@ class DownloadSettings(Group):
     """How images are fetched and saved."""
 
     size: Whole = field(512, "Largest side of a saved picture; none is enlarged.", "pixels", ge=16, le=8192)
-    format: Literal["jpg", "webp", "png"] = field("jpg", "How pictures are saved: `jpg`, `webp` or `png`.")
-    quality: Whole = field(92, "Quality of jpg and webp.", ge=1, le=100)
     opt_out: Annotated[tuple[OptOut, ...], Several] = field(
         OPT_OUT, "Headers that ask not to use an image and are honoured; [] honours none."
     )
     most_bytes: Whole = field(10_000_000, "Larger bodies are refused.", "bytes", ge=1, le=10**9)
     most_pixels: Whole = field(25_000_000, "Larger images are not decoded.", "pixels", ge=1, le=10**9)
-    concurrency: Whole = field(16, "Requests at a time.", "requests", ge=1, le=512)
-    per_host: Whole = field(2, "Requests to one host at a time.", "requests", ge=1, le=512)
-    host_interval: float = field(0.1, "Least time between requests to a host.", "seconds", ge=0, le=3600)
-    silence: float = field(10.0, "Longest wait for a connection or bytes.", "seconds", ge=0.01, le=3600)
     seconds: float = field(30.0, "Longest time of one try with its redirects.", "seconds", ge=0.01, le=3600)
-    redirects: Whole = field(5, "Most redirects.", "redirects", ge=0, le=50)
-    tries: Whole = field(3, "Most tries where a server is busy or breaks off.", "tries", ge=1, le=20)
-    back_off: float = field(1.0, "Wait before the second try, doubled each time.", "seconds", ge=0, le=3600)
-    longest_wait: float = field(
-        60.0, "A server that asks to come back later than this is not asked again.", "seconds", ge=0, le=3600
-    )
-    user_agent: str = field(
-        f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)", "What requests say they come from."
-    )
 
     @property
     def digest(self) -> str:
@@ -55,7 +41,7 @@ class DownloadSettings(Group):
 
         What was fetched once is found by it, in stores of any version: it never changes.
         """
-        which = (self.size, self.format, self.quality, sorted(self.opt_out))
+        which = (self.size, "jpg", JPEG_QUALITY, sorted(self.opt_out))
         which += (self.most_bytes, self.most_pixels)
         return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
 

@@ -19,6 +19,8 @@ from biaslab.judging.settings import Thresholds
 
 TOKENS = 256
 """Tokens of tags, with what stands around them, that Grounding DINO is asked about at a time: its longest text."""
+OVERLAP = 0.5
+"""Of boxes whose overlap (intersection over union) is larger, the best stays."""
 GROUNDING_DINO = ("grounding-dino", "mm-grounding-dino")
 _TASK = "<OD>"
 # Tokens of an answer of Florence-2.
@@ -138,7 +140,7 @@ class _Boxes(Ready):
         named = torch.tensor([bool(name) for name in names], dtype=torch.bool)
         there = (boxes[:, 2:] > boxes[:, :2]).all(dim=1) & named
         at = torch.nonzero(there)[:, 0]
-        at = at[nms(boxes[at], scores[at], self._thresholds.overlap)]
+        at = at[nms(boxes[at], scores[at], OVERLAP)]
         return [names[i] for i in at.tolist()], scores[at].tolist(), boxes[at].numpy().astype(float)
 
     def _ask(self, image: np.ndarray, tags: list[str]) -> dict:

@@ -25,9 +25,6 @@ class Thresholds(Group):
     )
     box: float = field(0.25, "Least score of a box, by a detector that is asked about tags.", ge=0, le=1)
     text: float = field(0.2, "Least score of a tag's word for it to name a box, by Grounding DINO.", ge=0, le=1)
-    overlap: float = field(
-        0.5, "Of boxes whose overlap (intersection over union) is larger, the best stays.", gt=0, le=1
-    )
     area: float = field(
         0.002, "Smallest share of the image that a connected region of a semantic segmenter must have.", ge=0, le=1
     )

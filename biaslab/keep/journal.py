@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import threading
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,9 +29,7 @@ def line_of(record: Mapping[str, Any]) -> bytes:
 def record_of(line: bytes) -> dict[str, Any] | None:
     """Return the record in a line, or None where it is damaged."""
     stated, _, content = line.rstrip(b"\n").partition(b" ")
-    # Journals of downloads once had another checksum.
-    sound = stated in (_checksum(content), b"%08x" % zlib.crc32(content))
-    return json.loads(content) if sound else None
+    return json.loads(content) if stated == _checksum(content) else None
 
 
 def _checksum(content: bytes) -> bytes:

@@ -44,6 +44,8 @@ _BROKEN = (
 # Questions in a row without any answer after which the endpoint counts as out of order.
 _PATIENCE = 3
 _BUSY = (408, 425, 429)
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Pause before a request is sent again, which doubles each time, and the longest pause, in seconds."""
 _log = logging.getLogger(__name__)
 
 
@@ -191,7 +193,7 @@ class Requests:
 
     def again(self, tries: int, send: Callable[[], Any]) -> Any:
         """Return what ``send`` does, called up to ``tries`` times."""
-        return policy(tries, self.settings.first_wait, self.settings.longest_wait, stop=self.stop)(send)
+        return policy(tries, FIRST_WAIT, LONGEST_WAIT, stop=self.stop)(send)
 
     def post(self, client: httpcore.ConnectionPool, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
         """Send one request; return the status, the headers and the body, all within the endpoint's timeout.

@@ -25,6 +25,8 @@ from biaslab.net.retry import Failed, retry_after
 _ACCEPT = b"image/webp,image/png,image/jpeg,image/gif;q=0.8,*/*;q=0.5"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _LONGEST_URL = 8192
+_MOST_REDIRECTS = 5
+_USER_AGENT = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)".encode("ascii")
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,7 @@ class Limits:
     # Longest wait for a name, a connection or the next bytes, and time of one try with its redirects, in seconds.
     silence: float = 10.0
     seconds: float = 30.0
-    redirects: int = 5
     opt_out: tuple[str, ...] = ()  # Headers that ask not to use an image and are honoured, see :func:`opted_out`.
-    user_agent: str = f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)"
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Fetcher:
         target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=port, target=url.raw_path)
         headers = [
             (b"Host", url.netloc),
-            (b"User-Agent", self._limits.user_agent.encode("ascii", "replace")),
+            (b"User-Agent", _USER_AGENT),
             (b"Accept", _ACCEPT),
             (b"Accept-Encoding", b"identity"),
             (b"Connection", b"close"),
@@ -126,8 +126,8 @@ class Fetcher:
     def _answer(self, visit: Visit, response: httpcore.Response) -> bytes | None:
         headers, limits = httpx.Headers(response.headers), self._limits
         if response.status in _REDIRECTS and "location" in headers:
-            if visit.redirects >= limits.redirects:
-                raise Failed("too_many_redirects", f"more than {limits.redirects}")
+            if visit.redirects >= _MOST_REDIRECTS:
+                raise Failed("too_many_redirects", f"more than {_MOST_REDIRECTS}")
             visit.at = parsed(headers.get_list("location")[0], visit.at)
             visit.redirects += 1
             return None

@@ -275,7 +275,8 @@ class _Buying(Requests):
     def out_of_order(self, last: Bought) -> RunError:
         mend = "see that it runs and takes such requests, and run again."
         if last.outcome == "not_fetched":
-            mend = "the next run fetches what is paid for; response_format b64_json sends them with replies."
+            mend = "the next run fetches what is paid for; with endpoint.options {response_format: b64_json} replies "
+            mend += "contain the images."
         why = last.detail or OUTCOMES[last.outcome]
         return RunError(f"{self.where} gives no images: {why}. {STAYS}; {mend}")
 

@@ -75,8 +75,7 @@ class Ledger:
         self.done, self.spent, self._lines = {}, Decimal(0), 0
         for number, line in enumerate(self.journal.lines(), start=1):
             entry = _entry(line)
-            # Lines of earlier versions have no number.
-            if entry is None or entry.get("line", number) != number:
+            if entry is None or entry["line"] != number:
                 raise self._damaged(f"line {number} is {'damaged' if entry is None else 'not where it was'}")
             self._lines = number
             if entry["event"] == "kept":
@@ -181,16 +180,13 @@ class Ledger:
         _save(self.file_of(key, ending), data)
 
 
-def _entry(line: bytes, *, checked: bool = True) -> dict[str, Any] | None:
-    """Return what a line of the journal says, or None where it is damaged, or ``checked`` and without a checksum."""
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """Return what a line of the journal says, or None where it is damaged."""
     entry = record_of(line)
-    if entry is None and not checked:
-        with contextlib.suppress(ValueError, RecursionError):
-            entry = json.loads(line)
     try:
         kept = entry["event"] == "kept"
         sound = Bought(**entry["bought"]).outcome if kept else Decimal(entry["cost"]).is_finite()
-        return entry if sound and isinstance(entry["image"], str) else None
+        return entry if sound and isinstance(entry["image"], str) and isinstance(entry["line"], int) else None
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return None
 
@@ -268,19 +264,17 @@ def _sound_entries(ledger: Ledger) -> tuple[list[dict[str, Any]], int]:
     seen: set[bytes] = set()
     lost, last = 0, 0
     for line in ledger.journal.lines():
-        entry = _entry(line, checked=False)
+        entry = _entry(line)
         if entry is None:
             lost, last = lost + 1, last + 1
             continue
-        number = entry.pop("line", None)
-        if number is not None and number <= last:
-            # A line that is there twice counts once.
-            if line in seen:
-                continue
-        elif number is not None:
-            lost += number - last - 1
+        number = entry.pop("line")
+        # A line that is there twice counts once.
+        if number <= last and line in seen:
+            continue
+        lost += max(number - last - 1, 0)
         seen.add(line)
-        last = max(last + 1, number or 0)
+        last = max(last + 1, number)
         entries.append(entry)
     return entries, lost
 

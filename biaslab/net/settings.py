@@ -17,7 +17,7 @@ from biaslab.ground.groups import Group, Texts, Whole, field
 ENDPOINT = "endpoint:"
 """How names of models behind an endpoint begin."""
 # What a request for an image has, where it is set.
-_FIELDS = ("size", "quality", "style", "response_format")
+_FIELDS = ("size", "quality")
 # Other fields of it that are given otherwise, or would change what a reply is.
 _OWN_FIELDS = (*_FIELDS, "model", "prompt", "n", "stream", "partial_images")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
@@ -83,15 +83,14 @@ class EndpointSettings(Group):
     buy: bool = field(True, "Whether missing images are bought; else their outcome is `not_bought`.")
     size: str = field("", "Size asked of it, such as `1024x1024`; empty is its own.")
     quality: str = field("", "Quality asked of it, such as `standard` or `high`; empty is its own.")
-    style: str = field("", "Style asked of it, such as `natural`; empty is its own.")
-    response_format: str = field("", "How it sends images, `b64_json` or `url`; both are taken in any case.")
-    options: dict[str, Any] = field({}, "Further fields of a request, such as `background: opaque`.")
+    options: dict[str, Any] = field(
+        {},
+        "Further fields of a request, such as `background: opaque`, `style: natural` or `response_format: b64_json`.",
+    )
     allow: Texts = field((), "Addresses such as `127.0.0.1:8000` that may give images though not public.")
     concurrency: Whole = field(4, "Requests under way at a time.", "requests", ge=1)
     attempts: Whole = field(8, "How often a request is sent that meets a busy server.", "requests", ge=1)
     timeout: float = field(180.0, "Time in which a reply, or a picture, is whole.", "seconds", ge=0.01)
-    first_wait: float = field(1.0, "Pause before a request is sent again, then doubled.", "seconds", ge=0)
-    longest_wait: float = field(60.0, "What a pause takes at most.", "seconds", ge=0)
     most_bytes: Whole = field(50_000_000, "Larger files of pictures are not taken.", "bytes", ge=1)
     most_pixels: Whole = field(25_000_000, "Pictures with more pixels are not decoded.", "pixels", ge=1)
 
@@ -100,8 +99,8 @@ class EndpointSettings(Group):
         own = [name for name in self.options if name in _OWN_FIELDS]
         if own:
             raise ParameterError(
-                f"options holds {own[0]!r}, which is no further field of the request: model, size, quality, style and "
-                "response_format are settings of their own, and each image is a request of its own, not streamed."
+                f"options holds {own[0]!r}, which is no further field of the request: model, size and quality are "
+                "settings of their own, and each image is a request of its own, not streamed."
             )
         try:
             json.dumps(self.options, allow_nan=False)

@@ -128,7 +128,7 @@ class People(Part):
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, partners=s.control_partners, **how)
+            return asking.controls(per_list=s.occupations, **how)
         if kind == "three":
             return asking.three(s.three_prompts, **how)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)

@@ -248,12 +248,11 @@ def single(*, per_list: int = 0, images: int = 3, runs: int = 3, seed: int = 0, 
     return _made(asked, "single", words)
 
 
-def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0, words: Words | None = None) -> Prompts:
+def controls(*, per_list: int = 0, seed: int = 0, words: Words | None = None) -> Prompts:
     """Return control pairs without contrast: two occupations of one stereotype, and one occupation twice.
 
-    Each occupation stands beside ``partners`` (1 or more) others of its list, in both orders (setting ``alike``), and
-    beside itself in ``partners`` images (setting ``same``), as far as there are others; one more where an odd number
-    stands against a list of odd length. Beyond the paper.
+    Each occupation is paired with one other of its list, of a list of odd length with two, in both orders (setting
+    ``alike``), and with itself in one image (setting ``same``). Beyond the paper.
     """
     people = _people(per_list, words)
     draw = np.random.default_rng([seed, 12])
@@ -262,15 +261,12 @@ def controls(*, per_list: int = 0, partners: int = 2, seed: int = 0, words: Word
         members = [person for person in people if person.stereotype == gender]
         n = len(members)
         ring = [members[k] for k in draw.permutation(n)]
-        # On a ring everyone has two neighbours so many steps away, and one who stands opposite if the ring is even.
-        each = min(partners, n - 1)
-        opposite = each % 2 == 1 and n % 2 == 0
-        steps = [(step, n) for step in range(1, (each + (not opposite)) // 2 + 1)]
-        for step, starts in steps + [(n // 2, n // 2)] * opposite:
-            for k in range(starts):
-                person, other = ring[k], ring[(k + step) % n]
-                alike += [("occupation", 1, 1, pair) for pair in ((person, other), (other, person))]
-        same += [("occupation", 1, partners, (person, person)) for person in members]
+        # On a ring each has one opposite if the ring is even, and else two neighbours.
+        step, starts = (1, n if n > 1 else 0) if n % 2 else (n // 2, n // 2)
+        for k in range(starts):
+            person, other = ring[k], ring[(k + step) % n]
+            alike += [("occupation", 1, 1, pair) for pair in ((person, other), (other, person))]
+        same += [("occupation", 1, 1, (person, person)) for person in members]
     parts = zip(_made(alike, "alike", words), _made(same, "same", words), strict=True)
     return Prompts(*(pd.concat(tables, ignore_index=True) for tables in parts))
 

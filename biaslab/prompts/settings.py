@@ -46,7 +46,6 @@ class PeopleDesign(Group):
     pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
     power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
     single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
-    control_partners: Whole = field(1, "Partners of each occupation in control pairs.", "partners", ge=1)
     three_prompts: Whole = field(24, "Prompts for three people (section C.2); 0: none.", "prompts", ge=0)
     guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
     aspect: float = field(

@@ -2,8 +2,8 @@
 
 A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
 ``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
-whose labels are yes and no), ``probability`` (at which the person was drawn among those not rated in an earlier
-``wave``: 1, 2, …); without it people are taken as drawn at random from those alike.
+whose labels are yes and no), ``probability`` (at which the person's image was drawn); without it people are taken as
+drawn at random from those alike.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from biaslab.ground import cells
 from biaslab.ground.plaintext import plain
 from biaslab.ratings import person_ratings, readers
 
-COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability", "wave")
+COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability")
 _KEYS = ["model", "source", "image", "position", "about"]
-_DRAWN = [*readers.DRAWN]
 # Yes and no are counted as the labels of gender are.
 _YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
 _NEEDS = "Ratings need image and one column per rater; or image, rater and label."
@@ -30,12 +29,12 @@ def read(path: str | Path) -> pd.DataFrame:
 
     Returns :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
     position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unrated``), n_raters
-    (ratings of the person), probability (0–1, NaN where the file does not say) and wave.
+    (ratings of the person) and probability (0–1, NaN where the file does not say).
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
     """
     path = cells.located(path)
-    known = {*_KEYS, *_DRAWN, "image_id", "occupation", "rater", "label", *person_ratings.CONTEXT}
+    known = {*_KEYS, "image_id", "occupation", "rater", "label", *person_ratings.CONTEXT}
     table, left_out = cells.load(path, known)
     table = readers.usual(table)
     cells.require(table, ["image"], path, _NEEDS, known)
@@ -44,7 +43,7 @@ def read(path: str | Path) -> pd.DataFrame:
     if not long:
         cells.refuse_left_out(left_out, path)
         cells.require(table, raters or ["rater", "label"], path, _NEEDS, known)
-    given = {"model": "", "about": "", "source": "generated", "position": "1", "probability": "", "wave": "1"}
+    given = {"model": "", "about": "", "source": "generated", "position": "1"}
     table = table.assign(**{name: value for name, value in given.items() if name not in table})
     table["image"] = cells.image_ids(table["image"]).map(plain)
     cells.refuse(table["image"] == "", path, "image is empty", "name each image")
@@ -56,19 +55,19 @@ def read(path: str | Path) -> pd.DataFrame:
         strange = other & ~said.isin([*_YES, ""])
         cells.refuse(strange, path, "{} is no answer about an attribute", "write yes or no", table[name])
         table[name] = table[name].where(~other, said.replace(_YES))
-    for name in ("source", "position", "wave"):
+    for name in ("source", "position"):
         table[name] = table[name].str.strip().replace("", given[name])
     strange = ~table["source"].isin(readers.SOURCES)
     cells.refuse(strange, path, "source is {}", f"give {' or '.join(readers.SOURCES)}", table["source"])
     position = cells.numbers(table["position"], path, whole=True)
     cells.refuse(~(position > 0), path, "position is {}", "give 1, 2, …", table["position"])
     table["position"] = position.astype(int)
-    table = table.assign(**readers.drawn(table, path)).astype({"wave": int})
-    several = table.groupby(_KEYS)[_DRAWN].transform("nunique").max(axis=1) > 1
-    cells.refuse(several, path, "image {} has several probabilities or waves", "give one", table["image"])
+    table["probability"] = readers.probabilities(table, path)
+    several = table.groupby(_KEYS)["probability"].transform("nunique") > 1
+    cells.refuse(several, path, "image {} has several probabilities", "give one", table["image"])
     votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position} {about}")
-    drawn = table.groupby(_KEYS)[_DRAWN].first().reindex(pd.MultiIndex.from_frame(votes.items))
-    found = votes.items.assign(**{name: drawn[name].to_numpy() for name in _DRAWN}, label=votes.label)
+    drawn = table.groupby(_KEYS)["probability"].first().reindex(pd.MultiIndex.from_frame(votes.items))
+    found = votes.items.assign(probability=drawn.to_numpy(), label=votes.label)
     answered = found["label"].replace({said: short for short, said in _YES.items() if len(short) > 1})
     found["label"] = found["label"].where(found["about"] == "", answered)
     found["n_raters"] = votes.ratings.notna().sum(axis=1).to_numpy()
@@ -76,15 +75,6 @@ def read(path: str | Path) -> pd.DataFrame:
 
 
 def weights(rated: pd.DataFrame) -> np.ndarray | None:
-    """Return how many people each rated person stands for, up to a factor; None where probabilities are not known.
-
-    Each wave gives an estimate of its own, what was rated before counted once and its own ratings by their
-    probabilities (Des Raj 1956, JASA 51, 269–284); waves count by their sizes.
-    """
+    """Return how many people each rated person stands for: one over the probability; None where one is not known."""
     p = rated["probability"].to_numpy(float)
-    if not len(p) or np.isnan(p).any():
-        return None
-    wave = rated["wave"].fillna(1).to_numpy(int)
-    sizes = np.bincount(wave)
-    later = sizes[::-1].cumsum()[::-1] - sizes
-    return (later[wave] + sizes[wave] / p) / len(p)
+    return 1 / p if len(p) and not np.isnan(p).any() else None

@@ -56,7 +56,7 @@ class PersonRatings:
     people: pd.DataFrame
     """One row per person asked for, in that order: image_id, position, label (the most frequent rating: ``female``,
     ``male``, ``unsure``, ``tie`` or ``unrated``; missing where the file lacks them), and aspect and setting where
-    given; probability and wave (:mod:`biaslab.ratings.part`) where the file has them."""
+    given; probability (:mod:`biaslab.ratings.part`) where the file has one."""
     ratings: pd.DataFrame
     """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
     person's first, second, … rating."""
@@ -87,14 +87,15 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
             f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
             f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
         )
-    drawn = readers.drawn(table, path).assign(person=person)[person >= 0].groupby("person").first()
+    drawn = readers.probabilities(table, path)
     table = table.assign(person=person)[person >= 0]
     votes = readers.votes_on(table, ["person"], raters, path, _PERSON)
     if not votes.n_raters and unknown == "error":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
     people["label"] = pd.Series(votes.label, index=rows, dtype=object).reindex(people.index)
-    people = people.join(drawn)
+    if drawn.notna().any():
+        people["probability"] = drawn[person >= 0].groupby(person[person >= 0]).first().reindex(people.index)
     return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
 
 

@@ -58,7 +58,9 @@ _NEEDS = {
 }
 _OPTIONAL = ("model", "prompt")
 DRAWN = ("probability", "wave")
-"""Columns that say how an image was drawn (:mod:`biaslab.ratings.part`), and are no raters."""
+"""Columns that describe how an image was drawn (:mod:`biaslab.ratings.part`), and are not raters; of ``wave`` only 1 is
+allowed.
+"""
 # Prompts of training shares that serve all prompts.
 _SHARED = ("ratings", "captions")
 _ITEM = ["image", "source", "occupation", "model"]
@@ -70,19 +72,25 @@ _MOST_IMAGES = 1_000_000_000
 Note = tuple[str, float, str]
 
 
-def drawn(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return the columns of :data:`DRAWN` that a table of text has, as numbers; NaN where a cell is empty.
+def check_wave(table: pd.DataFrame, path: Path) -> None:
+    """Raise InputError where a table of text has a column ``wave`` with another value than 1 (or nothing)."""
+    if "wave" in table:
+        fix = "these images were not drawn in one random sample: give the file of one sample, without later waves"
+        cells.refuse(~table["wave"].str.strip().isin(("", "1", "1.0")), path, "wave is {}", fix, table["wave"])
 
-    Raises InputError for a probability that is not above 0 and at most 1, and a wave that is not 1, 2, ….
+
+def probabilities(table: pd.DataFrame, path: Path) -> pd.Series:
+    """Return the probability (0–1) at which the image of each row was drawn; NaN where the file has none.
+
+    Raises InputError for a probability that is not above 0 and at most 1, and for a ``wave`` other than 1.
     """
-    found = {}
-    for name, fix in zip(DRAWN, ("give a number above 0, at most 1", "give 1, 2, …"), strict=True):
-        if name in table:
-            number = cells.numbers(table[name], path, whole=name == "wave")
-            bad = ~(number > 0) | (name == "probability") & (number > 1)
-            cells.refuse(bad & (table[name].str.strip() != ""), path, f"{name} is {{}}", fix, table[name])
-            found[name] = number
-    return pd.DataFrame(found, index=table.index)
+    check_wave(table, path)
+    if "probability" not in table:
+        return pd.Series(np.nan, index=table.index)
+    number = cells.numbers(table["probability"], path)
+    bad = ~((number > 0) & (number <= 1)) & (table["probability"].str.strip() != "")
+    cells.refuse(bad, path, "probability is {}", "give a number above 0, at most 1", table["probability"])
+    return number
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,9 @@ def read(path: str | Path) -> Rated:
     """
     path = cells.located(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL, *DRAWN})
-    frame = usual(frame).drop(columns=[*DRAWN], errors="ignore")
+    frame = usual(frame)
+    check_wave(frame, path)
+    frame = frame.drop(columns=[*DRAWN], errors="ignore")
     kind = _kind(list(frame.columns), path)
     needed = _FORMATS[kind]
     if kind == "wide":

@@ -46,7 +46,8 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     rows of ``images`` (image_id, source, occupation, model where there are several, …) in random order, with the
     ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
     """
-    _check_n(n)
+    if n < 1:
+        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     among = ["source", *(["model"] if "model" in images else [])]
@@ -63,11 +64,6 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     return drawn.iloc[rng.permutation(len(drawn))].reset_index(drop=True)
 
 
-def _check_n(n: int) -> None:
-    if n < 1:
-        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
-
-
 def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) -> np.ndarray:
     """Return at what probability an image like each of those drawn is drawn: each occupation has all whole turns, and
     one of the last by chance.
@@ -82,34 +78,6 @@ def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) 
         found |= {(*key, occupation): p for occupation, p in (expected / there).items()}
     keys = drawn[[*among, "occupation"]].itertuples(index=False, name=None)
     return np.array([found[key] for key in keys], float)
-
-
-FLOOR = 0.25
-"""The least share of the chance that it would have among equals that an image is drawn with, whatever it tells."""
-
-
-def draw_by_size(images: pd.DataFrame, size: np.ndarray, n: int, seed: int) -> pd.DataFrame:
-    """Draw ``n`` images with chances that rise with ``size`` (0 or above), none below :data:`FLOOR` of an equal one.
-
-    Returned are rows of ``images`` as of :func:`draw`. By systematic sampling in random order, so that each image's
-    probability is exact (Madow 1949, Ann. Math. Statist. 20, 333–354).
-    """
-    _check_n(n)
-    n, rng = min(n, len(images)), np.random.default_rng(seed)
-    even = np.full(len(images), 1 / max(len(images), 1))
-    share = size / size.sum() if size.sum() > 0 else even
-    share = FLOOR * even + (1 - FLOOR) * share
-    chance = np.minimum(n * share, 1)
-    # What is drawn for certain leaves the rest to others.
-    while (gap := n - chance.sum()) > 1e-9:
-        open_ = chance < 1
-        chance[open_] = np.minimum(chance[open_] * (1 + gap / chance[open_].sum()), 1)
-    order = rng.permutation(len(images))
-    ends = chance[order].cumsum() + rng.random()
-    whole = np.floor(ends + 1e-9)
-    # The first starts between 0 and 1, below which no draw lies.
-    taken = order[np.diff(whole, prepend=0.0) > 0]
-    return images.iloc[taken].assign(probability=chance[taken]).reset_index(drop=True)
 
 
 def simulate(

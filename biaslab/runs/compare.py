@@ -13,9 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.ground import cells, tables
-from biaslab.ground.errors import InputError, ParameterError, RunError, name_help
-from biaslab.ground.shared import folders as private_folders
-from biaslab.ground.shared import named, without
+from biaslab.ground.errors import ParameterError, RunError, name_help
+from biaslab.ground.shared import named
 from biaslab.keep.store import now
 from biaslab.report import records
 from biaslab.runs import units
@@ -141,11 +140,8 @@ def printed_models(*folders: Path) -> set[str]:
 
 
 def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a run's table; without rows where it has none, or one of another version."""
-    try:
-        return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.of([], path.stem)
-    except InputError:
-        return tables.of([], path.stem)
+    """Return a run's table; without rows where it has none."""
+    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.of([], path.stem)
 
 
 def _correlation(
@@ -184,6 +180,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
     Raises:
         ParameterError: A run does not exist or is a comparison itself, one is named twice, the name is not one, or
             the folder's own page is somebody else's.
+        InputError: A table lacks a declared column, or holds a value that is not allowed.
         RunError: Two share no table or no row, a table is not the one that its run left, or the comparison's folder
             holds something else.
     """
@@ -238,9 +235,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "coverage": [],
         "problems": [],
     }
-    # A run of an earlier version may name folders.
-    public = without(private_folders([str(run) for run in (first, *others)], *folders, outputs.absolute()))
-    write_json(folder / "run.json", public(record))
+    write_json(folder / "run.json", record)
     report.build(folder)
     report.overview(outputs)
     return folder
@@ -269,19 +264,13 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, unread, reasons, beside = {}, [], {}, printed_models(one, other)
+    frames, missing, reasons, beside = {}, [], {}, printed_models(one, other)
     for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
-            unread.append(f"Not compared, as only {folder.name} has them: {listed}.")
+            missing.append(f"Not compared, as only {folder.name} has them: {listed}.")
     for table in shared:
-        try:
-            sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
-        except InputError as error:
-            # A table of another version, whose columns were not those of today's.
-            why = without([str(one.parent), str(other.parent)])(str(error).split(". ")[0])
-            unread.append(f"Not compared: {why}. Repeat the run with this version.")
-            continue
+        sides = [tables.read(f / "tables" / f"{table}.csv", table, more_keys=swept) for f in (one, other)]
         # Only one row can be the same by chance.
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         # The paper on whose measurements the table rests, "synthesis" where it is all of them.
@@ -293,14 +282,12 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
             why = _why_apart(*_own_models(*sides, beside), table, (one.name, other.name))
             reasons.setdefault(why, []).append(table)
     apart = [f"Not compared: {', '.join(named)}: {why}." for why, named in reasons.items()]
-    if not frames:
-        raise RunError(f"No table that {title} share can be read. {unread[0]}")
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):
         raise RunError(
             f"No row of the tables that {title} share is in both, so there is nothing to compare: they are of other "
             f"models, occupations or prompts. {' '.join(apart[:5])}"
         )
-    limits = [*_unfinished((one.name, other.name), runs), *unread, *apart, *unequal]
+    limits = [*_unfinished((one.name, other.name), runs), *missing, *apart, *unequal]
     return _Pair((one.name, other.name), frames, limits, level)
 
 

@@ -21,7 +21,7 @@ import pandas as pd
 
 from biaslab.generation.images import OK
 from biaslab.ground import shared, tables
-from biaslab.ground.errors import InputError, ParameterError, name_help, unknown_name
+from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.ground.plaintext import plain
 from biaslab.ground.values import check_draws
 from biaslab.judging.questions import FORM, question
@@ -29,16 +29,14 @@ from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS
-from biaslab.papers import precision
 from biaslab.pipeline import KINDS
 from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.runs import jobs, params, plan, planning, runner
+from biaslab.runs import jobs, params, planning, runner
 from biaslab.runs.audit import each_model
 from biaslab.runs.compare import find
-from biaslab.study.sources import table_of
 
 MOST_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""
@@ -54,10 +52,6 @@ _OF_IMAGES = frozenset(("data", "dataset", "faces", "images", "photos", "picture
 FILE = "_file"
 # That with what is asked about a person, who stands beside others or is named.
 QUESTION = "_question"
-
-
-# How images are chosen: spread evenly, or by what they may change.
-CHANCE, UNCERTAINTY = "chance", "uncertainty"
 
 
 class Page(NamedTuple):
@@ -83,8 +77,6 @@ def rate(
     seed: int = 0,
     paper: str = "",
     kind: str = "",
-    by: str = CHANCE,
-    further: bool = False,
     show_faces: bool = False,
     overrides: Sequence[str] = (),
     to: str | Path | None = None,
@@ -102,9 +94,6 @@ def rate(
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
         kind: Which of that paper's images, such as ``paired``; empty are those of one person.
-        by: ``chance``, spread evenly; or ``uncertainty``: of a run, the more likely the more an image may change its
-            headlines, none below a quarter of an equal chance.
-        further: Whether to leave out what the run's ratings hold, and choose by uncertainty.
         show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
         overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
@@ -129,27 +118,17 @@ def rate(
         raise ParameterError(f"--paper is {paper!r}, and {folder} is no run; leave it out.")
     target = Path(to) if to else Path(outputs) / f"rate-{folder.resolve().name}.html"
     _check_place(target)
-    if by not in (CHANCE, UNCERTAINTY):
-        raise ParameterError(f"--by is {by!r}. {name_help(by, (CHANCE, UNCERTAINTY))}")
-    by = UNCERTAINTY if further else by
-    if by == UNCERTAINTY and not is_run:
-        raise ParameterError(f"{folder} is no run, so no judge's answers are known: leave out --by and --next.")
     people = _told(str(images)) if told else None
     if is_run:
         table, sources, left_out = _of_run(folder, paper, kind, show_faces, overrides)
     else:
         table, sources, left_out = _of_folder(folder, show_faces, people)
-    table, wave = table.assign(_row=range(len(table))), 1
-    if by == UNCERTAINTY:
-        left, sizes, wave = _sizes(folder, table.drop_duplicates(["image_id", "source", "model"]), further)
-        drawn = sample.draw_by_size(left, sizes, n, seed)
-    else:
-        drawn = sample.draw(table, n, seed)
-    drawn["wave"] = wave
+    table = table.assign(_row=range(len(table)))
+    drawn = sample.draw(table, n, seed)
     if is_run and "position" in table:
         # Everybody in an image is asked about.
         keys = ["image_id", "source", "model"]
-        drawn = drawn[[*keys, "probability", "wave"]].merge(table, on=keys)[[*table, "probability", "wave"]]
+        drawn = drawn[[*keys, "probability"]].merge(table, on=keys)[[*table, "probability"]]
     if people is not None:
         # Who is drawn with a picture stands together on the page.
         drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
@@ -351,31 +330,6 @@ def _asked(people: pd.DataFrame) -> pd.DataFrame:
     n = people.groupby("image_id")["position"].transform("size")
     whom = zip(people["phrase"], people["position"], n, strict=True)
     return people.assign(**{QUESTION: [question(*one, FORM) for one in whom]})
-
-
-def _sizes(folder: Path, table: pd.DataFrame, further: bool) -> tuple[pd.DataFrame, np.ndarray, int]:
-    """Return which images are left to rate, how much each may move the run's headlines, and the number of their wave.
-
-    Raises ParameterError where the run has no headlines, or no ratings to go on from.
-    """
-    found, rated = list(plan.headlines(folder)), plan.table(folder, table_of(precision.ratings))
-    if not found:
-        raise ParameterError(f"The run {folder.name} has no shares by image: choose with --by {CHANCE}.")
-    if further and rated.empty:
-        raise ParameterError(
-            f"The run {folder.name} holds no ratings to go on from: rate some (biaslab rate {folder.name}), and audit "
-            "again with --ratings FILE."
-        )
-    wave = 1
-    if further:
-        done = set(rated["of_model"] + " " + rated["source"] + " " + rated["image_id"])
-        of_model = table["model"] if "model" in table else pd.Series("", index=table.index)
-        same = table["source"] + " " + table["image_id"].map(plain)
-        table = table[~((of_model + " " + same).isin(done) | (" " + same).isin(done))]
-        wave = int(rated["wave"].max()) + 1
-    if table.empty:
-        raise ParameterError(f"All images of the run {folder.name} are rated.")
-    return table, precision.moves(found, rated, table), wave
 
 
 # -- what the page holds -----------------------------------------------------------------------------------

@@ -23,17 +23,27 @@ import pytest
 from loopback import served
 from PIL import Image
 
+from biaslab.captions import downloads
 from biaslab.captions.downloads import COLUMNS, Decoder, DownloadedImages, download, file_name
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.models.images import Unreadable
 from biaslab.net import connection
 
-QUICK = {"per_host": 16, "host_interval": 0, "back_off": 0.01, "silence": 5.0, "seconds": 10.0}
+FAST = {"PER_HOST": 16, "HOST_INTERVAL": 0, "FIRST_WAIT": 0.01}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast():
+    """Ask hosts without the usual pauses."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in FAST.items():
+            patch.setattr(downloads, name, value)
+        yield
 
 
 def quick(**changes):
-    return DownloadSettings(**{**QUICK, **changes})
+    return DownloadSettings(**{"seconds": 10.0, **changes})
 
 
 def encoded(image, kind="PNG", **options):
@@ -315,7 +325,7 @@ def test_what_is_known_of_a_url(outcomes):
 
 def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
     # Bytes come often enough never to be silent.
-    found = fetch("drip", "drip-header", "red", seconds=1.5, silence=5.0)
+    found = fetch("drip", "drip-header", "red", seconds=1.5)
     assert found["outcome"].tolist() == ["timed_out", "timed_out", "ok"]
     assert found["n_tries"].tolist() == [1, 1, 1] and found["seconds"].max() < 5
     assert found["n_bytes"].iloc[0] in (1, 2)
@@ -362,8 +372,9 @@ def test_the_environments_proxies_are_not_used(server, fetch, monkeypatch):
         assert fetch("red")["outcome"].tolist() == ["ok"] and not other.hits
 
 
-def test_nothing_personal_is_sent(server, fetch):
-    found = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3", concurrency=1)
+def test_nothing_personal_is_sent(server, fetch, monkeypatch):
+    monkeypatch.setattr(downloads, "CONCURRENCY", 1)
+    found = fetch("cookie/1", f"http://user:secret@{server.address}/cookie/2", "cookie/3")
     assert set(found["outcome"]) == {"ok"}
     for _, _, headers in server.hits:
         assert not {"Cookie", "Authorization", "Referer"}.intersection(headers)
@@ -408,15 +419,17 @@ def test_which_opt_outs_count_is_a_setting(server, fetch):
     assert fetch(*paths, folder="c", opt_out=[])["outcome"].tolist() == ["ok", "ok"]
 
 
-def test_a_host_gets_few_requests_at_a_time(server, fetch):
-    found = fetch(*[f"slow/{i}" for i in range(12)], per_host=2, concurrency=8)
+def test_a_host_gets_few_requests_at_a_time(server, fetch, monkeypatch):
+    monkeypatch.setattr(downloads, "PER_HOST", 2)
+    found = fetch(*[f"slow/{i}" for i in range(12)])
     assert set(found["outcome"]) == {"ok"} and server.most_active <= 2
 
 
-def test_waiting_for_one_host_holds_up_no_other(server, fetch, names):
+def test_waiting_for_one_host_holds_up_no_other(server, fetch, names, monkeypatch):
+    monkeypatch.setattr(downloads, "CONCURRENCY", 1)
     names[0]["other.test"] = [["127.0.0.1"]]
     there = [f"http://other.test:{server.server_port}/red/{i}" for i in range(4)]
-    fetch("later", *there, "red/x", concurrency=1)
+    fetch("later", *there, "red/x")
     # The other host's URLs came before the second try; the same host's waited until it wanted to be asked again.
     order = [path for path, _, _ in server.hits]
     assert order[:5] == ["/later", *(f"/red/{i}" for i in range(4))]
@@ -426,22 +439,24 @@ def test_waiting_for_one_host_holds_up_no_other(server, fetch, names):
 # -- networks that are not there ---------------------------------------------------------------------------------
 
 
-def test_a_host_that_cannot_be_reached_is_given_up(fetch, names):
+def test_a_host_that_cannot_be_reached_is_given_up(fetch, names, monkeypatch):
+    monkeypatch.setattr(downloads, "PER_HOST", 1)
     names[0]["dead.test"] = [socket.gaierror(socket.EAI_NONAME, "unknown")]
-    found = fetch(*[f"http://dead.test/{i}" for i in range(9)], "red", per_host=1)
+    found = fetch(*[f"http://dead.test/{i}" for i in range(9)], "red")
     assert found["outcome"].value_counts().to_dict() == {"no_address": 5, "connection_failed": 4, "ok": 1}
     given_up = found[found["outcome"] == "connection_failed"]
     assert given_up["detail"].str.startswith("given up: dead.test").all() and (given_up["n_tries"] == 0).all()
     assert len(names[1]) == 5
 
 
-def test_a_machine_without_network_records_nothing(server, fetch, names, tmp_path):
+def test_a_machine_without_network_records_nothing(server, fetch, names, tmp_path, monkeypatch):
     dead = socket.gaierror(socket.EAI_NONAME, "unknown")
     hosts = [f"host{i}.test" for i in range(60)]
     names[0].update({h: [dead] for h in hosts})
     urls = [f"http://{h}:{server.server_port}/red" for h in hosts]
-    with pytest.raises(RunError, match=r"None of 50 hosts .* run again with a network"):
-        fetch(*urls, concurrency=1)
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"None of 50 hosts .* again with a network"):
+        patch.setattr(downloads, "CONCURRENCY", 1)
+        fetch(*urls)
     with pytest.raises(RunError, match=r"None of 3 hosts"):
         fetch(*urls[:3])
     assert not (tmp_path / "pictures/outcomes.jsonl").exists()
@@ -544,10 +559,13 @@ def test_a_full_disk_is_an_error_and_what_was_fetched_stays(server, fetch, monke
 CHILD = """
 import json, pathlib, re, resource, sys
 import pandas as pd
-from biaslab.captions.downloads import download
+from biaslab.captions import downloads
 from biaslab.captions.settings import DownloadSettings
-table, folder, allow, settings = json.loads(sys.argv[1])
-made = download(pd.DataFrame(table), pathlib.Path(folder), DownloadSettings(**settings), allow=[allow], progress=False)
+table, folder, allow, settings, fast = json.loads(sys.argv[1])
+for name, value in fast.items():
+    setattr(downloads, name, value)
+settings = DownloadSettings(**settings)
+made = downloads.download(pd.DataFrame(table), pathlib.Path(folder), settings, allow=[allow], progress=False)
 # Linux counts what the parent had before this program began into ru_maxrss, so its own peak is read elsewhere.
 status = pathlib.Path("/proc/self/status")
 if status.exists():
@@ -560,7 +578,7 @@ print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist(), "saved": m
 
 def child(paths, server, folder, **settings):
     table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
-    given = json.dumps([table, str(folder), server.address, {**QUICK, **settings}])
+    given = json.dumps([table, str(folder), server.address, settings, FAST])
     return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
 
 
@@ -568,7 +586,10 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     kinds = ("endless", "gzip-bomb", "large", "webp", "big", "gzip-tail", "stated", "scans", "html")
     # More than are fetched at a time, with four large pictures.
     paths = [f"{kind}/{i}" for i in range(2) for kind in kinds]
-    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120, silence=60).communicate()[0])
+    # What takes long to make is made before anybody waits for it.
+    for make in (LARGE, WEBP, BIG, BOMB):
+        make()
+    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120).communicate()[0])
     wanted = HOSTILE | {"large": "ok", "webp": "ok"}
     assert found["outcomes"] == [wanted[kind] for kind in kinds] * 2
     assert found["peak"] < 1e9
@@ -579,7 +600,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
 
 def saved(data, **settings):
     """Return the picture that is made of ``data`` as an array, and the size that was received."""
-    made, *size = Decoder(DownloadSettings(format="png", **settings)).picture(data)
+    made, *size = Decoder(DownloadSettings(**settings)).picture(data)
     with Image.open(io.BytesIO(made)) as image:
         return np.asarray(image).astype(int), tuple(size)
 
@@ -599,12 +620,11 @@ def test_no_metadata_is_kept():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
     data = encoded(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
-    for kind in ("jpg", "webp", "png"):
-        made, _, _ = Decoder(DownloadSettings(format=kind)).picture(data)
-        with Image.open(io.BytesIO(made)) as image:
-            assert image.format == {"jpg": "JPEG", "webp": "WEBP", "png": "PNG"}[kind]
-            assert not image.getexif() and not {"comment", "icc_profile"}.intersection(image.info)
-        assert b"where" not in made
+    made, _, _ = Decoder(DownloadSettings()).picture(data)
+    with Image.open(io.BytesIO(made)) as image:
+        assert image.format == "JPEG"
+        assert not image.getexif() and not {"comment", "icc_profile"}.intersection(image.info)
+    assert b"where" not in made
 
 
 # -- as a source, and what is refused ------------------------------------------------------------------------------
@@ -624,7 +644,7 @@ def test_downloads_are_a_source_of_images(fetch, tmp_path):
 
 
 def test_settings_that_say_how_fast_change_no_digest():
-    assert DownloadSettings(concurrency=3, seconds=5).digest == DownloadSettings().digest
+    assert DownloadSettings(seconds=5).digest == DownloadSettings().digest
     assert DownloadSettings(size=256).digest != DownloadSettings().digest
     with pytest.raises(ParameterError, match="'noia'"):
         DownloadSettings(opt_out=("noia",))

@@ -69,8 +69,7 @@ KINDS = ["text", "outcome"]
 
 
 def by_model(server, captions, occupations, **more):
-    asked = {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"}
-    endpoint = EndpointSettings(**asked, first_wait=0.01, longest_wait=0.05)
+    endpoint = EndpointSettings(url=server.url, model="m", key_variable="FAKE_KEY")
     return paraphrases(captions, occupations, endpoint=endpoint, progress=False, **more)
 
 

@@ -34,8 +34,7 @@ def said(**other):
 
 
 def criticised(server, given, store=None):
-    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.1, "timeout": 5.0}
-    settings = EndpointSettings(url=server.url, model="some-vision", **fast)
+    settings = EndpointSettings(url=server.url, model="some-vision", key_variable="FAKE_KEY", timeout=5.0)
     return endpoint.critiques(given, settings, store)
 
 

@@ -12,18 +12,20 @@ import time
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 
+import pytest
 from loopback import served
 from PIL import Image
 
+from biaslab.net import endpoint
 from biaslab.net.settings import EndpointSettings
 
 KEY = "sk-test-5f0e1d2c3b4a59687"
 
 
 def at(server, **more):
-    """Return the settings of an endpoint, which is asked again soon."""
-    fast = {"key_variable": "FAKE_KEY", "first_wait": 0.01, "longest_wait": 0.2, "timeout": 5.0}
-    return EndpointSettings(**{"url": server.url, "model": "some-model", **fast, **more})
+    """Return the settings of an endpoint."""
+    given = {"url": server.url, "model": "some-model", "key_variable": "FAKE_KEY", "timeout": 5.0}
+    return EndpointSettings(**given | more)
 
 
 def picture(colour, kind="PNG", size=(6, 4)):
@@ -57,9 +59,9 @@ def drawn(picture, *, url="", revised="", **headers):
 class FakeEndpoint:
     """A server; ``reply(question, n)`` returns status, headers and body of the n-th request, from 1.
 
-    ``question`` is the text of the last message, or the prompt of an image. Instead of a reply it may return
-    ``"hang up"``, or pieces of bytes that are sent as they are. ``files`` holds the same of what can be fetched, or
-    what returns it, by path.
+    While it runs, requests are repeated after short waits. ``question`` is the text of the last message, or the prompt
+    of an image. Instead of a reply it may return ``"hang up"``, or pieces of bytes that are sent as they are. ``files``
+    holds the same of what can be fetched, or what returns it, by path.
     """
 
     def __init__(self):
@@ -101,7 +103,9 @@ class FakeEndpoint:
             def log_message(self, *args):
                 pass
 
-        with served(Handler) as self._server:
+        with served(Handler) as self._server, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(endpoint, "FIRST_WAIT", 0.01)
+            patch.setattr(endpoint, "LONGEST_WAIT", 0.2)
             yield self
 
     def _handle(self, handler):

@@ -10,6 +10,7 @@ from fake_endpoint import KEY, at, bytes_below, completion, failure
 
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.keep.store import Store
+from biaslab.net import endpoint
 from biaslab.net.chat import OUTCOMES, Answer, ask
 
 
@@ -87,11 +88,13 @@ def test_several_are_under_way_at_a_time_and_no_more(server):
 @pytest.mark.parametrize(
     "trouble", [failure(500), failure(429, Retry_After="0.1"), failure(408), "hang up", completion("")]
 )
-def test_a_server_that_is_busy_or_says_nothing_is_asked_again(server, trouble):
+def test_a_server_that_is_busy_or_says_nothing_is_asked_again(server, trouble, monkeypatch):
     server.reply = lambda question, n: trouble if n < 3 else completion("at last")
     # What a server asks for comes before our own pause.
-    waits = {"first_wait": 30, "longest_wait": 60} if "Retry-After" in trouble[1] else {}
-    assert answers(server, ["one"], **waits)[0] == Answer("at last", "answered", "", 7, 3)
+    if "Retry-After" in trouble[1]:
+        monkeypatch.setattr(endpoint, "FIRST_WAIT", 30)
+        monkeypatch.setattr(endpoint, "LONGEST_WAIT", 60)
+    assert answers(server, ["one"])[0] == Answer("at last", "answered", "", 7, 3)
     assert len(server.requests) == 3 and server.times[1] - server.times[0] < 25
 
 

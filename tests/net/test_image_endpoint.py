@@ -104,9 +104,10 @@ def test_a_request_holds_what_is_set_and_nothing_else(server, store):
     made(server, store, asked(1))
     assert server.requests[0] == {"path": "/v1/images/generations", "model": "painter-3", "prompt": "photo 0", "n": 1}
     assert server.keys == [f"Bearer {KEY}"]
-    more = {"size": "1024x1024", "quality": "hd", "style": "natural", "response_format": "b64_json"}
-    made(server, store, asked(1), **more, options={"background": "opaque"})
-    assert server.requests[1] == {**server.requests[0], **more, "background": "opaque"}
+    more = {"size": "1024x1024", "quality": "hd"}
+    options = {"style": "natural", "response_format": "b64_json"}
+    made(server, store, asked(1), **more, options=options)
+    assert server.requests[1] == {**server.requests[0], **more, **options}
 
 
 def test_what_was_bought_is_not_bought_again(server, store, monkeypatch):
@@ -117,7 +118,7 @@ def test_what_was_bought_is_not_bought_again(server, store, monkeypatch):
     more = made(server, store, asked(3, images=2))
     assert len(server.requests) == 6
     monkeypatch.delenv("FAKE_KEY")
-    again = made(server, store, asked(3), price=None, response_format="url")
+    again = made(server, store, asked(3), price=None, options={"response_format": "url"})
     assert again.table.equals(first.table) and again.digest == first.digest != more.digest
     monkeypatch.setenv("FAKE_KEY", KEY)
     assert len(server.requests) == 6
@@ -300,7 +301,7 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     bad = body if isinstance(body, tuple) else drawn(body)
     server.reply = lambda text, k: bad if text == "photo 1" else drawn(picture(of(text)))
     # 64 x 64 pixels and 90,000 bytes are allowed, in base64 with what stands around it up to 251,072.
-    limits = {"most_pixels": 64 * 64, "most_bytes": 90_000, "first_wait": 0.001, "longest_wait": 0.01}
+    limits = {"most_pixels": 64 * 64, "most_bytes": 90_000}
     images = made(server, store, asked(3), **limits)
     assert images.table["outcome"].tolist() == ["ok", outcome, "ok"]
     assert outcome in OUTCOMES
@@ -502,7 +503,7 @@ def buy_from(url, root, n, die_at="", **more):
     """Buy n images from a process of its own, which may be killed where its ledger does something."""
     if die_at:
         setattr(Ledger, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    given = PAID | {"url": url, "key_variable": "", "first_wait": 0.01, **more}
+    given = PAID | {"url": url, "key_variable": "", **more}
     return bought(asked(n), EndpointSettings(**given), Store(root))
 
 

@@ -13,7 +13,7 @@ from test_image_endpoint import REFUSAL, asked, buy_from, journal, made, of, pos
 
 from biaslab import cli
 from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.keep.journal import Journal, line_of
+from biaslab.keep.journal import Journal
 from biaslab.net.endpoint import Requests
 from biaslab.net.ledger import rebuild
 
@@ -205,22 +205,6 @@ def test_what_is_spent_is_on_disk_before_a_request_leaves(server, store, monkeyp
     made(server, store, asked(1))
     # The price; the reply and the picture, each before the line that says that they are there.
     assert order == ["on disk", "sent", "request", "on disk", "on disk", "on disk", "kept"]
-
-
-def test_ledgers_of_earlier_versions(server, store, bought):
-    """Without numbers they are read as they are; without checksums they are rebuilt, and nothing is lost."""
-    path, entries = file_of(store), [{k: v for k, v in e.items() if k != "line"} for e in journal(store)]
-    path.write_bytes(b"".join(map(line_of, entries)))
-    assert made(server, store, asked(10)).digest == bought.digest
-    server.reply = lambda text, n: drawn(picture(of(text)))
-    assert made(server, store, asked(11)).spent == 2.5 and journal(store)[-1]["line"] == 23
-    path.write_text("".join(json.dumps(e) + "\n" for e in entries))
-    with pytest.raises(RunError, match=DAMAGED):
-        made(server, store, asked(10))
-    found = rebuild(path.parent)
-    # The eleventh picture is known by its file alone.
-    assert found == {"lines": 21, "lost": 0, "requests": 1, "pictures": 1, "spent": 2.5, "saved": found["saved"]}
-    assert made(server, store, asked(10)).digest == bought.digest and len(server.requests) == 1
 
 
 def test_what_a_ledger_holds(bought, store, capsys, tmp_path):

@@ -477,7 +477,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         reference = TRUTH if TRUTH in better else better[0]
         said, known = (whole[whole["judge"] == name] for name in (names[0], reference))
         known = known[known["outcome"].isin([JUDGED, UNCERTAIN])]
-        given = {"probability": np.nan, "wave": 1} | {"of_model": "", "source": GENERATED, "about": ""}
+        given: dict[str, Any] = {"probability": np.nan, "of_model": "", "source": GENERATED, "about": ""}
         known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
         known["image_id"] = known["image_id"].map(plain)
         each = list(headlines(said.assign(prompt="")))

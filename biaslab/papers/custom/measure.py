@@ -14,7 +14,7 @@ from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.models import registry
 from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH
-from biaslab.ratings import person_ratings, readers
+from biaslab.ratings import person_ratings
 
 if TYPE_CHECKING:
     from biaslab.models.images import ImageSource
@@ -51,7 +51,8 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
         if judge.startswith(RATINGS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)
             people = person_ratings.read(judge.removeprefix(RATINGS), whom, unknown="aside").people
-            judged = judged.assign(**{name: people[name].to_numpy() for name in readers.DRAWN if name in people})
+            if "probability" in people:
+                judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))

@@ -7,7 +7,7 @@ Functions take headlines and tables, and return tables.
 # ruff: noqa: F401
 from biaslab.papers.answers import read
 from biaslab.papers.precision import figures
-from biaslab.papers.precision.analysis import annotated, components, estimates, moves, sizes
+from biaslab.papers.precision.analysis import annotated, components, estimates, sizes
 from biaslab.papers.precision.measure import ratings
 
 answers = read("precision")

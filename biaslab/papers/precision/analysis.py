@@ -20,8 +20,6 @@ NOW, POINTS = "now", (10, 5, 2)
 """Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
-# How often a judge errs of which nothing is known.
-_ERRS = 0.1
 _MEANT = {"female": 1.0, "male": 0.0, "yes": 1.0, "no": 0.0}
 _FOLDED = "which side of one half shares lie on is the judge's word"
 
@@ -39,13 +37,13 @@ def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidenc
 
 
 def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
-    """Return the annotated people of a headline: its columns, label, probability, wave, and rated (as judged)."""
+    """Return the annotated people of a headline: its columns, label, probability, and rated (as judged)."""
     own = ratings[ratings["of_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
     own = own.astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
     # A model's own row before one that is of any.
     own = own.sort_values("of_model", ascending=False, kind="stable").drop_duplicates(PERSON)
-    both = people.merge(own[[*PERSON, "label", "probability", "wave"]], on=PERSON)
+    both = people.merge(own[[*PERSON, "label", "probability"]], on=PERSON)
     both = both[both["label"] != "unrated"]
     return both.assign(rated=both["label"].map(_MEANT).astype(float)).reset_index(drop=True)
 
@@ -118,35 +116,6 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
         if not of_source.get(source, 0):
             return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
     return f"fewer than {stats.FEWEST_RATINGS} annotated images show a person whom annotators call female or male"
-
-
-def moves(headlines: Iterable[Headline], ratings: pd.DataFrame, images: pd.DataFrame) -> np.ndarray:
-    """Return how far a rating of each image is expected to move the headlines (square root of the sum of squares).
-
-    In points of shares, of headlines over all groups, by how often the judge errs on those of whom it says the same
-    (without ``precision_ratings`` on one in ten). ``images`` have source, image_id, occupation, and where several
-    models share ids, model.
-    """
-    squares = np.zeros(len(images))
-    keys = images.assign(image_id=images["image_id"].map(plain), row=range(len(images)))
-    for one in (one for one in headlines if one.group == MEAN):
-        own = keys[keys["model"] == one.model] if "model" in keys and (keys["model"] != "").any() else keys
-        cells = one.cells.assign(part=np.abs(one.cells["coefficient"]) / one.scale / one.cells["n"].clip(lower=1))
-        rated = annotated(one, ratings)
-        said = rated["judged"].fillna(0.5)
-        wrong = (rated["judged"] != rated["rated"]).groupby(said).agg(["sum", "size"])
-        errs = {0.0: _ERRS, 1.0: _ERRS, 0.5: 0.5} | ((wrong["sum"] + 1) / (wrong["size"] + 2)).to_dict()
-        people = one.people.assign(image_id=one.people["image_id"].map(plain))
-        people["error"] = people["judged"].fillna(0.5).map(errs)
-        people["moved"] = cells["part"].to_numpy()[people["cell"]] * np.sqrt(people["error"] * (1 - people["error"]))
-        by_image = people.groupby(["source", "image_id"])["moved"].sum()
-        known = by_image.reindex(pd.MultiIndex.from_frame(own[["source", "image_id"]])).to_numpy()
-        # Of images that are not listed one by one only whom they show is known.
-        by_cluster = cells.groupby(["source", "cluster"])["part"].mean()
-        alike = by_cluster.reindex(pd.MultiIndex.from_frame(own[["source", "occupation"]])).to_numpy()
-        alike = alike * np.sqrt(_ERRS * (1 - _ERRS))
-        squares[own["row"]] += np.nan_to_num(np.where(np.isnan(known), alike, known)) ** 2
-    return np.sqrt(squares)
 
 
 def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:

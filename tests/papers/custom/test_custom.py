@@ -403,15 +403,15 @@ def test_corrected_probabilities_of_annotation_weigh_people():
         frame.assign(judge=name, gender=frame[name], outcome=np.where(frame[name] == "", "unrated", "judged"))
         for name in ("eye", "raters")
     ]
-    judges = pd.concat(judges).assign(model="A", group="g", position=1, wave=1)
+    judges = pd.concat(judges).assign(model="A", group="g", position=1)
     row = custom.corrected(judges).set_index("group").loc["g"]
     # By hand: 20 of 20 judged female and 50 of 100 judged male are women.
     assert row["percent_female_corrected"] == pytest.approx(100 * 70 / 120)
     assert row["sensitivity"] == pytest.approx(100 * 20 / 70)
 
 
-def test_judges_of_annotations_carry_probability_and_wave(tmp_path):
-    (tmp_path / "r.csv").write_text("image,probability,wave,rater,label\na,0.25,1,r,female\nb,0.5,2,r,male\n")
+def test_judges_of_annotations_carry_probability(tmp_path):
+    (tmp_path / "r.csv").write_text("image,probability,rater,label\na,0.25,r,female\nb,0.5,r,male\n")
     whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
     name = f"ratings:{tmp_path / 'r.csv'}"
 
@@ -421,7 +421,6 @@ def test_judges_of_annotations_carry_probability_and_wave(tmp_path):
     own = SimpleNamespace(judges=(name,), judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
-    assert found["wave"].tolist() == pytest.approx([1, 2, np.nan], nan_ok=True)
     (tmp_path / "r.csv").write_text("image,probability,rater,label\na,1.5,r,female\n")
     with pytest.raises(InputError, match=r"probability is '1\.5'"):
         custom.judges(SimpleNamespace(custom=own, label="A"))

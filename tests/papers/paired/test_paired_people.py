@@ -162,7 +162,7 @@ def test_contrast_overall_counts_pairs_twice_and_people_alone_half(tables_of):
 @pytest.mark.parametrize(("setting", "more"), [("alike", 2), ("three", 5 / 3)])
 def test_intervals_of_identities_that_share_images_are_wider(tables_of, setting, more):
     # A coin an image decides whether all its people fit, so that dependence is as large as it can be.
-    asked = asking.controls(partners=2, seed=1) if setting == "alike" else asking.three(120, seed=1)
+    asked = asking.controls(seed=1) if setting == "alike" else asking.three(120, seed=1)
     people = asked.people[asked.people["prompt_id"].str.startswith(setting)].reset_index(drop=True)
     fits = pd.Series(np.random.default_rng(7).random(people["prompt_id"].nunique()) < 0.5, people["prompt_id"].unique())
     rows = []

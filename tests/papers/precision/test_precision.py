@@ -12,13 +12,13 @@ from biaslab.ground import tables
 from biaslab.ground.errors import InputError
 from biaslab.papers import custom, dalleval, paired, paradox, precision
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.ratings import part, readers, sample
+from biaslab.ratings import part, person_ratings, readers, sample
 from biaslab.runs import audit
 from biaslab.study import sources
 
 
 def ratings(rows):
-    same = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1, "wave": 1}
+    same = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1}
     rows = pd.DataFrame(rows)
     return tables.of(
         rows.assign(**{name: value for name, value in same.items() if name not in rows}), "precision_ratings"
@@ -246,15 +246,15 @@ def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
 
 
 def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
-    long = "image,source,occupation,model,probability,wave,rater,label\n"
-    long += "a/0,generated,nurse,m,0.5,1,r1,f\na/0,generated,nurse,m,0.5,1,r2,female\n"
-    long += "b/0,generated,nurse,m,0.25,2,r1,\n"
+    long = "image,source,occupation,model,probability,rater,label\n"
+    long += "a/0,generated,nurse,m,0.5,r1,f\na/0,generated,nurse,m,0.5,r2,female\n"
+    long += "b/0,generated,nurse,m,0.25,r1,\n"
     (tmp_path / "long.csv").write_text(long)
     found = part.read(tmp_path / "long.csv")
-    rows = [["a/0", "female", 2, 0.5, 1], ["b/0", "unrated", 0, 0.25, 2]]
-    assert found[["image_id", "label", "n_raters", "probability", "wave"]].values.tolist() == rows
+    rows = [["a/0", "female", 2, 0.5], ["b/0", "unrated", 0, 0.25]]
+    assert found[["image_id", "label", "n_raters", "probability"]].values.tolist() == rows
     # Whoever reads these as ratings of images takes no probability for a rater.
-    wide = "image,source,occupation,probability,wave,ann\na/0,generated,nurse,0.5,1,female\n"
+    wide = "image,source,occupation,probability,ann\na/0,generated,nurse,0.5,female\n"
     (tmp_path / "wide.csv").write_text(wide)
     assert readers.read(tmp_path / "wide.csv").raters == ("ann",)
     (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
@@ -280,11 +280,37 @@ def test_what_is_no_such_file_is_refused(tmp_path, text, words):
         part.read(tmp_path / "r.csv")
 
 
-def test_weights_of_waves_by_hand():
-    rated = pd.DataFrame({"probability": [0.5, 0.5, 0.2], "wave": [1, 1, 2]})
-    # The first wave stands for two each, in two of three; in the second's estimate each stands for itself.
-    assert part.weights(rated).tolist() == pytest.approx([(2 / 0.5 + 1) / 3, (2 / 0.5 + 1) / 3, (1 / 0.2) / 3])
-    assert part.weights(rated.assign(probability=np.nan)) is None
+def _read_as_images(path):
+    return readers.read(path).images["label"].tolist()
+
+
+def _read_as_people(path):
+    people = person_ratings.read(path, pd.DataFrame({"image_id": ["a", "b"], "position": 1})).people
+    assert "wave" not in people
+    return people["label"].tolist()
+
+
+def _read_as_subset(path):
+    found = part.read(path)
+    assert "wave" not in found
+    return found["label"].tolist()
+
+
+@pytest.mark.parametrize("read", [_read_as_images, _read_as_people, _read_as_subset])
+def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(tmp_path, read):
+    text = "image,source,occupation,model,probability,wave,rater,label\na,generated,nurse,m,0.5,1,r,female\n"
+    (tmp_path / "r.csv").write_text(text + "b,generated,nurse,m,0.5,1,r,male\n")
+    assert read(tmp_path / "r.csv") == ["female", "male"]
+    (tmp_path / "r.csv").write_text(text + "b,generated,nurse,m,0.5,2,r,male\n")
+    with pytest.raises(InputError, match=r"r\.csv.*wave is '2'.*not drawn in one random sample"):
+        read(tmp_path / "r.csv")
+
+
+def test_weights_are_inverse_probabilities():
+    rated = pd.DataFrame({"probability": [0.5, 0.2]})
+    assert part.weights(rated).tolist() == pytest.approx([2, 5])
+    assert part.weights(rated.assign(probability=[0.5, np.nan])) is None
+    assert part.weights(rated.head(0)) is None
 
 
 def images_of(sizes):
@@ -298,34 +324,6 @@ def test_probabilities_of_turns_by_hand():
     by = drawn.groupby("occupation")["probability"].first()
     assert by["a"] == 1
     assert by["b"] == pytest.approx(4.5 / 18) and by["c"] == pytest.approx(4.5 / 30)
-
-
-def test_draws_by_size_keep_their_probabilities_and_floor():
-    images = images_of({"a": 40})
-    size = np.r_[np.zeros(20), np.full(19, 1.0), 100.0]
-    hits, told = pd.Series(0.0, index=images["image_id"]), {}
-    for seed in range(400):
-        drawn = sample.draw_by_size(images, size, 10, seed)
-        assert len(drawn) == 10 and drawn["image_id"].is_unique
-        hits[drawn["image_id"]] += 1 / 400
-        told |= dict(zip(drawn["image_id"], drawn["probability"], strict=True))
-    assert told["i39"] == 1 and min(told.values()) >= sample.FLOOR * 10 / 40
-    # Four standard errors of 400 draws.
-    assert (hits - pd.Series(told)).abs().max() < 4 * np.sqrt(0.25 / 400)
-
-
-def test_what_may_move_a_headline_more_is_rated_more_often(own_people):
-    images = own_people[["image_id", "group"]].drop_duplicates().assign(source="generated")
-    images = images.rename(columns={"group": "occupation"})
-    # Raters never find an error in whom the judge calls male.
-    some = own_people[own_people["outcome"] == "judged"].iloc[:100]
-    said = ratings({"image_id": some["image_id"], "label": "male"})
-    moved = precision.moves(custom.headlines(own_people), said, images)
-    seen = own_people["outcome"] == "judged"
-    by = pd.Series(moved).groupby([seen, own_people["gender"]]).mean()
-    assert by[True, "female"] != pytest.approx(by[True, "male"])
-    # Half of all answers wrong tells most: of those that the judge left open.
-    assert by[False, ""] > by[True, "male"]
 
 
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
