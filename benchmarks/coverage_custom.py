@@ -124,7 +124,7 @@ def pages(rng, studies, *, groups: int, images: int, persons: int, matching: flo
         each = [stats.clustered_share(*one) for one in zip(count, n, strict=True)]
         effect = stats.design_effect(count.ravel(), n.ravel(), stratum=stratum)
         mean = stats.strata_mean(count.sum(axis=1), n.sum(axis=1), effect=effect)
-        p = [stats.clustered_share_test(*one, share, seed=0) for one in zip(count, n, strict=True)]
+        p = [stats.clustered_share_test(*one, share, effect=effect, seed=0) for one in zip(count, n, strict=True)]
         units = (n > 0).sum(axis=1)
         of_image = np.repeat(np.arange(images), persons)
         tones = [stats.mean_interval(one.ravel(), clusters=of_image) for one in tone]

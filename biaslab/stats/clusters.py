@@ -87,15 +87,22 @@ def clustered_share(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
 
 
 def clustered_share_test(
-    count: ArrayLike, n: ArrayLike, center: float, sample: float = np.nan, *, seed: int | np.random.Generator
+    count: ArrayLike,
+    n: ArrayLike,
+    center: float,
+    sample: float = np.nan,
+    *,
+    effect: float = 1.0,
+    seed: int | np.random.Generator,
 ) -> float:
     """Return the two-sided p of the share of people counted being ``center`` (0–1); NaN without people.
 
     ``count`` of ``n`` people are one row per image. With one person per image the test is the exact binomial one, or
     Fisher's where ``center`` was itself counted in a ``sample`` of so many people. With several, the test against one
     half flips the signs of each image's difference (:func:`biaslab.stats.sign_flip`); the others are the same exact
-    tests at the size that the images are worth (:func:`design_effect`), rounded. Raises InputError: As there, or a
-    centre outside 0–1.
+    tests at the size that the images are worth (:func:`design_effect`), rounded. A few images estimate it poorly, and
+    one that is too small makes claims too often: ``effect`` is the least to assume, such as that of all groups. Raises
+    InputError: As there, or a centre outside 0–1.
     """
     count, n = checks.counts(count, n)
     center = float(checks.shares(center, "center"))
@@ -106,7 +113,7 @@ def clustered_share_test(
     if not alone and center == 0.5 and not np.isfinite(sample):
         return sign_flip(2 * count[n > 0] - n[n > 0], seed=seed).p
     share = count.sum() / people
-    size = people if alone else max(round(people / design_effect(count, n)), 1)
+    size = people if alone else max(round(people / max(design_effect(count, n), effect)), 1)
     found = round(share * size)
     if not np.isfinite(sample):
         return float(stats.binomtest(found, size, center).pvalue)

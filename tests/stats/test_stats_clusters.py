@@ -64,6 +64,9 @@ def test_clustered_share_test_people_always_alike_is_the_test_of_images():
     assert found == pytest.approx(scipy_stats.binomtest(6, 10, 0.2).pvalue)
     sampled = stats.clustered_share_test(count, n, 0.25, 40, seed=0)
     assert sampled == pytest.approx(scipy_stats.fisher_exact([[6, 4], [10, 30]]).pvalue)
+    # With a larger effect of all groups people are worth fewer.
+    pooled = stats.clustered_share_test(count, n, 0.2, effect=4, seed=0)
+    assert pooled == pytest.approx(scipy_stats.binomtest(3, 5, 0.2).pvalue)
     # Against one half signs of images are flipped, which of alike people is the binomial test.
     even = stats.clustered_share_test(count, n, 0.5, seed=0)
     assert even == pytest.approx(scipy_stats.binomtest(6, 10).pvalue)
@@ -71,8 +74,9 @@ def test_clustered_share_test_people_always_alike_is_the_test_of_images():
 
 def test_clustered_homogeneity_two_groups_is_fishers_test():
     count, group = np.repeat([1, 0, 1, 0], [9, 1, 3, 7]), np.repeat([0, 1], 10)
-    found = stats.clustered_homogeneity(count, np.ones(20), group, 20_000, seed=0)
-    assert found == pytest.approx(scipy_stats.fisher_exact([[9, 1], [3, 7]]).pvalue, abs=0.003)
+    found = stats.clustered_homogeneity(count, np.ones(20), group, 100_000, seed=0)
+    # The error of the simulated p is 0.0004.
+    assert found == pytest.approx(scipy_stats.fisher_exact([[9, 1], [3, 7]]).pvalue, abs=0.002)
     assert np.isnan(stats.clustered_homogeneity([1, 1], [1, 1], [0, 1], seed=0))
 
 

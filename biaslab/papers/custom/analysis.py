@@ -242,13 +242,14 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
 
 def _compared(images: pd.DataFrame, each: pd.DataFrame, seed: int, confidence: float) -> Iterator[dict[str, Any]]:
     """Yield the share of each group with its limits, and the test against its benchmark."""
+    effect = _effect(images)
     for group, center, size in each[["group", "center", "size"]].itertuples(index=False):
         some = images[images["group"] == group]
         share = stats.clustered_share(some["count"], some["n"], confidence)
         test = some["count"], some["n"], center, size
         yield {
             "percent_female": 100 * share.value, "share_low": 100 * share.ci_low, "share_high": 100 * share.ci_high,
-            "p": np.nan if np.isnan(center) else stats.clustered_share_test(*test, seed=seed),
+            "p": np.nan if np.isnan(center) else stats.clustered_share_test(*test, effect=effect, seed=seed),
             "n": share.n, "n_images": len(some), "n_groups": 1, "count": some["count"].sum(),
         }  # fmt: skip
 
