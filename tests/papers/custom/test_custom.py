@@ -115,7 +115,7 @@ def test_groups_one_without_people_judged_is_counted_and_named():
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
     found = custom.distance(people, benchmark)
     (finding,) = custom.answers.groups.findings(found[found["group"] != "all"])
-    assert finding.said == "1 of 2 show more women, 0 fewer." and finding.decided
+    assert finding.said == "As judged, 1 of 2 show more women, 0 fewer." and finding.decided
     assert finding.details[0] == "No share or no benchmark for 1 of 2 groups: nurse."
     assert "As judged" in finding.details[1]
     rows = found.set_index("group")
