@@ -405,7 +405,7 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is that of two
     random halves of the images behind the captions, and they are of as many images (Chong & Forsyth 2020). Intervals
     (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
-    of KID with 12, 20 or 40 occupations 93 to 98 %, or more where images do not differ. Those of FID cover what as many
+    of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID cover what as many
     images give on average, not FID's limit at many images (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()

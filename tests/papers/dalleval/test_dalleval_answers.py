@@ -76,7 +76,7 @@ def test_attributes_are_counted_by_direction(printed):
     ups = (clear["difference"] > 0).groupby(clear["model"], sort=False).agg(["sum", "size"])
     for one in found:
         up, size = ups.loc[one.model]
-        assert one.answer.startswith(f"{up} of 15") and f", {size - up} with a man" in one.answer
+        assert one.said.startswith(f"{up} of 15") and f", {size - up} with a man" in one.said
     together = answers.attributes_together.findings(printed["attribute_mean_difference"])
     assert [one.model for one in together] == MODELS and all(one.said.startswith("More") for one in together)
 
