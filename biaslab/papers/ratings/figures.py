@@ -69,15 +69,16 @@ def outcomes(table: pd.DataFrame) -> Figure:
 
 def sensitivity(table: pd.DataFrame) -> Figure:
     """Draw amplification under every rule, extreme and rater (``ratings_sensitivity``): a row of panels a model."""
-    if table["amplification_corrected"].isna().all():
+    if table["amplification"].isna().all():
         return style.nothing("There are no ratings of both sources to resolve in another way.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
     rows, panel = forms.by_model(rows, "definition", labels["definition"])
-    limits = rows[["amplification_corrected", "ci_low", "ci_high"]].to_numpy(float)
+    limits = rows[["amplification", "amplification_corrected", "ci_low", "ci_high"]].to_numpy(float)
+    marks = {"filled": "bias-corrected", "hollow": "uncorrected, no interval"}
     return forms.estimates(
-        rows, "amplification_corrected", row="rule", color="kind", panel=panel,
-        names={**labels["rule"], **labels["kind"]},
+        rows, "amplification_corrected", row="rule", color="kind", panel=panel, fallback="amplification",
+        names={**labels["rule"], **labels["kind"], **marks},
         label="Amplification (points)", xlim=(np.nanmin(limits) - 1, np.nanmax(limits) + 1), columns=3,
     )  # fmt: skip
 

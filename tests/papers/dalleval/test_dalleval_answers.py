@@ -78,7 +78,9 @@ def test_attributes_are_counted_by_direction(printed):
         up, size = ups.loc[one.model]
         assert one.said.startswith(f"{up} of 15") and f", {size - up} with a man" in one.said
     together = answers.attributes_together.findings(printed["attribute_mean_difference"])
-    assert [one.model for one in together] == MODELS and all(one.said.startswith("More") for one in together)
+    assert [one.model for one in together] == MODELS and all(
+        one.said.startswith("Significantly more") for one in together
+    )
 
 
 def test_corrected_shares_name_range_and_truth():
