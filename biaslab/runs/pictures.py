@@ -63,7 +63,7 @@ def remarks(asked: Iterable[Asked], public: Callable[[Any], Any]) -> list[str]:
 def written(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> tuple[list[dict], list[str]]:
     """Return what :func:`write` does, and notes, of :func:`remarks` too: what cannot be shown takes no result along.
 
-    Prompts and images are listed beside them (:mod:`biaslab.runs.listing`).
+    Prompts and images are listed next to them (:mod:`biaslab.runs.listing`).
     """
     try:
         asked = planning.asked(jobs.pipelines(planned))

@@ -1,4 +1,4 @@
-"""Shares by group of prompts and images of one's own, their distance from a benchmark, and models compared.
+"""Shares by group of own prompts and images, their distance from a benchmark, and models compared.
 
 Each function takes ``custom_people``: one row per person whom an image was to show. Shares are of the prompts that were
 used, whose images are independent; people of one image are not, so that the image is the sampling unit of every
