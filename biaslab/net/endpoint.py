@@ -24,7 +24,7 @@ import httpcore
 import httpx
 
 from biaslab import __version__
-from biaslab.ground import secrets
+from biaslab.ground import redact
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.net import connection, replies
 from biaslab.net.retry import Failed, policy, retry_after
@@ -286,12 +286,12 @@ class Requests:
         )
 
     def clean(self, said: object, longest: int | None = 200) -> str:
-        """Return what a server said without the key and secrets in URLs, no longer than ``longest``."""
-        return secrets.without_in_urls(self.keyless(said))[:longest]
+        """Return what a server said without the key, no longer than ``longest`` characters."""
+        return self.keyless(said)[:longest]
 
     def keyless(self, said: object) -> str:
         """Return what a server said as one text without the key."""
         text = said.decode("utf-8", errors="replace") if isinstance(said, bytes) else str(said)
         # A lone surrogate comes with a JSON escape and fits in no file.
         text = text.encode("utf-8", errors="replace").decode()
-        return secrets.without(text, [self.key]).strip()
+        return (text.replace(self.key, redact.KEY) if self.key else text).strip()
