@@ -220,7 +220,7 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["compare_with"] == ["owner/name+owner/lora"]
     assert redact.named(model) == "a+b+lora.safetensors:0.8"
-    assert redact.redacted(model, redact.texts(model)) == "a+b+lora.safetensors:0.8"
+    assert redact.redacted(model, redact.private_texts(model)) == "a+b+lora.safetensors:0.8"
 
 
 def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):

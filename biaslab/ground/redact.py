@@ -118,7 +118,7 @@ def _is_deep(folder: str) -> bool:
     return len(Path(folder).parts) > 2
 
 
-def texts(values: Any = None, *more: str | Path) -> dict[str, str]:
+def private_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
     """Return the texts that output must not hold, :func:`keys` and :func:`folders`, and what replaces each."""
     found = folders(values, *more) | dict.fromkeys(keys(values), KEY)
     return dict(sorted(found.items(), key=lambda item: len(item[0]), reverse=True))

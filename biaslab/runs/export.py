@@ -116,7 +116,7 @@ def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, st
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
                 "shows or saves, and run that with --again."
             )
-    if found := next((folder for folder in folders if folder.encode() in data), ""):
+    if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
             "such as biaslab.ground.redact.named gives, and run it with --again."

@@ -160,4 +160,4 @@ def _private(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[s
         roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
     defaults = [dict(notebook.parameters) for notebook in params.selected]
     values = [dict(params.values), params.file, *defaults, *(job.given for job in planned)]
-    return redact.texts(values, folder, folder.parent, store.default_root().absolute(), *roots)
+    return redact.private_texts(values, folder, folder.parent, store.default_root().absolute(), *roots)
