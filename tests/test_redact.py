@@ -80,11 +80,11 @@ def test_folders_of_patterns_and_of_files_right_below_a_root(home):
 
 def test_folders_that_identify_no_user_stay(monkeypatch):
     monkeypatch.chdir("/usr")
-    monkeypatch.setenv("HOME", "/root")
+    monkeypatch.setenv("HOME", "/alice")
     texts = redact.private_texts(None, "/", "/tmp")
-    for text in ("/tmp/ipykernel_7/8.py", "/usr/lib/python3/x.py", "https://example.org/home/Alice", "/root-cause"):
+    for text in ("/tmp/ipykernel_7/8.py", "/usr/lib/python3/x.py", "https://example.org/home/Alice", "/alice-cause"):
         assert redact.redacted(text, texts) == text
-    assert redact.redacted("/root/clients/x.csv", texts) == "~/clients/x.csv"
+    assert redact.redacted("/alice/clients/x.csv", texts) == "~/clients/x.csv"
     monkeypatch.setenv("HOME", "/")
     assert redact.redacted("https://example.org//x", redact.private_texts()) == "https://example.org//x"
 

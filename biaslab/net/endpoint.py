@@ -169,7 +169,8 @@ class Requests:
         if status == 200:
             return self.read(digest, data, headers), None
         if 300 <= status < 400:
-            to = self.clean(headers.get("Location", "")) or "nowhere"
+            # Its query may hold a key.
+            to = self.clean(headers.get("Location", "").partition("?")[0]) or "nowhere"
             raise ParameterError(
                 f"{self.where} redirects (HTTP {status}) to {to}. No redirect is followed, since the key would go with "
                 f"it: set endpoint.url to where the endpoint is. {self.stays}."

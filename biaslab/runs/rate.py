@@ -167,9 +167,8 @@ def write(
     drawn = drawn.rename(columns={"image_id": "image"})
     first = [c for c in ("image", "source", "occupation", "model") if c in drawn]
     header, *rows = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
-    if found := max(
-        (text for text in private if any(text in cell for row in rows for cell in row)), key=len, default=""
-    ):
+    named = {text for text in private if any(text in cell for row in rows for cell in row)}
+    if found := max(named, key=len, default=""):
         raise InputError(f"The page would name {found}, a folder of this machine. Give images ids without folders.")
     shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
     with explaining(target, "Nothing was written: {fix}, or name another place with --to, and make the page again."):
