@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from biaslab.captions import indicators, paraphrase
-from biaslab.ground import shared
+from biaslab.ground import redact
 from biaslab.ground.errors import InputError
 from biaslab.judging import questions
 from biaslab.measures import captioning
@@ -65,5 +65,5 @@ def test_headings_of_notebooks(tmp_path, write_notebook, line):
 
 @pytest.mark.parametrize("text", ["/" * N, "~" + "/" * N, "/a" + "/" * N, "a:" * N, "/a/" * N, "file://" * N])
 def test_paths(text):
-    assert isinstance(shared.named(text), str)
-    assert isinstance(shared.without(["/srv/somebody"])(text), str)
+    assert isinstance(redact.named(text), str)
+    assert isinstance(redact.redacted(text, redact.private_texts(text)), str)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab.ground import delimited, folders, plugins, shared
+from biaslab.ground import delimited, folders, plugins, redact
 from biaslab.ground.errors import (
     InputError,
     MissingInputError,
@@ -278,7 +278,7 @@ class FileCorpus(_Tables):
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
         for path in paths:
             _reader(path)
-        self.name = shared.named(name)
+        self.name = redact.named(name)
         self.paths = list(paths)
         self.images = None
         self._wanted, self._rows = dict(columns), rows
@@ -558,7 +558,7 @@ class HubCorpus(_Tables):
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
-        self.name = f"hf:{shared.named(dataset)}"
+        self.name = f"hf:{redact.named(dataset)}"
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:

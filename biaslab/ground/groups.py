@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from biaslab.ground import shared
+from biaslab.ground import redact
 from biaslab.ground.errors import ParameterError, name_help, near_matches
 
 Whole = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
@@ -154,7 +154,7 @@ def _group_of(known: FieldInfo) -> type[Group] | None:
 def _named(value: Any) -> Any:
     """Return a setting's value as others may see it."""
     if isinstance(value, str):
-        return shared.named(value)
+        return redact.named(value)
     return [_named(v) for v in value] if isinstance(value, tuple) else value
 
 

@@ -24,7 +24,7 @@ import httpcore
 import httpx
 
 from biaslab import __version__
-from biaslab.ground import secrets
+from biaslab.ground import redact
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.net import connection, replies
 from biaslab.net.retry import Failed, policy, retry_after
@@ -169,7 +169,8 @@ class Requests:
         if status == 200:
             return self.read(digest, data, headers), None
         if 300 <= status < 400:
-            to = self.clean(headers.get("Location", "")) or "nowhere"
+            # Its query may hold a key.
+            to = self.clean(headers.get("Location", "").partition("?")[0]) or "nowhere"
             raise ParameterError(
                 f"{self.where} redirects (HTTP {status}) to {to}. No redirect is followed, since the key would go with "
                 f"it: set endpoint.url to where the endpoint is. {self.stays}."
@@ -286,12 +287,12 @@ class Requests:
         )
 
     def clean(self, said: object, longest: int | None = 200) -> str:
-        """Return what a server said without the key and secrets in URLs, no longer than ``longest``."""
-        return secrets.without_in_urls(self.keyless(said))[:longest]
+        """Return what a server said without the key, no longer than ``longest`` characters."""
+        return self.keyless(said)[:longest]
 
     def keyless(self, said: object) -> str:
         """Return what a server said as one text without the key."""
         text = said.decode("utf-8", errors="replace") if isinstance(said, bytes) else str(said)
         # A lone surrogate comes with a JSON escape and fits in no file.
         text = text.encode("utf-8", errors="replace").decode()
-        return secrets.without(text, [self.key]).strip()
+        return (text.replace(self.key, redact.KEY) if self.key else text).strip()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab.ground import secrets
+from biaslab.ground import redact
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.groups import Group, Texts, Whole, field
 
@@ -27,7 +27,7 @@ def _plain_url(url: str) -> str:
     """Return a base URL without the path of one kind of request; refuse, and do not repeat, one with a secret."""
     if not url:
         return ""
-    if held := secrets.in_url(re.sub(r"\s", "", url)):
+    if held := redact.secret_in_url(re.sub(r"\s", "", url)):
         raise ParameterError(
             f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
             "an environment variable (key_variable)."

@@ -13,7 +13,7 @@ from biaslab.attribution.images import AttendedImages
 from biaslab.captions.corpus import open_corpus
 from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground import shared
+from biaslab.ground import redact
 from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import copies, instances, similarity
 from biaslab.judging.names import TRUTH, is_file
@@ -35,7 +35,7 @@ class Triplets(Part):
     @property
     def dataset(self) -> str:
         """What tables call the captions."""
-        return shared.named(self.corpus.name)
+        return redact.named(self.corpus.name)
 
     @cached_property
     def corpus(self):

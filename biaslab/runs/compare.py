@@ -14,7 +14,7 @@ import pandas as pd
 
 from biaslab.ground import cells, tables
 from biaslab.ground.errors import ParameterError, RunError, name_help
-from biaslab.ground.shared import named
+from biaslab.ground.redact import named
 from biaslab.keep.store import now
 from biaslab.report import records
 from biaslab.runs import units

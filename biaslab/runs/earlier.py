@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from biaslab.ground import plugins, tables
 from biaslab.ground.errors import ParameterError, RunError
@@ -26,12 +25,12 @@ _TABLES = ("tables/", f"{sources.MEASURED}/")
 OF_MODELS = ("torch", "diffusers", "open_clip_torch", "sentence-transformers", "datasets")
 
 
-def read(folder: Path, record: dict, overwrite: bool, public: Callable[[Any], Any]) -> tuple[list[dict], bool]:
+def read(folder: Path, record: dict, overwrite: bool) -> tuple[list[dict], bool]:
     """Return the records of what is in the run's folder of the same run, and whether it holds another, to replace."""
     if (folder / records.FILE).exists():
         fix = "Choose another name with --set run=NAME, or replace it with --overwrite."
         try:
-            earlier = public(records.read(folder, needs=_NEEDS, fix=fix))
+            earlier = records.read(folder, needs=_NEEDS, fix=fix)
             if changed := _difference(earlier, record):
                 raise RunError(f"{folder} holds another run ({changed}). {fix}")
         except RunError:

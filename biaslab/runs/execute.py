@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 
 from biaslab import __version__
-from biaslab.ground import processor, shared
+from biaslab.ground import processor, redact
 from biaslab.ground.errors import RunError
 from biaslab.keep import closure, kernels, store
 from biaslab.models import hub
@@ -222,7 +223,7 @@ def execute(job: Job) -> dict:
     # As in the run's own folder, where they are put when they are whole.
     target, page = job.pages(job.attempt)
     # In its parameters, in what it printed, and in errors.
-    public = shared.without(job.folders, job.parameters) if job.folders else lambda value: value
+    public = partial(redact.redacted, texts=job.private)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from biaslab.ground import secrets, shared
+from biaslab.ground import redact
 from biaslab.ground.errors import RunError
 from biaslab.ground.places import default_root, project_root
 from biaslab.keep.store import check_target, explaining, temporary_of
@@ -66,8 +65,8 @@ def export(
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
                 roots = folder, folder.parent, Path(outputs).absolute(), project_root(), project_root(folder)
-                private = shared.telling(*roots, default_root().absolute())
-                keys = secrets.held(record.get("parameters"))
+                private = redact.folders(None, *roots, default_root().absolute())
+                keys = redact.keys(record.get("parameters"))
                 for name in _named(record, folder):
                     _check(name, data := (folder / name).read_bytes(), private, keys)
                     packed.writestr(_entry(f"{folder.name}/{name}"), data)
@@ -109,19 +108,16 @@ def _named(record: Mapping, folder: Path) -> list[str]:
     return [n for n, p in paths if p.is_file() and not p.is_symlink() and p.resolve().is_relative_to(folder)]
 
 
-def _check(name: str, data: bytes, folders: Sequence[str], keys: Mapping[str, str]) -> None:
+def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, str]) -> None:
     """Refuse to send what names a folder or holds a key: a run's own texts do not, what notebooks write may."""
-    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    # Of pictures it is the letters among their bytes.
-    text, is_text = data.decode("utf-16" if wide else "utf-8", errors="replace"), wide or b"\0" not in data
     for key, variable in keys.items():
-        if secrets.is_in(text, key):
+        if key.encode() in data:
             raise RunError(
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
                 "shows or saves, and run that with --again."
             )
-    if found := shared.named_in(text, folders, elsewhere=is_text):
+    if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
-            f"{name} names {found}, a folder of a machine. Let its notebook show and save names without folders, "
-            "such as biaslab.ground.shared.named gives, and run it with --again."
+            f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
+            "such as biaslab.ground.redact.named gives, and run it with --again."
         )

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -41,7 +41,8 @@ class Job:
     fingerprint: str = ""  # Digest of all that the results depend on.
     folder: Path = Path()  # The run's folder.
     attempt: Path = Path()  # The folder of this start of the run, which the notebook writes to.
-    folders: tuple[str, ...] = ()  # Folders of this machine that the executed notebook does not name.
+    # Keys and folders that the executed notebook must not hold, and what replaces each.
+    private: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def takes(self) -> frozenset[str]:

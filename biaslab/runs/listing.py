@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -17,7 +16,7 @@ from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.runs.gather import IMAGES, PROMPTS
 
 
-def write(folder: Path, asked: Iterable[Asked], public: Callable[[Any], Any]) -> None:
+def write(folder: Path, asked: Iterable[Asked]) -> None:
     """Write the prompts and images that the store has complete; nothing is computed for it.
 
     Of several settings of one model the first are listed. What an earlier start listed stays where the store has not
@@ -25,7 +24,7 @@ def write(folder: Path, asked: Iterable[Asked], public: Callable[[Any], Any]) ->
     """
     prompts, images, whole, listed = [], [], True, set()
     for one in asked:
-        of = {"paper": one.paper, "kind": one.kind, "model": public(one.model)}
+        of = {"paper": one.paper, "kind": one.kind, "model": one.model}
         if tuple(of.values()) in listed:
             continue
         made = None
@@ -38,7 +37,7 @@ def write(folder: Path, asked: Iterable[Asked], public: Callable[[Any], Any]) ->
             whole = False
             continue
         listed.add(tuple(of.values()))
-        prompts.append(_prompts(one, public).assign(**of))
+        prompts.append(_prompts(one).assign(**of))
         images.append(copies.whole(made).table.assign(**of))
     if prompts and (whole or not (folder / PROMPTS).is_file()):
         found = pd.concat(prompts, ignore_index=True)
@@ -51,11 +50,11 @@ def write(folder: Path, asked: Iterable[Asked], public: Callable[[Any], Any]) ->
         tables.write(pd.concat(images, ignore_index=True), folder / IMAGES)
 
 
-def _prompts(one: Asked, public: Callable[[Any], Any]) -> pd.DataFrame:
+def _prompts(one: Asked) -> pd.DataFrame:
     """Return prompts with the columns of ``custom.prompts``; captions are others', unless a package brings them."""
     rows = one.prompts.drop_duplicates("prompt_id")
     group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
     if one.captioned and one.pipeline.settings.captions.corpus not in plugins.points(plugins.CORPORA):
         rows = rows.assign(text="", **{group: ""})
-    told = {"prompt": rows["text"].map(public), "group": rows[group].map(public), "n": rows["n_images"]}
+    told = {"prompt": rows["text"], "group": rows[group], "n": rows["n_images"]}
     return rows[["prompt_id"]].assign(**told, people=rows.get("people", 1 + one.several))

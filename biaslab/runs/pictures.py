@@ -7,11 +7,9 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -46,7 +44,7 @@ def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:
             yield pictures.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
-def remarks(asked: Iterable[Asked], public: Callable[[Any], Any]) -> list[str]:
+def remarks(asked: Iterable[Asked]) -> list[str]:
     """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
     found: dict[str, None] = {}
     for one in asked:
@@ -56,24 +54,24 @@ def remarks(asked: Iterable[Asked], public: Callable[[Any], Any]) -> list[str]:
         with contextlib.suppress(BiaslabError):
             pipeline = computing_nothing(one.pipeline)
             made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
-            found |= dict.fromkeys(public(f"{one.model}: {text}") for text in pipeline.remarks(made))
+            found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.remarks(made))
     return list(found)
 
 
-def written(folder: Path, planned: Iterable[jobs.Job], public: Callable[[Any], Any]) -> tuple[list[dict], list[str]]:
+def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list[str]]:
     """Return what :func:`write` does, and notes, of :func:`remarks` too: what cannot be shown takes no result along.
 
     Prompts and images are listed next to them (:mod:`biaslab.runs.listing`).
     """
     try:
         asked = planning.asked(jobs.pipelines(planned))
-        listing.write(folder, asked, public)
-        return write(folder, asked, public), remarks(asked, public)
+        listing.write(folder, asked)
+        return write(folder, asked), remarks(asked)
     except Exception as error:
-        return [], [f"No pictures are shown: {type(error).__name__}: {public(str(error))}"]
+        return [], [f"No pictures are shown: {type(error).__name__}: {error}"]
 
 
-def write(folder: Path, asked: Sequence[Asked], public: Callable[[Any], Any]) -> list[dict]:
+def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
     """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
 
     What is there of the same images and judgements stays; so does what an earlier run left where the store has the
@@ -88,9 +86,8 @@ def write(folder: Path, asked: Sequence[Asked], public: Callable[[Any], Any]) ->
     if not drawn:
         return []
     by_model: dict[str, list[pictures.Drawn]] = {}
-    said = cache(public)
     for one in drawn:
-        texts = {name: one.people[name].map(lambda text: said(str(text))) for name in ("group", "who", "prompt")}
+        texts = {name: one.people[name].map(str) for name in ("group", "who", "prompt")}
         by_model.setdefault(one.model, []).append(one._replace(people=one.people.assign(**texts)))
     # With the pages of models that are there no more.
     shutil.rmtree(folder / PICTURES, ignore_errors=True)
@@ -98,8 +95,8 @@ def write(folder: Path, asked: Sequence[Asked], public: Callable[[Any], Any]) ->
     models = []
     for k, (model, of) in enumerate(by_model.items(), start=1):
         page = f"{PICTURES}/model-{k}.html"
-        told = pictures.write_model(folder / page, public(model), of, index="../index.html")
-        models.append({"model": public(model), "page": page, **told})
+        told = pictures.write_model(folder / page, model, of, index="../index.html")
+        models.append({"model": model, "page": page, **told})
     whole = {
         "digest": digest,
         "models": models,

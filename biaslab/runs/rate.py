@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.generation.images import OK
-from biaslab.ground import shared, tables
+from biaslab.ground import redact, tables
 from biaslab.ground.errors import InputError, ParameterError, unknown_name
 from biaslab.ground.plaintext import plain
 from biaslab.ground.values import check_draws
@@ -132,7 +132,7 @@ def rate(
     if people is not None:
         # Who is drawn with a picture stands together on the page.
         drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
-    private = shared.telling(folder.resolve(), Path(outputs).absolute())
+    private = redact.folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(drawn, sources, target, seed=seed, private=private)
     return page._replace(left_out={**left_out, **page.left_out})
 
@@ -143,7 +143,7 @@ def write(
     target: Path,
     *,
     seed: int,
-    private: Sequence[str] = (),
+    private: Iterable[str] = (),
 ) -> Page:
     """Write the page of a sample of images; errors are those of :func:`rate`.
 
@@ -154,7 +154,7 @@ def write(
         sources: What reads the images of a source and model; the model is empty where ``drawn`` has none.
         target: The file.
         seed: Seed of the raters' orders.
-        private: Folders that the page must not name.
+        private: Texts that the page must not hold: folders of this machine.
     """
     _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
@@ -167,8 +167,9 @@ def write(
     drawn = drawn.rename(columns={"image_id": "image"})
     first = [c for c in ("image", "source", "occupation", "model") if c in drawn]
     header, *rows = _readable(drawn[[*first, *(c for c in drawn if c not in first)]])
-    if told := next((name for row in rows for cell in row if (name := shared.named_in(cell, private))), ""):
-        raise InputError(f"The page would name {told}, a folder of a machine. Give images ids without folders.")
+    named = {text for text in private if any(text in cell for row in rows for cell in row)}
+    if found := max(named, key=len, default=""):
+        raise InputError(f"The page would name {found}, a folder of this machine. Give images ids without folders.")
     shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
     with explaining(target, "Nothing was written: {fix}, or name another place with --to, and make the page again."):
         path = write_page(target, rendered({"seed": seed, "header": header, **shown}))

@@ -13,9 +13,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from biaslab.ground import plugins, shared
+from biaslab.ground import plugins, redact
 from biaslab.ground.errors import RunError
 from biaslab.keep import closure, kernels, store
 from biaslab.report import records
@@ -69,18 +70,18 @@ def run(
         record = gather.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
         record["code"] = closure.digest(gather.gather) + earlier.declared()
         record["left_out"] = [*jobs.left_out(planned), *jobs.unmatched(jobs.pipelines(planned))]
-        private = _folders(params, planned, folder)
+        # What is shared names no folder of this machine, and holds none of its keys.
+        private = _private(params, planned, folder)
+        public = partial(redact.redacted, texts=private)
         attempts = folder / PARTS / _ATTEMPTS
-        same = {"folder": folder, "folders": private, "attempt": attempts / uuid.uuid4().hex[:12]}
+        same = {"folder": folder, "private": private, "attempt": attempts / uuid.uuid4().hex[:12]}
         guests = earlier.brought(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
             replace(job, fingerprint=earlier.fingerprint(job, record, judges.get(job.slug), guests), **same)
             for job in planned
         ]
-        # What is shared names no folder of this machine, and holds none of its keys.
-        public = shared.without(private, params.values)
         record = public(record)
-        before, replaces = earlier.read(folder, record, overwrite, public)
+        before, replaces = earlier.read(folder, record, overwrite)
         kept, left, changed = earlier.keep(folder, before, planned, again)
         if not (left or replaces) and (unchanged := earlier.unchanged(folder, record, kept, changed)):
             return unchanged
@@ -107,11 +108,11 @@ def run(
 
             def note(done: list[dict], status: str = "running") -> None:
                 """Say how far the run is, with what it has found, in its record and on the page over all runs."""
-                notebooks = [*kept, *public(done)]
-                found = {"findings": public(gather.gather_findings(folder, notebooks)[0])}
+                notebooks = [*kept, *done]
+                found = {"findings": gather.gather_findings(folder, notebooks)[0]}
                 found["planned"] = len(kept) + len(left)
                 whole = {**record, "status": status, "notebooks": notebooks, **found}
-                gather.write_json(folder / records.FILE, whole)
+                gather.write_json(folder / records.FILE, public(whole))
                 report.overview(folder.parent)
 
             note([])
@@ -129,7 +130,7 @@ def run(
             # It reads the pipeline, which printed numbers do without.
             from biaslab.runs import pictures
 
-            drawn, notes = pictures.written(folder, planned, public)
+            drawn, notes = pictures.written(folder, planned)
         record["notes"] = [*changed, *notes]
         record = gather.gather(folder, record, [*kept, *done], public, drawn)
         report.overview(folder.parent)
@@ -151,11 +152,12 @@ def _only_one(folder: Path) -> Iterator[None]:
         raise RunError(message) from None
 
 
-def _folders(params: RunParams, planned: list[jobs.Job], folder: Path) -> tuple[str, ...]:
-    """Return the folders of this machine that nothing names that a run shares."""
+def _private(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[str, str]:
+    """Return keys and folders of this machine that nothing holds that a run shares, and what replaces each."""
     # Where other packages lie that bring notebooks, and what lies around the run's notebooks.
     roots = {place.parents[package.count(".")] for package, place in plugins.folders().items()}
     for one in (job.notebook for job in planned):
         roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
-    values = [dict(params.values), params.file, *(job.given for job in planned)]
-    return shared.folders(values, folder, folder.parent, store.default_root().absolute(), *roots)
+    defaults = [dict(notebook.parameters) for notebook in params.selected]
+    values = [dict(params.values), params.file, *defaults, *(job.given for job in planned)]
+    return redact.private_texts(values, folder, folder.parent, store.default_root().absolute(), *roots)

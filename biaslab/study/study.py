@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import shared, tables
+from biaslab.ground import redact, tables
 from biaslab.ground.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.ground.places import project_root
 from biaslab.ground.progress import working
@@ -280,15 +280,15 @@ class Study:
 
     def __repr__(self) -> str:
         """Say where inputs come from and where results go."""
-        model = shared.named(self.model)
+        model = redact.named(self.model)
         if sources.makes_images(self.source):
-            model = shared.named(self._request.made_by)
+            model = redact.named(self._request.made_by)
             come = f"images made and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
-            what = {"ratings": f"ratings in {shared.named(self.ratings)}"}
-            come = what.get(self.source, f"measured tables in {shared.named(self.source)}")
+            what = {"ratings": f"ratings in {redact.named(self.ratings)}"}
+            come = what.get(self.source, f"measured tables in {redact.named(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder
         go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name

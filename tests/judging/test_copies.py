@@ -345,14 +345,14 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
     asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.
-    assert pictures.remarks(asked, lambda text: text) == []
+    assert pictures.remarks(asked) == []
     pipeline.custom.images()
-    assert pictures.remarks(asked, lambda text: text.replace("pics", "PICS")) == [
-        "PICS: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
+    assert pictures.remarks(asked) == [
+        "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
         "Convert them to PNG or JPEG.",
-        "PICS: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
+        "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
         "the pixels of nurse/1.png. Each image counts once; copies have the outcome duplicate.",
-        "PICS: Black images, as content filters return them: 1 of 5 (outcome black).",
-        "PICS: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
+        "pics: Black images, as content filters return them: 1 of 5 (outcome black).",
+        "pics: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
     ]
-    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks(asked, lambda text: text)]
+    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks(asked)]

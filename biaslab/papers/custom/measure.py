@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.ground import shared, tables
+from biaslab.ground import redact, tables
 from biaslab.judging.names import RATINGS
 from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.models import registry
@@ -40,7 +40,7 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
     frames, raters = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
     for judge in pipeline.custom.judges:
-        named = shared.named(judge)
+        named = redact.named(judge)
         if judge.startswith(RATINGS):
             stems = [Path(one).stem for one in raters]
             stem = Path(judge).stem

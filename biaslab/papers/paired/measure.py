@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import shared, tables
+from biaslab.ground import redact, tables
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import UNCERTAIN
 from biaslab.models import registry
@@ -154,7 +154,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
         ambiguous=np.where(source.table["ambiguous"], "yes", "no"),
     )
     frames = []
-    for judge, name in shared.called(_judges(pipeline)[0]).items():
+    for judge, name in redact.called(_judges(pipeline)[0]).items():
         found = pipeline.people.judged_images(source, asked, judge)
         seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
@@ -179,7 +179,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     seed = pipeline.seed
     looking, files = _judges(pipeline)
-    names = shared.called(looking)
+    names = redact.called(looking)
     known = renders(pipeline)
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
@@ -192,7 +192,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Raters of one file need no name.
-    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in shared.called(files).items()}
+    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.called(files).items()}
     if len(files) == 1:
         raters = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):

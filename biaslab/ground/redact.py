@@ -1,0 +1,157 @@
+"""Removal of keys and of folders of this machine from output: known texts are replaced as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from biaslab.ground import adapters
+
+KEY = "[key]"
+"""What replaces a key."""
+# Shorter values of environment variables, such as EMPTY, are words.
+_SHORTEST_KEY = 8
+# Environment variables that usually hold a key.
+_VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)")
+# A user before the host of a URL, and a value in its path, query or fragment with the name of a key.
+_USER = re.compile(r"(?:[^/?#]*//)?[^/?#]*@")
+_NAMED_SECRET = re.compile(r"(?i)[/?&;#][^/?&;#=]*(?:key|token|secret|pass|pwd|sig|code|auth|cred)[^/?&;#=]*=[^&;#]")
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+# A path at the front of a text, after words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
+# its scheme.
+_PATH = re.compile(r"((?:[A-Za-z][\w.-]+:)*)(?:file://)?((?:~|/(?!/)).*|[A-Za-z]:[\\/].*)", re.DOTALL)
+
+
+def named(text: str) -> str:
+    """Return a name without folders: ``a.csv`` for ``/data/me/a.csv``, ``fairface:f`` for ``fairface:/data/f``.
+
+    Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are; of a model with LoRAs on it,
+    each name is one.
+    """
+    model = adapters.split(text)
+    return str(model.mapped(_named)) if model.adapters or model.none else "+".join(map(_named, _several(text)))
+
+
+def _named(text: str) -> str:
+    found = _PATH.fullmatch(text)
+    if not found:
+        return text
+    path = found[2]
+    name = PureWindowsPath(path).name if path[1:2] == ":" else path.rstrip("/").rpartition("/")[2]
+    return found[1] + name if name not in ("", "~") else text
+
+
+def _several(text: str) -> list[str]:
+    """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
+    model = adapters.split(text)
+    return list(model.names) if model.adapters else re.split(r"\+(?=[/~])", text)
+
+
+def called(names: Iterable[str]) -> dict[str, str]:
+    """Return what to call each of several files: its name, with as many folders as make it unique."""
+    names = list(dict.fromkeys(names))
+    short = {name: named(name) for name in names}
+    for n in range(2, 100):
+        alike = [name for name in names if list(short.values()).count(short[name]) > 1]
+        if not alike:
+            break
+        for name in alike:
+            word = named(name).removesuffix(Path(name).name)
+            short[name] = word + "/".join(Path(name.removeprefix(word)).parts[-n:]).lstrip("/")
+    return short
+
+
+def keys(values: Any = None) -> dict[str, str]:
+    """Return the keys that environment variables hold, with the variables' names.
+
+    They are variables named like ``HF_TOKEN``, and those that settings among ``values`` name
+    (``endpoint.key_variable``). Values of fewer than 8 characters are not keys.
+    """
+    in_settings = {text for name, text in _texts(values) if name.endswith("key_variable")}
+    variables = [name for name in os.environ if name in in_settings or _VARIABLE.fullmatch(name)]
+    found = {os.environ[name].strip(): name for name in variables}
+    return {key: name for key, name in found.items() if len(key) >= _SHORTEST_KEY}
+
+
+def secret_in_url(url: str) -> str:
+    """Return what in a URL looks like a secret: a user or password, or a value with the name of a key; else empty."""
+    if _USER.match(url):
+        return "a user or a password"
+    return "what looks like a key" if _NAMED_SECRET.search(url) else ""
+
+
+def folders(values: Any = None, *more: str | Path) -> dict[str, str]:
+    """Return texts that name folders of this machine, and what replaces each.
+
+    The folders are the working folder, those of the package, of its environment and of temporary files, ``more``, and
+    those that hold the absolute paths among ``values``. A path in them becomes relative to them, and one in the home
+    folder begins with ``~``. A folder right below the root, such as ``/data``, identifies no user and stays.
+    """
+    home, replaced = str(Path.home()), dict[str, str]()
+    roots = [os.getcwd(), _PACKAGE, sys.prefix, tempfile.gettempdir(), *map(str, more), *_given(values)]
+    for root in {root.rstrip(os.sep) for root in (*roots, *map(os.path.realpath, roots)) if _is_deep(root)}:
+        # IPython abbreviates the home folder.
+        short = "~" + root.removeprefix(home) if root.startswith(home + os.sep) else root
+        for form in (root, short):
+            replaced |= {form + os.sep: "", form: os.path.basename(root)}
+    for root in {home, os.path.realpath(home)} - {os.sep}:
+        replaced |= {root + os.sep: "~/"} | ({root: "~"} if _is_deep(root) else {})
+    return replaced
+
+
+def _given(values: Any) -> Iterator[str]:
+    """Yield the folders of the absolute paths among values; a path right below one such as ``/data`` itself."""
+    for path in (_PATH.fullmatch(name) for _, text in _texts(values) for name in _several(text)):
+        if path:
+            # A pattern of file names ends it.
+            file = re.split(r"[*?\[]", os.path.expanduser(path[2]))[0]
+            folder = os.path.dirname(file.rstrip("/"))
+            yield folder if _is_deep(folder) else file
+
+
+def _is_deep(folder: str) -> bool:
+    return len(Path(folder).parts) > 2
+
+
+def private_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
+    """Return the texts that output must not hold, :func:`keys` and :func:`folders`, and what replaces each."""
+    found = folders(values, *more) | dict.fromkeys(keys(values), KEY)
+    return dict(sorted(found.items(), key=lambda item: len(item[0]), reverse=True))
+
+
+def redacted(value: Any, texts: Mapping[str, str]) -> Any:
+    """Return a value made of mappings, lists and texts with ``texts`` replaced in order; encoded images stay."""
+    if isinstance(value, str):
+        for text, instead in texts.items():
+            value = value.replace(text, instead)
+        return value
+    if isinstance(value, list | tuple):
+        return [redacted(one, texts) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict = {}
+    for key, inner in value.items():
+        name = redacted(key, texts)
+        while name in found:
+            # Two files of one name in different folders.
+            name = f"{name} (again)"
+        found[name] = inner if str(key).startswith("image/") else redacted(inner, texts)
+    return found
+
+
+def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts in a value, those of its mappings' names too, each with the name of its entry."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield "", str(key)
+            yield from _texts(inner, str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner, name)

@@ -1,0 +1,128 @@
+"""Keys and folders of this machine in texts: which there are, and what replaces them."""
+
+import os
+
+import pytest
+
+from biaslab.ground import redact
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("/data/me/captions.csv", "captions.csv"),
+        ("~/captions/", "captions"),
+        ("fairface:/models/f.safetensors", "fairface:f.safetensors"),
+        ("hf:/data/set:config@split", "hf:set:config@split"),
+        ("plugin:mine:/data/me/judge.onnx", "plugin:mine:judge.onnx"),
+        ("grounding:/w/a+/w/b", "grounding:a+b"),
+        ("/data/me/model+owner/lora:0.8", "model+owner/lora:0.8"),
+        ("owner/name+/data/me/lora.safetensors:0.8+~/other", "owner/name+lora.safetensors:0.8+other"),
+        ("/data/me/mix.safetensors+none", "mix.safetensors+none"),
+        ("file:///data/me/captions.csv", "captions.csv"),
+        (r"C:\data\me\captions.csv", "captions.csv"),
+        # No paths of a machine.
+        ("owner/name", "owner/name"),
+        ("http://localhost:8000/v1", "http://localhost:8000/v1"),
+        ("plugin:mine:https://example.org/v1", "plugin:mine:https://example.org/v1"),
+        ("", ""),
+    ],
+)
+def test_names_come_without_folders(text, name):
+    assert redact.named(text) == name
+
+
+def test_files_of_one_name_have_unique_names_with_folders():
+    assert redact.called(["ratings:/a/x/r.csv", "ratings:/a/y/r.csv", "/b/s.csv"]) == {
+        "ratings:/a/x/r.csv": "ratings:x/r.csv",
+        "ratings:/a/y/r.csv": "ratings:y/r.csv",
+        "/b/s.csv": "s.csv",
+    }
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Return the home folder of a user who works in its folder ``project``."""
+    (tmp_path / "alice" / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "alice"))
+    monkeypatch.chdir(tmp_path / "alice" / "project")
+    return tmp_path / "alice"
+
+
+def test_paths_below_known_folders_become_relative(home):
+    texts = redact.private_texts(
+        {"settings": {"corpus": "/srv/acme/a.csv", "gender": "fairface:/w/acme/f.st"}}, "/out/run"
+    )
+    given = (
+        f"{home}/project/outputs/a.csv, ~/project/b.py, /srv/acme/a.csv, '/srv/acme/The images/1.png', /w/acme/f.st, "
+        f"/out/run/tables, /out/run, {os.path.dirname(os.__file__)}, {home}/notes.txt, {home}"
+    )
+    prefix = redact.redacted(os.path.dirname(os.__file__), texts)
+    assert redact.redacted(given, texts) == (
+        f"outputs/a.csv, b.py, a.csv, 'The images/1.png', f.st, tables, run, {prefix}, ~/notes.txt, ~"
+    )
+
+
+def test_folders_of_patterns_and_of_files_right_below_a_root(home):
+    given = [
+        "/srv/acme/*/in[0-9]/*.parquet",
+        "/data/captions.csv",
+        "~/private/judge.onnx",
+        "/data",
+        "https://h.org/v1/x",
+    ]
+    redacted = redact.redacted([*given, "/srv/acme/1/in2/a.parquet", f"{home}/private/x"], redact.private_texts(given))
+    assert redacted == [
+        *("*/in[0-9]/*.parquet", "captions.csv", "judge.onnx", "/data", "https://h.org/v1/x"),
+        *("1/in2/a.parquet", "x"),
+    ]
+
+
+def test_folders_that_identify_no_user_stay(monkeypatch):
+    monkeypatch.chdir("/usr")
+    monkeypatch.setenv("HOME", "/alice")
+    texts = redact.private_texts(None, "/", "/tmp")
+    for text in ("/tmp/ipykernel_7/8.py", "/usr/lib/python3/x.py", "https://example.org/home/Alice", "/alice-cause"):
+        assert redact.redacted(text, texts) == text
+    assert redact.redacted("/alice/clients/x.csv", texts) == "~/clients/x.csv"
+    monkeypatch.setenv("HOME", "/")
+    assert redact.redacted("https://example.org//x", redact.private_texts()) == "https://example.org//x"
+
+
+def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch):
+    in_use = {"OPENAI_API_KEY", "HF_TOKEN", "MY_SECRET", "OURS", "CRITICS"}
+    for name in (*in_use, "OTHERS"):
+        monkeypatch.setenv(name, f"{name}-1234")
+    # A word, which stands for no key.
+    monkeypatch.setenv("LOCAL_API_KEY", "EMPTY")
+    values = {"settings": {"endpoint": {"key_variable": "OURS"}, "critique.key_variable": "CRITICS"}}
+    keys = redact.keys(values)
+    assert in_use <= set(keys.values()) and not {"OTHERS", "LOCAL_API_KEY"} & set(keys.values())
+    assert redact.redacted([{"a": "OURS-1234", "b": 1}, "x OTHERS-1234"], redact.private_texts(values)) == [
+        {"a": "[key]", "b": 1}, "x OTHERS-1234",
+    ]  # fmt: skip
+
+
+def test_names_of_mappings_stay_distinct_and_images_as_they_are():
+    texts = redact.private_texts(["/srv/a/in", "/srv/b/in"])
+    given = {"/srv/a/in": 1, "/srv/b/in": ["/srv/b/x", 2, None], "image/png": "aa/srv/a/in"}
+    assert redact.redacted(given, texts) == {"in": 1, "in (again)": ["x", 2, None], "image/png": "aa/srv/a/in"}
+
+
+@pytest.mark.parametrize(
+    ("url", "secret"),
+    [
+        ("https://me:word@h.org/v1", "a user or a password"),
+        ("me:word@h.org/v1", "a user or a password"),
+        ("https://h.org/v1?a=1&pwd=word", "what looks like a key"),
+        ("https://h.org/v1?X-Amz-Signature=word", "what looks like a key"),
+        ("https://h.org/v1;token=word/x", "what looks like a key"),
+        ("https://h.org/v1#accessToken=word", "what looks like a key"),
+        ("http://localhost:8000/v1", ""),
+        ("https://x.openai.azure.com/openai/deployments/gpt-4o?api-version=2024-06-01", ""),
+        ("https://gateway.ai.cloudflare.com/v1/0123456789abcdef0123456789abcdef/lab/openai", ""),
+        ("https://h.org/keys/v1?code=", ""),
+    ],
+)
+def test_secrets_in_urls(url, secret):
+    assert redact.secret_in_url(url) == secret
