@@ -418,7 +418,7 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     assert sorted(pictures.asked) == ["/a", "/b", "/c", "/d", "/e"]
     found = p.downloads().set_index("caption_id")
     assert found["outcome"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
-    assert set(found.loc[["a", "e"], "width"]) == {900}
+    assert set(found.loc[["a", "e"], "original_width"]) == {900}
     assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
     assert p.images("training").read(["b"])[0].reason == "gone"
     # Another pipeline finds them, and another size is another set.

@@ -41,8 +41,8 @@ _NOT_REQUESTED = (fetched.NO_URL, "bad_url", "refused_scheme")
 # Fewer hosts that cannot be reached say nothing of this machine's network, once another host has answered.
 _SILENT_HOSTS = 10
 _KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
-# So that images of many pixels, of which one takes hundreds of megabytes, are not decoded all at the same time.
-_DECODING = threading.Semaphore(2)
+# One image at a time is decoded, because one of many pixels takes hundreds of megabytes.
+_DECODING = threading.Lock()
 
 
 def download(

@@ -80,7 +80,7 @@ async def _body(response: httpx.Response, limits: Limits) -> bytes:
     if asked := opted_out(headers, limits.opt_out):
         raise Failed("opted_out", asked)
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
-        raise Failed("damaged", f"Content-Encoding {encoding[:50]}, which was not asked for")
+        raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not asked for")
     if (stated := int(headers.get("content-length", 0))) > limits.most_bytes:
         raise Failed("too_many_bytes", f"{stated} bytes stated")
     body = bytearray()
