@@ -14,7 +14,7 @@ import re
 import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -72,21 +72,22 @@ class FetchedImages:
     """
 
     def __init__(self, folder: str | Path, captions: pd.DataFrame) -> None:
-        self._folder = Path(folder).expanduser()
         self.name, self.pictures = "fetched images", registry.pictures(folder)
-        self._members = cache(self._list)
-        rows = _rows(self._folder).drop_duplicates("url", keep="last").set_index("url")
+        rows = _rows(folder).drop_duplicates("url", keep="last").set_index("url")
         table = rows.reindex(pd.Index(_texts(captions["url"]), name="url", dtype=object)).reset_index()
-        table.insert(0, "caption_id", captions["caption_id"].to_list())
-        found = zip(table["url"], table["outcome"], strict=True)
-        table["outcome"] = [NO_URL if not url else one if isinstance(one, str) else MISSING for url, one in found]
-        sizes = [self._find(*row)[2] for row in table[["outcome", "shard", "key"]].itertuples(index=False)]
-        table["outcome"] = table["outcome"].mask((table["outcome"] == OK) & (np.array(sizes, int) < 0), MISSING)
-        self.table = table.assign(image_id=table["caption_id"])
-        self._of = {
-            row[0]: row[1:] for row in self.table[["image_id", "outcome", "shard", "key"]].itertuples(index=False)
-        }
-        states = sorted(zip(table["caption_id"], table["outcome"], table["sha256"].map(str), sizes, strict=True))
+        table.insert(0, "image_id", captions["caption_id"].to_list())
+        members = cache(partial(_members, Path(folder).expanduser()))
+        outcomes, self._places = [], {}
+        for image_id, url, outcome, shard, key in table[["image_id", "url", "outcome", "shard", "key"]].itertuples(
+            index=False
+        ):
+            place = self._places[image_id] = members(shard).get(key) if outcome == OK else None
+            lacking = not isinstance(outcome, str) or (outcome == OK and not place)
+            outcomes.append(NO_URL if not url else MISSING if lacking else outcome)
+        self.table = table.assign(outcome=outcomes, caption_id=table["image_id"])
+        self._outcomes = dict(zip(table["image_id"], outcomes, strict=True))
+        sizes = [place[2] if place else 0 for place in map(self._places.get, table["image_id"])]
+        states = sorted(zip(table["image_id"], outcomes, table["sha256"].map(str), sizes, strict=True))
         self.digest = hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
@@ -95,10 +96,9 @@ class FetchedImages:
             return list(pool.map(self._read, image_ids))
 
     def _read(self, image_id: str) -> np.ndarray | Unreadable:
-        outcome, *at = self._of.get(image_id, (MISSING, "", ""))
-        if outcome != OK:
-            return Unreadable(outcome)
-        path, start, size = self._find(outcome, *at)
+        if not (place := self._places.get(image_id)):
+            return Unreadable(self._outcomes.get(image_id, MISSING))
+        path, start, size = place
         if size > MOST_BYTES:
             return Unreadable("too large")
         try:
@@ -108,25 +108,20 @@ class FetchedImages:
         except OSError:
             return Unreadable("cannot be opened")
 
-    def _find(self, outcome: str, shard: str, key: str) -> tuple[Path, int, int]:
-        """Return the file that holds an image, and its start and size there in bytes; the size is -1 for no image."""
-        return self._members(shard).get(key, (Path(), 0, -1)) if outcome == OK else (Path(), 0, -1)
 
-    def _list(self, shard: str) -> dict[str, tuple[Path, int, int]]:
-        """Return where the images of a shard are, by key."""
-        tar, folder = self._folder / f"{shard}.tar", self._folder / shard
-        if not tar.is_file():
-            entries = [entry for entry in os.scandir(folder) if entry.is_file()] if folder.is_dir() else []
-            files = [(entry.name, Path(entry.path), 0, entry.stat().st_size) for entry in entries]
-        else:
-            try:
-                with tarfile.open(tar, "r:") as members:
-                    files = [(m.name, tar, m.offset_data, m.size) for m in members if m.isreg()]
-            except (tarfile.TarError, OSError, ValueError) as error:
-                raise InputError(
-                    f"{tar} cannot be read ({error}); delete {shard}* and run img2dataset again."
-                ) from None
-        return {Path(name).stem: at for name, *at in files if name.lower().endswith(ENDINGS)}
+def _members(folder: Path, shard: str) -> dict[str, tuple[Path, int, int]]:
+    """Return the file that holds each image of a shard, and its start and size there in bytes, by key."""
+    tar, inside = folder / f"{shard}.tar", folder / shard
+    if not tar.is_file():
+        entries = [entry for entry in os.scandir(inside) if entry.is_file()] if inside.is_dir() else []
+        files = [(entry.name, Path(entry.path), 0, entry.stat().st_size) for entry in entries]
+    else:
+        try:
+            with tarfile.open(tar, "r:") as archive:
+                files = [(member.name, tar, member.offset_data, member.size) for member in archive if member.isreg()]
+        except (tarfile.TarError, OSError, ValueError) as error:
+            raise InputError(f"{tar} cannot be read ({error}); delete {shard}* and run img2dataset again.") from None
+    return {Path(name).stem: place for name, *place in files if name.lower().endswith(ENDINGS)}
 
 
 def write(folder: Path, done: Sequence[tuple[dict[str, Any], bytes | None]]) -> None:
@@ -152,7 +147,7 @@ def _texts(column: pd.Series) -> list[str]:
     return [text.strip() if isinstance(text, str) else "" for text in column]
 
 
-def _rows(folder: Path) -> pd.DataFrame:
+def _rows(folder: str | Path) -> pd.DataFrame:
     """Return the rows of all shards with outcome, detail and shard; those with an image come last."""
     frames = [pd.DataFrame(columns=[*COLUMNS, "shard"], dtype=object)]
     for path in shards(folder):
@@ -168,7 +163,8 @@ def _rows(folder: Path) -> pd.DataFrame:
             frame["sha256"] = str(path.stat().st_mtime_ns)
         frames.append(frame.reindex(columns=list(COLUMNS)).astype(object).assign(shard=path.stem))
     rows = pd.concat(frames, ignore_index=True)
-    rows["url"], rows["detail"] = _texts(rows["url"]), [text[:300] for text in _texts(rows.pop("error_message"))]
+    rows["url"], rows["key"] = _texts(rows["url"]), _texts(rows["key"])
+    rows["detail"] = [text[:300] for text in _texts(rows.pop("error_message"))]
     rows["outcome"] = [_outcome(*row) for row in rows[["status", "detail"]].itertuples(index=False)]
     return rows.sort_values("outcome", key=lambda outcome: outcome == OK, kind="stable")
 
