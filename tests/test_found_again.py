@@ -7,8 +7,7 @@ fetched or said by people is keyed by none of biaslab's code:
   prompt_id, text, index and the run's seed (:mod:`biaslab.generation.image_endpoint`);
 - an answer by URL, model, temperature and options (the folder), and by the messages, in which a critic's pictures are
   packed by Pillow (:mod:`biaslab.net.chat`);
-- a download by what decides how pictures are saved (the folder), caption_id and URL
-  (:mod:`biaslab.captions.downloads`);
+- an image that was fetched by caption_id, from the folder of fetched images as ``captions.training_images``;
 - a rating by image_id, that is prompt_id and index, or the caption_id; and by position, where people stand in pairs.
 
 So prompt_ids, caption_ids, texts and seeds are among the keys. None of it may change: somebody has paid for it.
@@ -79,7 +78,7 @@ def test_where_it_is_gone_it_would_be_asked_for(tmp_path, looked_for, stage):
     """The tests above can fail: without the store's folder, a server is looked for."""
     folder = Path(shutil.copytree(WRITTEN, tmp_path / "copy"))
     shutil.rmtree(folder / "store" / stage)
-    ask = {"answers": asked.paraphrases, "bought_images": asked.judged, "downloads": asked.downloaded}[stage]
+    ask = {"answers": asked.paraphrases, "bought_images": asked.judged}[stage]
     with pytest.raises(RunError):
         ask(folder)
-    assert set(looked_for) == {"pictures.invalid" if stage == "downloads" else "endpoint.invalid"}
+    assert set(looked_for) == {"endpoint.invalid"}

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin, features
 
-from biaslab.captions.downloads import Decoder
+from biaslab.captions.downloads import as_saved
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
 from biaslab.ground.pictures import Unreadable, decode
-from biaslab.net.retry import Failed
+from biaslab.net.fetch import Failed
 
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
 
@@ -125,13 +125,10 @@ def as_jpeg(image):
 
 
 def fetched(data):
-    decoder = Decoder(DownloadSettings(size=512))
     try:
-        return decode(decoder.picture(data)[0])
+        return decode(as_saved(data, DownloadSettings(size=512))[0])
     except Failed as error:
         return Unreadable(error.outcome.replace("_", " "))
-    finally:
-        decoder.close()
 
 
 KINDS = {

@@ -5,6 +5,7 @@ import io
 import sys
 from http.server import BaseHTTPRequestHandler
 
+import img2dataset_output
 import numpy as np
 import pandas as pd
 import pytest
@@ -418,7 +419,7 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     assert sorted(pictures.asked) == ["/a", "/b", "/c", "/d", "/e"]
     found = p.downloads().set_index("caption_id")
     assert found["outcome"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
-    assert set(found.loc[["a", "e"], "width"]) == {900}
+    assert set(found.loc[["a", "e"], "original_width"]) == {900}
     assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
     assert p.images("training").read(["b"])[0].reason == "gone"
     # Another pipeline finds them, and another size is another set.
@@ -460,6 +461,35 @@ def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp
     monkeypatch.chdir(tmp_path)
     given = {"captions": {"training_images": "download"}}
     assert checks.resolve_paths("owner/name", given) == ("owner/name", given)
+
+
+@pytest.mark.parametrize("kind", ["files", "webdataset"])
+def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, pictures, tmp_path, kind, monkeypatch):
+    base, fetched = f"http://127.0.0.1:{pictures.server_port}/", {}
+    for name, colour in {name: COLOURS[colour] for name, _, colour in CAPTIONS if name in "acd"}.items():
+        Image.new("RGB", (9, 9), colour).save(tmp_path / "one.png")
+        fetched[base + name] = (tmp_path / "one.png").read_bytes()
+    fetched[base + "b"] = "HTTP Error 404: Not Found"
+    folder = img2dataset_output.write(tmp_path / "fetched", kind, [fetched])
+    p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
+    checks.check(Pipeline("owner/name", p.settings))
+    assert p.fetches_images and p.has_images and not pictures.asked
+    outcomes = p.downloads().set_index("caption_id")["outcome"].to_dict()
+    # Nobody asked img2dataset for e.
+    assert outcomes == {"a": "ok", "b": "not_found", "c": "ok", "d": "ok", "e": "missing"}
+    judged = p.judgements("training").set_index(["caption_id", "occupation"])
+    genders = {"a": "female", "b": "", "c": "female", "d": "male"}
+    assert judged["gender"].xs("nurse", level="occupation").to_dict() == genders
+    counts = measure.download_outcomes(p).set_index(["occupation", "outcome"])["n"].to_dict()
+    nurses = {("nurse", "ok"): 3, ("nurse", "not_found"): 1}
+    assert counts == nurses | {("engineer", "ok"): 1, ("engineer", "missing"): 1}
+    assert not pictures.asked
+    # Other images are another input of a run.
+    monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
+    monkeypatch.setattr(registry, "digest", lambda folder: folder)
+    more = img2dataset_output.write(tmp_path / "more", kind, [fetched, {base + "e": fetched[base + "d"]}])
+    opened = Pipeline("owner/name", p.settings)
+    assert checks.digest(opened.changed(captions={"training_images": str(more)})) != checks.digest(opened)
 
 
 def of_nurses(corpus):

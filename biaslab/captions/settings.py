@@ -37,10 +37,7 @@ class DownloadSettings(Group):
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits of what decides which pictures are saved and how; not of how fast.
-
-        What was fetched once is found by it, in stores of any version: it never changes.
-        """
+        """Sixteen hex digits of what decides which images are saved and how; not of how fast."""
         which = (self.size, "jpg", JPEG_QUALITY, sorted(self.opt_out))
         which += (self.most_bytes, self.most_pixels)
         return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
@@ -62,8 +59,8 @@ class CaptionSettings(Group):
     )
     training_images: Annotated[str, Place(always=True, words=(DOWNLOAD,))] = field(
         "",
-        "Folder with the images behind captions, each named by its caption_id; `download`: they are fetched by URL; "
-        "empty: those that the corpus has.",
+        "Folder with the images behind captions, each named by its caption_id, or the output folder of img2dataset; "
+        "`download`: they are fetched by URL; empty: those that the corpus has.",
     )
     downloads: DownloadSettings = Field(DownloadSettings(), description="How they are fetched.")
     occupations: Texts = field((), "Occupations; an empty list is the paper's 62, or all of `captions.words`.")

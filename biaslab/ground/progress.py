@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+ATTEMPT = "BIASLAB_ATTEMPT"
+"""Environment variable with the folder that notebooks of one start of a run write to, in place of their parts."""
 # Seconds after which something says that it works, and between two signs.
 PATIENCE = 2.0
 

@@ -19,7 +19,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -32,9 +31,8 @@ from biaslab.ground.errors import RunError
 from biaslab.ground.pictures import is_black
 from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
-from biaslab.net import replies
+from biaslab.net import fetch, replies
 from biaslab.net.endpoint import Requests
-from biaslab.net.fetch import Fetcher, Limits
 from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
@@ -228,10 +226,14 @@ class _Buying(Requests):
     def _fetched(self, address: str) -> bytes:
         """Return the body at a picture's address, asked for again where that may help; it costs nothing."""
 
+        s = self.settings
+        # Headers that ask not to use an image are about others' images; this one was made for us.
+        limits = fetch.Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout)
+
         def once() -> bytes:
             try:
                 # Some servers name a picture by its path with them.
-                return self._fetcher.get(urljoin(self.target, address))
+                return fetch.get(urljoin(self.target, address), limits, s.allow)
             except Failed as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # What goes wrong may quote what was sent, and is logged.
@@ -239,12 +241,6 @@ class _Buying(Requests):
                 raise Failed(failed.outcome, detail, retry=retry, wait=failed.wait) from None
 
         return self.again(_FETCHES, once)
-
-    @cached_property
-    def _fetcher(self) -> Fetcher:
-        s = self.settings
-        # Headers that ask not to use an image are about others' images; this one was made for us.
-        return Fetcher(Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout), s.allow)
 
     def differ(self, prompt: str, first: str, second: str) -> bool:
         """Return whether two images of a prompt differ; False where one cannot be compared. RunError: They do not."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from biaslab.captions import fetched
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
@@ -121,7 +122,7 @@ def check(pipeline: Pipeline) -> None:
         pipeline.endpoint("paraphraser").check_key()
     if s.critic.kind == "endpoint" and s.critic.rounds:
         pipeline.endpoint("critic").check_key()
-    if s.captions.training_images == DOWNLOAD:
+    if pipeline.fetches_images:
         pipeline.check_urls()
     elif s.captions.training_images and not os.path.isdir(s.captions.training_images):
         raise ParameterError(f"captions.training_images is {s.captions.training_images!r}, not a folder.")
@@ -304,7 +305,8 @@ def digest(pipeline: Pipeline) -> str:
     folder = settings.captions.training_images
     triplets, design = settings.triplets, settings.dalleval
     digests = [pipeline.corpus.digest] if settings.captions.corpus else []
-    folders = ("" if folder == DOWNLOAD else folder, design.paintskills, design.images)
+    folders = ("" if pipeline.fetches_images else folder, design.paintskills, design.images)
+    digests += [fetched.digest_of(folder)] if folder != DOWNLOAD and pipeline.fetches_images else []
     digests += [FolderImages(path).digest for path in folders if path]
     for one in (pipeline, *pipeline.others):
         for asked in ASKED:

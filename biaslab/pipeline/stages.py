@@ -6,6 +6,7 @@ Every result is a table keyed by stable ids, kept in the store by what it depend
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
@@ -17,8 +18,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
+from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
-from biaslab.captions.downloads import DownloadedImages, download
+from biaslab.captions.downloads import download
+from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.indicators import indicate
 from biaslab.captions.neighbours import COLUMNS, NEAREST, Encoder, embed, embedding_stage, nearest_captions
 from biaslab.captions.paraphrase import paraphrases
@@ -26,7 +29,7 @@ from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
-from biaslab.ground.progress import BarFile
+from biaslab.ground.progress import ATTEMPT, BarFile
 from biaslab.judging import copies, judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
@@ -358,8 +361,9 @@ class Stages:
 
     @property
     def fetches_images(self) -> bool:
-        """Whether the images behind captions are fetched by URL."""
-        return self.settings.captions.training_images == DOWNLOAD
+        """Whether the images behind captions are fetched by URL, or were by img2dataset."""
+        folder = self.settings.captions.training_images
+        return folder == DOWNLOAD or bool(fetched.shards(folder))
 
     def filled(self) -> pd.DataFrame:
         """Return the four templates filled with each occupation: prompt, occupation, text."""
@@ -566,32 +570,40 @@ class Stages:
     def _training_source(self, caption_ids: Iterable[str]) -> ImageSource:
         ids = list(dict.fromkeys(caption_ids))
         folder = self.settings.captions.training_images
-        if folder == DOWNLOAD:
-            found = self.downloads().set_index("caption_id", drop=False).loc[ids]
-            return DownloadedImages(self._downloads_folder, found)
+        if self.fetches_images:
+            return Subset(self._fetched(), ids)
         if folder:
             return CaptionImages(folder, ids)
         if self.corpus.images is None:
             raise MissingInputError(self.no_images)
         return Subset(self.corpus.images, ids)
 
-    @kept
     def downloads(self) -> pd.DataFrame:
-        """Return what became of the URLs behind training images, as :func:`biaslab.captions.downloads.download`.
+        """Return what became of the URLs behind training images, a table of :mod:`biaslab.captions.fetched`.
 
         Raises MissingInputError: The settings, or the corpus, name no URLs.
         """
-        if (given := self.settings.captions.training_images) != DOWNLOAD:
+        return self._fetched().table.copy()
+
+    @kept
+    def _fetched(self) -> FetchedImages:
+        folder = self.settings.captions.training_images
+        if not self.fetches_images:
             raise MissingInputError(
-                f"No images are fetched: captions.training_images is {given!r}; set it to {DOWNLOAD!r}."
+                f"No images are fetched: captions.training_images is {folder!r}; set it to {DOWNLOAD!r}, or to the "
+                "output folder of img2dataset."
             )
         captions = self._training_captions()
         if "url" not in captions.columns:
             self.check_urls()
             captions["url"] = ""  # None names an occupation.
         images = captions[["caption_id", "url"]].drop_duplicates("caption_id")
+        if folder != DOWNLOAD:
+            return FetchedImages(folder, images)
+        attempt = os.path.basename(os.environ.get(ATTEMPT, ""))
         with self.showing() as shown:
-            return download(images, self._downloads_folder, self.settings.captions.downloads, progress=shown)
+            how = {"attempt": attempt, "progress": shown}
+            return download(images, self._downloads_folder, self.settings.captions.downloads, **how)
 
     @property
     def _downloads_folder(self) -> Path:

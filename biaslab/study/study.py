@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from biaslab.ground import redact, tables
 from biaslab.ground.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.ground.places import project_root
-from biaslab.ground.progress import working
+from biaslab.ground.progress import ATTEMPT, working
 from biaslab.ground.values import check_draws
 from biaslab.ground.wording import level
 from biaslab.keep import closure, store
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 # The folder of a run below which each notebook has its own.
 PARTS = ".parts"
-# Environment variable with the folder that notebooks of one start of a run write to, in place of their parts.
-ATTEMPT = "BIASLAB_ATTEMPT"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")

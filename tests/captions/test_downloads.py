@@ -3,9 +3,10 @@
 import contextlib
 import functools
 import gzip
+import hashlib
 import io
 import json
-import os
+import pathlib
 import shutil
 import socket
 import ssl
@@ -24,13 +25,14 @@ from loopback import served
 from PIL import Image
 
 from biaslab.captions import downloads
-from biaslab.captions.downloads import COLUMNS, Decoder, DownloadedImages, download, file_name
+from biaslab.captions.downloads import as_saved, download
+from biaslab.captions.fetched import FetchedImages, shards
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.models.images import Unreadable
-from biaslab.net import connection
+from biaslab.net import fetch as fetching
 
-FAST = {"PER_HOST": 16, "HOST_INTERVAL": 0, "FIRST_WAIT": 0.01}
+FAST = {"PER_HOST": 16, "FIRST_WAIT": 0.01}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,6 +113,7 @@ def serving():
     """Run a server that answers by path, and takes note of what it is asked."""
     with served(Answers) as server:
         server.hits, server.lock, server.active, server.most_active = [], threading.Lock(), 0, 0
+        server.released = threading.Event()
         server.address = f"127.0.0.1:{server.server_port}"
         server.url = lambda path: f"http://{server.address}/{path}"
         server.times = lambda path: [when for p, when, _ in server.hits if p == f"/{path}"]
@@ -206,6 +209,10 @@ class Answers(BaseHTTPRequestHandler):
     def on_robots(self, rest, n):
         self.give(RED, X_Robots_Tag=bytes.fromhex(rest).decode())
 
+    def on_held(self, rest, n):
+        self.server.released.wait(60)
+        self.given("red")
+
     def on_slow(self, rest, n):
         time.sleep(0.02)
         self.given("red")
@@ -221,11 +228,12 @@ def server():
 def fetch(server, tmp_path):
     """Return a function that downloads paths of the server, or whole URLs, and returns the table."""
 
-    def run(*paths, allow=(), folder="pictures", ids=None, **changes):
+    def run(*paths, allow=(), folder="pictures", ids=None, attempt="", **changes):
         urls = [p if p is None or ":" in p or not p else server.url(p) for p in paths]
         table = pd.DataFrame({"caption_id": ids or [f"c{i}" for i in range(len(urls))], "url": urls}, dtype=object)
         allow = [server.address, *allow]
-        return download(table, tmp_path / folder, quick(**changes), allow=allow, progress=False)
+        how = {"attempt": attempt, "allow": allow, "progress": False}
+        return download(table, tmp_path / folder, quick(**changes), **how).table
 
     return run
 
@@ -256,10 +264,7 @@ HOSTILE = {
     "reset-once": "ok",
     "loop": "too_many_redirects",
     "circle": "too_many_redirects",
-    "gzip": "ok",
-    "gzip-bomb": "too_many_bytes",
-    "gzip-tail": "too_many_bytes",
-    "brotli": "damaged",
+    **dict.fromkeys(("gzip", "gzip-bomb", "gzip-tail", "brotli"), "compressed"),
     "garbage": "connection_failed",
     "empty": "empty",
     **dict.fromkeys(("status/204", "status/400"), "http_error"),
@@ -273,7 +278,8 @@ HOSTILE = {
     to("http://1.1.1.1:22/"): "refused_port",
     to("file:///etc/passwd"): "refused_scheme",
     to("ftp://example.com/x.jpg"): "refused_scheme",
-    to("http://a b:c/"): "bad_url",
+    to("http://a b:c/"): "connection_failed",
+    "nothing:": "refused_scheme",
     to("/red"): "ok",
     "file:///etc/passwd": "refused_scheme",
     "ftp://example.com/x.jpg": "refused_scheme",
@@ -281,7 +287,7 @@ HOSTILE = {
     "http://a b:c/": "bad_url",
     "http://x:99999/": "bad_url",
     "http://127.0.0.1:1/x.jpg": "refused_address",
-    "http://x/" + "a" * 9000: "bad_url",
+    "http://x/" + "a" * 70_000: "bad_url",
     "": "no_url",
     None: "no_url",
 }
@@ -294,41 +300,40 @@ def outcomes(tmp_path_factory):
     with serving() as made:
         urls = [p if not p or ":" in p else made.url(p) for p in HOSTILE]
         table = pd.DataFrame({"caption_id": ids, "url": urls})
-        found = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
-        assert list(found.columns) == list(COLUMNS) and found["caption_id"].tolist() == ids
-        yield found.set_index("caption_id"), made, folder
+        source = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
+        found = source.table
+        assert found["caption_id"].tolist() == source.table["image_id"].tolist() == ids
+        yield found.set_index("caption_id"), made, source
 
 
 @pytest.mark.parametrize("path", HOSTILE)
 def test_every_url_ends_in_its_own_outcome(outcomes, path):
     row = outcomes[0].loc[f"{path}"[:60]]
     assert row["outcome"] == HOSTILE[path], row.to_dict()
+    image = outcomes[2].read([f"{path}"[:60]])[0]
     if row["outcome"] == "ok":
-        with Image.open(outcomes[2] / row["file"]) as image:
-            assert image.size == ((80, 80) if path == "gzip" else (90, 60))
+        assert image.shape == (60, 90, 3)
+    else:
+        assert image == Unreadable(row["outcome"])
 
 
-def test_what_is_known_of_a_url(outcomes):
+def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
     found, server, _ = outcomes
     ok = found.loc[to("/red")[:60]]
-    assert (ok["status"], ok["n_bytes"], ok["width"], ok["height"]) == (200, len(RED), 90, 60)
-    assert ok["final_url"] == server.url("red") and ok["n_tries"] == 1 and ok["seconds"] > 0
-    assert found.loc["status/404", "status"] == 404 and np.isnan(found.loc["status/404", "n_bytes"])
-    assert np.isnan(found.loc["None", "status"]) and found.loc["None", "n_tries"] == 0
-    # What may change is tried again, what will not is not.
-    tries = {"reset": 3, "reset-once": 2, "busy": 3, "later": 2, "much-later": 1, "status/404": 1, "short": 3}
-    assert found.loc[list(tries), "n_tries"].to_dict() == tries
+    assert (ok["width"], ok["height"], ok["original_width"], ok["original_height"]) == (90, 60, 90, 60)
+    assert ok["sha256"] == hashlib.sha256(RED).hexdigest() and len(ok["key"]) == 9
+    assert found.loc["status/404", "detail"] == "not_found: status 404"
+    assert found.loc["svg", "status"] == "failed_to_resize" and found.loc["busy", "status"] == "failed_to_download"
+    requests = {"reset": 3, "reset-once": 2, "busy": 3, "later": 2, "much-later": 1, "status/404": 1, "html": 1}
+    assert {path: len(server.times(path)) for path in requests} == requests
     first, second = server.times("later")
     assert second - first >= 1
-    assert len(server.times("much-later")) == 1 and len(server.times("html")) == 1
 
 
 def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
     # Bytes come often enough never to be silent.
     found = fetch("drip", "drip-header", "red", seconds=1.5)
     assert found["outcome"].tolist() == ["timed_out", "timed_out", "ok"]
-    assert found["n_tries"].tolist() == [1, 1, 1] and found["seconds"].max() < 5
-    assert found["n_bytes"].iloc[0] in (1, 2)
 
 
 @pytest.fixture
@@ -379,7 +384,6 @@ def test_nothing_personal_is_sent(server, fetch, monkeypatch):
     for _, _, headers in server.hits:
         assert not {"Cookie", "Authorization", "Referer"}.intersection(headers)
         assert "biaslab" in headers["User-Agent"] and headers["Accept-Encoding"] == "identity"
-    assert not found["final_url"].str.contains("secret").any()
 
 
 def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, names, monkeypatch):
@@ -401,7 +405,7 @@ def test_certificates_are_checked_against_the_name(server, fetch, tmp_path, name
 
     assert outcome("pictures.test", "a") == "tls_failed"
     trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
-    monkeypatch.setattr(connection, "tls", lambda **_: trusting)
+    monkeypatch.setattr(fetching, "tls", lambda: trusting)
     assert outcome("pictures.test", "b") == "ok" and seen[-1] == "pictures.test"
     assert server.hits[-1][2]["Host"] == f"pictures.test:{server.server_port}"
     assert outcome("other.test", "c") == "tls_failed"
@@ -414,7 +418,7 @@ def test_which_opt_outs_count_is_a_setting(server, fetch):
     paths = [f"robots/{v.encode().hex()}" for v in ("noai, nofollow", "noindex")]
     found = fetch(*paths)
     assert found["outcome"].tolist() == ["opted_out"] * 2
-    assert found["detail"].tolist() == ["X-Robots-Tag: noai", "X-Robots-Tag: noindex"]
+    assert found["detail"].tolist() == ["opted_out: X-Robots-Tag: noai", "opted_out: X-Robots-Tag: noindex"]
     assert fetch(*paths, folder="b", opt_out=["noindex"])["outcome"].tolist() == ["ok", "opted_out"]
     assert fetch(*paths, folder="c", opt_out=[])["outcome"].tolist() == ["ok", "ok"]
 
@@ -425,135 +429,114 @@ def test_a_host_gets_few_requests_at_a_time(server, fetch, monkeypatch):
     assert set(found["outcome"]) == {"ok"} and server.most_active <= 2
 
 
-def test_waiting_for_one_host_holds_up_no_other(server, fetch, names, monkeypatch):
-    monkeypatch.setattr(downloads, "CONCURRENCY", 1)
-    names[0]["other.test"] = [["127.0.0.1"]]
-    there = [f"http://other.test:{server.server_port}/red/{i}" for i in range(4)]
-    fetch("later", *there, "red/x")
-    # The other host's URLs came before the second try; the same host's waited until it wanted to be asked again.
-    order = [path for path, _, _ in server.hits]
-    assert order[:5] == ["/later", *(f"/red/{i}" for i in range(4))]
-    assert set(order[5:]) == {"/later", "/red/x"}
-
-
 # -- networks that are not there ---------------------------------------------------------------------------------
 
 
-def test_a_host_that_cannot_be_reached_is_given_up(fetch, names, monkeypatch):
-    monkeypatch.setattr(downloads, "PER_HOST", 1)
-    names[0]["dead.test"] = [socket.gaierror(socket.EAI_NONAME, "unknown")]
-    found = fetch(*[f"http://dead.test/{i}" for i in range(9)], "red")
-    assert found["outcome"].value_counts().to_dict() == {"no_address": 5, "connection_failed": 4, "ok": 1}
-    given_up = found[found["outcome"] == "connection_failed"]
-    assert given_up["detail"].str.startswith("given up: dead.test").all() and (given_up["n_tries"] == 0).all()
-    assert len(names[1]) == 5
-
-
-def test_a_machine_without_network_records_nothing(server, fetch, names, tmp_path, monkeypatch):
+def test_a_machine_without_network_is_an_error_and_nothing_is_recorded(server, fetch, names, tmp_path):
     dead = socket.gaierror(socket.EAI_NONAME, "unknown")
-    hosts = [f"host{i}.test" for i in range(60)]
+    hosts = [f"host{i}.test" for i in range(130)]
     names[0].update({h: [dead] for h in hosts})
     urls = [f"http://{h}:{server.server_port}/red" for h in hosts]
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"None of 50 hosts .* again with a network"):
-        patch.setattr(downloads, "CONCURRENCY", 1)
-        fetch(*urls)
+    # The first shard ends the work, whatever invalid URLs are among its own.
+    with pytest.raises(RunError, match=r"None of \d+ hosts .*no_address.* again with a network"):
+        fetch("http://a b:c/", *urls)
     with pytest.raises(RunError, match=r"None of 3 hosts"):
         fetch(*urls[:3])
-    assert not (tmp_path / "pictures/outcomes.jsonl").exists()
+    assert shards(tmp_path / "pictures") == []
     names[0].update({h: [["127.0.0.1"]] for h in hosts})
     assert set(fetch(*urls)["outcome"]) == {"ok"}
-    # A few dead hosts after that are what they are, but may be back the next time.
-    names[0]["late.test"] = [dead]
-    more = [*urls, "http://late.test/x"]
-    assert fetch(*more)["outcome"].tolist() == ["ok"] * 60 + ["no_address"]
-    names[0]["late.test"] = [["127.0.0.1"]]
-    assert fetch(*urls, f"http://late.test:{server.server_port}/x")["outcome"].tolist() == ["ok"] * 61
+    # Where other hosts have answered, a few are gone; many are not.
+    gone = [f"gone{i}.test" for i in range(10)]
+    names[0].update({h: [dead] for h in gone})
+    more = [f"http://{h}:{server.server_port}/x" for h in gone]
+    assert fetch(*urls[:2], *more[:9])["outcome"].tolist() == ["ok"] * 2 + ["no_address"] * 9
+    others = [f"http://other{i}.test/x" for i in range(10)]
+    names[0].update({f"other{i}.test": [dead] for i in range(10)})
+    with pytest.raises(RunError, match=r"None of 10 hosts"):
+        fetch(*urls[:2], *others)
+    # What was not reached before either is no sign.
+    assert fetch(*urls[:2], *more[:9])["outcome"].tolist() == ["ok"] * 2 + ["no_address"] * 9
+    names[0].update({h: [["127.0.0.1"]] for h in gone})
+    assert set(fetch(*urls[:2], *more[:9])["outcome"]) == {"ok"}
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_fetched_twice(server, fetch):
-    paths = ["red/1", "status/404", "html", "red/2"]
+def test_a_lasting_outcome_is_not_requested_again_and_a_temporary_one_is(server, fetch, monkeypatch):
+    monkeypatch.setattr(downloads, "SHARD", 2)
+    paths = ["red/1", "status/404", "html", "busy", "red/2", ""]
     first = fetch(*paths)
     n = len(server.hits)
-    pd.testing.assert_frame_equal(fetch(*paths), first)
-    assert len(server.hits) == n
-    # Outcomes are those of a URL in the order asked for, whatever else is asked for.
-    some = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9"])
-    assert some["outcome"].tolist() == ["ok", "ok"] and len(server.hits) == n + 1
-
-
-def test_a_url_of_several_captions_is_fetched_once(server, fetch, tmp_path):
-    found = fetch("red", "red", ids=["a", "b"])
-    assert len(server.hits) == 1 and found["file"].nunique() == 2
-    again = fetch("red", "red", "red", ids=["a", "b", "later"])
-    assert len(server.hits) == 1 and again["outcome"].tolist() == ["ok"] * 3
-    contents = {(tmp_path / "pictures" / f).read_bytes() for f in again["file"]}
-    assert len(contents) == 1
-
-
-# Lower case of the letters before "=1+1" is s and k.
-IDS = [
-    "plain-1", "Train.tsv-000000001", "train.tsv-000000001", "a/b", "../../../escape", "", "CON", "nul.txt", ".hidden",
-    "ends.", "ends ", "é\u202e\x00\n", "\ud800", "\u017f\u212a", "=1+1", "C:\\x", "a" * 300, "a" * 301,
-]  # fmt: skip
-
-
-def test_ids_become_names_that_every_system_takes(fetch, tmp_path):
-    found = fetch(*["red"] * len(IDS), ids=IDS)
-    assert found["outcome"].tolist() == ["ok"] * len(IDS) and found["caption_id"].tolist() == IDS
-    assert found["file"].str.casefold().nunique() == len(IDS)
-    for name in (file.rsplit("/", 1)[1] for file in found["file"]):
-        assert len(name) < 120 and name.isascii() and not set(name) & set('<>:"/\\|?* \n\0')
-    assert found["file"].str.endswith("/plain-1.jpg").iloc[0]
-    assert [p for p in tmp_path.iterdir() if p.name != "pictures"] == []
-    assert file_name("train.tsv-000000001") == "train.tsv-000000001" and file_name("a/b").startswith("a-b~")
-
-
-def test_damage_is_noticed_and_mended(server, fetch, tmp_path, caplog):
-    paths = [f"red/{i}" for i in range(4)]
-    first = fetch(*paths)
-    folder = tmp_path / "pictures"
-    source = DownloadedImages(folder, first)
-    # A line that was changed, half a line at the end, a picture that is gone and one that was cut.
-    journal = folder / "outcomes.jsonl"
-    lines = journal.read_bytes().splitlines()
-    hurt = json.loads(lines[0].partition(b" ")[2])["caption_id"]
-    journal.write_bytes(lines[0].replace(b'"ok"', b'"OK"') + b"\n" + b"\n".join(lines[1:]) + b"\n12ab")
-    others = [i for i in first["caption_id"] if i != hurt]
-    files = first.set_index("caption_id")["file"]
-    (folder / files[others[0]]).unlink()
-    (folder / files[others[1]]).write_bytes(b"short")
     again = fetch(*paths)
-    assert "damaged lines: 1" in caplog.text
-    assert len(server.hits) == 7 and set(again["outcome"]) == {"ok"}
-    assert again["saved_sha256"].tolist() == first["saved_sha256"].tolist()
-    fetch(*paths)
-    assert len(server.hits) == 7
-    # A picture whose bytes changed is found when it is read.
-    path = folder / files[others[2]]
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    read = source.read([others[2], others[0]])
-    assert read[0] == Unreadable("damaged") and isinstance(read[1], np.ndarray)
-    assert "is damaged: set aside" in caplog.text and path.with_name(path.name + ".damaged").exists()
-    fetch(*paths)
-    assert len(server.hits) == 8 and isinstance(source.read([others[2]])[0], np.ndarray)
+    assert [path for path, _, _ in server.hits[n:]] == ["/busy"] * 3
+    columns = ["url", "outcome", "width", "sha256"]
+    pd.testing.assert_frame_equal(again[columns], first[columns])
+    # In one start of a run, a temporary failure is requested once.
+    fetch(*paths, attempt="first")
+    fetch(*paths, attempt="first")
+    assert len(server.times("busy")) == 9
+    fetch(*paths, attempt="second")
+    assert len(server.times("busy")) == 12
+    # Outcomes are those of a URL, whichever caption has it.
+    n = len(server.hits)
+    some = fetch(*paths[:2:-1], "red/3", ids=["c3", "c9", "c5", "c4"], attempt="second")
+    assert some["outcome"].tolist() == ["no_url", "ok", "server_error", "ok"] and len(server.hits) == n + 1
 
 
-def test_a_full_disk_is_an_error_and_what_was_fetched_stays(server, fetch, monkeypatch):
+def test_a_url_of_several_captions_is_requested_once(server, fetch):
+    ids = ["../../../escape", "CON", "=1+1", "a" * 300]
+    found = fetch(*["red"] * 4, ids=ids)
+    assert len(server.hits) == 1 and found["outcome"].tolist() == ["ok"] * 4 and found["image_id"].tolist() == ids
+    assert found["key"].unique().tolist() == ["000000000"]
+
+
+def test_an_image_whose_file_is_gone_is_fetched_again(server, fetch, tmp_path):
+    first = fetch("red/1", "red/2")
+    folder = tmp_path / "pictures"
+    lost = next(folder.glob("00000/*.jpg"))
+    lost.unlink()
+    # What a stopped run left under the next number: no statistics, and a file that is no image.
+    (folder / "00001").mkdir()
+    (folder / "00001.parquet").write_bytes(b"PAR1")
+    (folder / "00001" / "000010000.jpg").write_bytes(b"half")
+    again = fetch("red/1", "red/2")
+    assert len(server.hits) == 3 and again["outcome"].tolist() == ["ok", "ok"]
+    assert sorted(again["shard"]) == ["00000", "00001"] and again["sha256"].tolist() == first["sha256"].tolist()
+    assert all(image.shape == (60, 90, 3) for image in FetchedImages(folder, first).read(["c0", "c1"]))
+
+
+def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeypatch, tmp_path):
     fetch("red/1")
-    real = os.replace
+    real = pathlib.Path.write_bytes
 
-    def full(source, target):
+    def full(path, data):
+        if path.suffix == ".jpg":
+            real(path, data[:10])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(RunError, match=r"No space left to write .*Images that were fetched are kept"):
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Images that were fetched are"):
+        patch.setattr(pathlib.Path, "write_bytes", full)
         fetch("red/1", "red/2")
-    monkeypatch.setattr(os, "replace", real)
     assert fetch("red/1", "red/2")["outcome"].tolist() == ["ok", "ok"]
     assert len(server.times("red/1")) == 1
+    images = FetchedImages(tmp_path / "pictures", pd.DataFrame({"caption_id": ["a"], "url": [server.url("red/2")]}))
+    assert images.read(["a"])[0].shape == (60, 90, 3)
+
+
+def test_a_killed_run_is_resumed_with_complete_shards(server, fetch, tmp_path):
+    # The 30 images of three shards come at once, the others when the process has been killed.
+    paths = [f"red/{i}" for i in range(30)] + [f"held/{i}" for i in range(4)]
+    process = child(paths, server, tmp_path / "pictures", shard=10)
+    deadline = time.monotonic() + 60
+    while len(shards(tmp_path / "pictures")) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    server.released.set()
+    n = len(server.hits)
+    assert set(fetch(*paths)["outcome"]) == {"ok"}
+    assert sorted(path for path, _, _ in server.hits[n:]) == [f"/held/{i}" for i in range(4)]
 
 
 CHILD = """
@@ -565,20 +548,20 @@ table, folder, allow, settings, fast = json.loads(sys.argv[1])
 for name, value in fast.items():
     setattr(downloads, name, value)
 settings = DownloadSettings(**settings)
-made = downloads.download(pd.DataFrame(table), pathlib.Path(folder), settings, allow=[allow], progress=False)
+made = downloads.download(pd.DataFrame(table), pathlib.Path(folder), settings, allow=[allow], progress=False).table
 # Linux counts what the parent had before this program began into ru_maxrss, so its own peak is read elsewhere.
 status = pathlib.Path("/proc/self/status")
 if status.exists():
     peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1])
 else:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist(), "saved": made["saved_sha256"].tolist()}))
+print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist()}))
 """
 
 
-def child(paths, server, folder, **settings):
+def child(paths, server, folder, shard=100, **settings):
     table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
-    given = json.dumps([table, str(folder), server.address, settings, FAST])
+    given = json.dumps([table, str(folder), server.address, settings, {**FAST, "SHARD": shard}])
     return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
 
 
@@ -600,9 +583,10 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
 
 def saved(data, **settings):
     """Return the picture that is made of ``data`` as an array, and the size that was received."""
-    made, *size = Decoder(DownloadSettings(**settings)).picture(data)
+    made, sizes = as_saved(data, DownloadSettings(**settings))
     with Image.open(io.BytesIO(made)) as image:
-        return np.asarray(image).astype(int), tuple(size)
+        assert image.size == (sizes["width"], sizes["height"])
+        return np.asarray(image).astype(int), (sizes["original_width"], sizes["original_height"])
 
 
 def test_pictures_are_made_smaller_and_keep_their_shape():
@@ -620,27 +604,14 @@ def test_no_metadata_is_kept():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
     data = encoded(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
-    made, _, _ = Decoder(DownloadSettings()).picture(data)
+    made, _ = as_saved(data, DownloadSettings())
     with Image.open(io.BytesIO(made)) as image:
         assert image.format == "JPEG"
         assert not image.getexif() and not {"comment", "icc_profile"}.intersection(image.info)
     assert b"where" not in made
 
 
-# -- as a source, and what is refused ------------------------------------------------------------------------------
-
-
-def test_downloads_are_a_source_of_images(fetch, tmp_path):
-    found = fetch("red", "status/410", "html", "", ids=["a", "b", "c", "d"])
-    source = DownloadedImages(tmp_path / "pictures", found)
-    assert source.table["image_id"].tolist() == ["a", "b", "c", "d"]
-    read = source.read(["b", "a", "d", "c", "nobody"])
-    assert [r.reason for r in read if isinstance(r, Unreadable)] == ["gone", "no_url", "not_an_image", "missing"]
-    assert read[1].shape == (60, 90, 3) and np.abs(read[1].astype(int) - [200, 20, 30]).max() < 12
-    # The digest follows from what there is, not from when or in which order it came.
-    same = DownloadedImages(tmp_path / "pictures", found.iloc[::-1].assign(fetched="later", seconds=9.0))
-    other = DownloadedImages(tmp_path / "pictures", found.assign(outcome=["ok", "gone", "ok", "no_url"]))
-    assert same.digest == source.digest != other.digest
+# -- settings ------------------------------------------------------------------------------
 
 
 def test_settings_that_say_how_fast_change_no_digest():

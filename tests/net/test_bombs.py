@@ -10,8 +10,6 @@ import pytest
 from test_chat import answers
 
 from biaslab.ground.errors import RunError
-from biaslab.net.fetch import Fetcher, Limits
-from biaslab.net.retry import Failed
 
 # What a good server would send to a chat, and how much of anything a chat takes.
 GOOD = json.dumps({"choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}]})
@@ -68,7 +66,6 @@ ATTACKS = {
 def sends(server, pieces):
     """Have a server reply with what ``pieces()`` returns."""
     server.reply = lambda question, n: pieces()
-    server.files["/picture"] = pieces
 
 
 @pytest.fixture
@@ -77,10 +74,6 @@ def peak():
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-
-
-# One of each end: packed twice, too long unpacked and as it came, a length that is stated, too slow. A chat meets all.
-SOME = ("stacked", "gzip", "endless nothing", "stated", "drip")
 
 
 def seconds(name):
@@ -136,20 +129,6 @@ def test_a_status_says_enough_where_the_body_is_a_bomb(server, peak):
     with pytest.raises(RunError, match="HTTP 400"):
         talk(server)
     assert len(server.requests) == 1 and peak() < MOST
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_a_picture_by_address_is_read_up_to_its_limit(server, peak, name):
-    pieces, said = ATTACKS[name]
-    sends(server, pieces)
-    base = server.url.removesuffix("/v1")
-    limits = Limits(most_bytes=MOST, seconds=seconds(name), silence=seconds(name))
-    with pytest.raises(Failed) as failed:
-        Fetcher(limits, [base.removeprefix("http://")]).get(f"{base}/picture")
-    outcome = {"more": "too_many_bytes", "1000": "too_many_bytes", "longe": "timed_out"}
-    expected = next((o for start, o in outcome.items() if said.startswith(start)), "damaged")
-    assert failed.value.outcome == expected
-    assert peak() < 4 * MOST
 
 
 def test_one_guard_for_all(root):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 KEY = "STORES_KEY"
 ENDPOINT = "http://endpoint.invalid/v1"
-KEPT = ("answers", "bought_images", "downloads")
+KEPT = ("answers", "bought_images")
 """Stages of the store whose results nobody can compute."""
 
 
@@ -24,7 +24,7 @@ def settings(folder: Path) -> dict:
     return {
         "captions": {
             "corpus": str(folder / "captions.csv"),
-            "training_images": "download",
+            "training_images": str(folder / "store" / "downloads" / "0fe66e2089ee5699" / "images"),
             "occupations": ["nurse"],
             "approaches": ["naive", "caption_prompts", "paraphrased"],
             "per_occupation": 2,
@@ -129,11 +129,12 @@ def critiqued(folder: Path) -> list:
 
 
 def downloaded(folder: Path) -> list:
-    """Return caption_id, URL, outcome, digest of the file and its size in pixels of what was fetched."""
-    whole = pipeline(folder)
-    training = whole.images("training")
-    rows = _rows(whole.downloads(), "caption_id url outcome saved_sha256")
-    return [[*row, list(getattr(training.read(row[:1])[0], "shape", ()))] for row in rows]
+    """Return caption_id, URL, digest of the file and size in pixels of what was fetched, read as a folder of images."""
+    training = pipeline(folder).images("training")
+    files = {path.stem: path.read_bytes() for path in (folder / "store" / "downloads").rglob("*.jpg")}
+    rows = _rows(training.table, "caption_id url")
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    return [[*row, "ok", sums[row[0]], list(training.read(row[:1])[0].shape)] for row in rows]
 
 
 def judged(folder: Path) -> list:

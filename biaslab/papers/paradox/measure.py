@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.indicators import parse_spans
-from biaslab.captions.settings import DOWNLOAD, SELECTED
+from biaslab.captions.settings import SELECTED
 from biaslab.ground import tables
 from biaslab.ground.errors import MissingInputError
 from biaslab.ground.plaintext import plain
@@ -302,7 +302,7 @@ def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
 
 def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many of the training images that an approach selects could be fetched, and how they are perceived."""
-    if pipeline.settings.captions.training_images != DOWNLOAD:
+    if not pipeline.fetches_images:
         return tables.of([], "paradox_download_outcomes")
     outcome = pipeline.downloads().set_index("caption_id")["outcome"]
     frames = []

@@ -1,0 +1,181 @@
+"""Training images as img2dataset saves them, in the formats ``files`` and ``webdataset``, with the status of each URL.
+
+A shard is a folder ``00000/`` or a file ``00000.tar`` with images, ``00000.parquet`` with a row per URL (url, key,
+status, error_message and others), and ``00000_stats.json``, which is written last. :mod:`biaslab.captions.downloads`
+saves the format ``files`` without the captions and metadata next to each image. Captions are matched to images by URL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tarfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from biaslab.ground.errors import InputError
+from biaslab.ground.pictures import ENDINGS, MOST_BYTES, Unreadable, decode
+from biaslab.keep.store import replace
+from biaslab.models import registry
+from biaslab.net.fetch import outcome_of
+
+OK, MISSING, NO_URL = "ok", "missing", "no_url"
+_REQUIRED = ("url", "key", "status", "error_message")
+# Columns that some shards lack: img2dataset saves sha256 unless told otherwise, and the downloader the last.
+_OTHERS = ("width", "height", "original_width", "original_height", "sha256", "attempt")
+COLUMNS = (*_REQUIRED, *_OTHERS)
+"""Columns of a shard that the downloader writes."""
+# What img2dataset's messages stand for, in the words of biaslab.net.fetch; the first pattern that is found counts.
+_MESSAGES = {
+    r"X-Robots-Tag": "opted_out",
+    r"timed out": "timed_out",
+    r"Name or service|name resolution|No address|getaddrinfo": "no_address",
+    r"SSL|CERTIFICATE": "tls_failed",
+    r"unknown url type|no host": "bad_url",
+    r"urlopen error|[Cc]onnection|IncompleteRead": "connection_failed",
+    r"[Dd]ecod": "not_an_image",
+}
+
+
+def shards(folder: str | Path) -> list[Path]:
+    """Return the Parquet files of complete shards in a folder, in order; none where it is no output of img2dataset."""
+    stats = sorted(Path(folder).expanduser().glob("[0-9]*_stats.json")) if folder else []
+    parquet = [path.with_name(path.name.replace("_stats.json", ".parquet")) for path in stats]
+    return [path for path in parquet if path.is_file()]
+
+
+def digest_of(folder: str | Path) -> str:
+    """Return a digest of names, sizes and times of the complete shards in a folder."""
+    states = [(path, path.stat()) for path in shards(folder)]
+    return hashlib.sha256(repr([(p.name, s.st_size, s.st_mtime_ns) for p, s in states]).encode()).hexdigest()
+
+
+class FetchedImages:
+    """The images behind captions, as a source: one per caption, by its URL.
+
+    ``captions`` has caption_id (unique texts) and url (empty or missing: no URL). ``table`` has a row per caption, in
+    its order, with image_id, caption_id, url, outcome (``ok``, or why there is no image: ``missing`` where no complete
+    shard has the URL or its file is gone), detail (a message), width and height (as saved, in pixels), original_width
+    and original_height (as received), sha256 (of the body, as hex digits), shard, key and attempt. Values that do not
+    apply are missing. Where several rows have one URL, the last with an image counts, or else the last.
+
+    Raises InputError: A shard cannot be read, or lacks a column.
+    """
+
+    def __init__(self, folder: str | Path, captions: pd.DataFrame) -> None:
+        self.name, self.pictures = "fetched images", registry.pictures(folder)
+        rows = _rows(folder).drop_duplicates("url", keep="last").set_index("url")
+        table = rows.reindex(pd.Index(_texts(captions["url"]), name="url", dtype=object)).reset_index()
+        table.insert(0, "image_id", captions["caption_id"].to_list())
+        members = cache(partial(_members, Path(folder).expanduser()))
+        outcomes, self._places = [], {}
+        for image_id, url, outcome, shard, key in table[["image_id", "url", "outcome", "shard", "key"]].itertuples(
+            index=False
+        ):
+            place = self._places[image_id] = members(shard).get(key) if outcome == OK else None
+            lacking = not isinstance(outcome, str) or (outcome == OK and not place)
+            outcomes.append(NO_URL if not url else MISSING if lacking else outcome)
+        self.table = table.assign(outcome=outcomes, caption_id=table["image_id"])
+        self._outcomes = dict(zip(table["image_id"], outcomes, strict=True))
+        sizes = [place[2] if place else 0 for place in map(self._places.get, table["image_id"])]
+        states = sorted(zip(table["image_id"], outcomes, table["sha256"].map(str), sizes, strict=True))
+        self.digest = hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        """Return the images in order; one that was not fetched is Unreadable with its outcome as the reason."""
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            return list(pool.map(self._read, image_ids))
+
+    def _read(self, image_id: str) -> np.ndarray | Unreadable:
+        if not (place := self._places.get(image_id)):
+            return Unreadable(self._outcomes.get(image_id, MISSING))
+        path, start, size = place
+        if size > MOST_BYTES:
+            return Unreadable("too large")
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                return decode(file.read(size))
+        except OSError:
+            return Unreadable("cannot be opened")
+
+
+def _members(folder: Path, shard: str) -> dict[str, tuple[Path, int, int]]:
+    """Return the file that holds each image of a shard, and its start and size there in bytes, by key."""
+    tar, inside = folder / f"{shard}.tar", folder / shard
+    if not tar.is_file():
+        entries = [entry for entry in os.scandir(inside) if entry.is_file()] if inside.is_dir() else []
+        files = [(entry.name, Path(entry.path), 0, entry.stat().st_size) for entry in entries]
+    else:
+        try:
+            with tarfile.open(tar, "r:") as archive:
+                files = [(member.name, tar, member.offset_data, member.size) for member in archive if member.isreg()]
+        except (tarfile.TarError, OSError, ValueError) as error:
+            raise InputError(f"{tar} cannot be read ({error}); delete {shard}* and run img2dataset again.") from None
+    return {Path(name).stem: place for name, *place in files if name.lower().endswith(ENDINGS)}
+
+
+def write(folder: Path, done: Sequence[tuple[dict[str, Any], bytes | None]]) -> None:
+    """Write a shard of rows with :data:`COLUMNS` but key, each with its JPEG or None, under the next number.
+
+    Raises OSError: It cannot be written. The statistics are written last, so that a part of a shard is ignored.
+    """
+    shard = folder / f"{max((int(path.stem) + 1 for path in shards(folder)), default=0):05d}"
+    shard.mkdir(exist_ok=True)
+    for n, (row, image) in enumerate(done):
+        row["key"] = f"{shard.name}{n:04d}"
+        if image is not None:
+            (shard / f"{row['key']}.jpg").write_bytes(image)
+    file = BytesIO()
+    pd.DataFrame([row for row, _ in done]).reindex(columns=list(COLUMNS)).to_parquet(file)
+    replace(shard.with_suffix(".parquet"), file.getvalue())
+    counts = {"count": len(done), "successes": sum(image is not None for _, image in done)}
+    replace(folder / f"{shard.name}_stats.json", json.dumps(counts).encode())
+
+
+def _texts(column: pd.Series) -> list[str]:
+    """Return texts without surrounding white space, empty ones where there is none."""
+    return [text.strip() if isinstance(text, str) else "" for text in column]
+
+
+def _rows(folder: str | Path) -> pd.DataFrame:
+    """Return the rows of all shards with outcome, detail and shard; those with an image come last."""
+    frames = [pd.DataFrame(columns=[*COLUMNS, "shard"], dtype=object)]
+    for path in shards(folder):
+        try:
+            frame = pd.read_parquet(path)
+        except Exception as error:  # Readers of damaged Parquet files raise errors of many types.
+            raise InputError(
+                f"{path} cannot be read ({error}); delete {path.stem}* and run img2dataset again."
+            ) from None
+        if lacking := [name for name in _REQUIRED if name not in frame.columns]:
+            raise InputError(f"{path} has no column {', '.join(lacking)}; img2dataset's status files have.")
+        if "sha256" not in frame.columns:
+            frame["sha256"] = str(path.stat().st_mtime_ns)
+        frames.append(frame.reindex(columns=list(COLUMNS)).astype(object).assign(shard=path.stem))
+    rows = pd.concat(frames, ignore_index=True)
+    rows["url"], rows["key"] = _texts(rows["url"]), _texts(rows["key"])
+    rows["detail"] = [text[:300] for text in _texts(rows.pop("error_message"))]
+    rows["outcome"] = [_outcome(*row) for row in rows[["status", "detail"]].itertuples(index=False)]
+    return rows.sort_values("outcome", key=lambda outcome: outcome == OK, kind="stable")
+
+
+def _outcome(status: object, message: str) -> str:
+    """Return the outcome that a status and an error message stand for."""
+    if status == "success":
+        return OK
+    if own := re.match(r"([a-z_]+)(?:: |$)", message):
+        return own[1]
+    if code := re.match(r"HTTP Error (\d{3})\b", message):
+        return outcome_of(int(code[1]))
+    found = (outcome for pattern, outcome in _MESSAGES.items() if re.search(pattern, message))
+    return next(found, "failed_to_resize" if status == "failed_to_resize" else "failed_to_download")
