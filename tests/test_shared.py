@@ -101,6 +101,7 @@ def test_keys_of_the_environment_and_secrets_of_urls_are_blotted(monkeypatch):
     assert shared.without([])(given) == blotted | {"a": "ours-1234567"}
 
 
+@pytest.mark.long
 def test_of_a_user_s_own_folder_nothing_is_told(tmp_path, monkeypatch):
     home = str(tmp_path / "alice")
     monkeypatch.setenv("HOME", home)

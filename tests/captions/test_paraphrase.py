@@ -107,6 +107,7 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
     assert by_model(server, ["a nurse with a smile"], ["nurse"])[KINDS].to_numpy().tolist() == [[text, "paraphrased"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("caption", "first", "outcome"),
     [

@@ -176,6 +176,7 @@ def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilot
     assert not page.find(id="drawn")
 
 
+@pytest.mark.long
 def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
     page = visit(tmp_path / "pictures/model-1.html")

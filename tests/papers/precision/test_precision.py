@@ -119,6 +119,7 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     assert one_side.loc["both", "reason"] == "no training image of it is annotated"
 
 
+@pytest.mark.long
 def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     text = "image,source,rater,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"

@@ -52,6 +52,7 @@ def zero_shot(mini_clip, images, texts):
         return (model.logit_scale.exp() * seen @ said.T).softmax(-1).numpy()
 
 
+@pytest.mark.long
 def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
     p_female = zero_shot(mini_clip, people.images, ["A photo of a man", "A photo of a woman"])[:, 1]
     female, clear = people.true["gender"][:, scene.GENDERS.index("female")], clip.unambiguous(people)
@@ -84,6 +85,7 @@ def mini_detector():
     return model.eval(), AutoImageProcessor.from_pretrained(DETECTOR)
 
 
+@pytest.mark.long
 def test_mini_detector_finds_exactly_the_faces(mini_detector):
     model, processor = mini_detector
     assert model.dtype == torch.float32
@@ -210,7 +212,7 @@ def test_boxes_follow_their_images_through_shifts_and_mirrors():
 # -- training ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("module", [clip, detector, skills_detector], ids=lambda m: m.NAME)
 def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_path):
     """Those of answers and captions go through the same loop."""
@@ -235,6 +237,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
     assert set(found) <= set(row)
 
 
+@pytest.mark.long
 def test_skills_are_learnt_from_what_their_scenes_show():
     """Every class and number comes, and some scenes show nothing."""
     data = skills_detector.pool(300, HELD_OUT)

@@ -54,6 +54,7 @@ def test_grounding_by_hand():
     assert float(triplets._grounding(attended, torch.zeros_like(regions), covered)) == 0
 
 
+@pytest.mark.long
 def test_a_short_training_gives_a_pipeline(tmp_path):
     more = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
     found = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **more)
