@@ -52,7 +52,6 @@ def test_a_figure_that_draws_nothing_is_no_result(study, capsys, draw, said):
     assert not plt.fignum_exists(figure.number)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "draw",
     [

@@ -93,7 +93,6 @@ def test_what_is_right_is_not_refused(root, tmp_path, stocked, role):
     planned(root, tmp_path, role, role.name)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
 def test_what_cannot_be_used_is_refused(root, tmp_path, stocked, repositories, role, fault):

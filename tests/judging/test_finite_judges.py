@@ -76,7 +76,6 @@ MASKS = (masks, lambda of: grounded._Masks(of, "cpu"))
 FEATURES = (lambda model, image: model.image_embeddings([image]), resnet)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "judge", "parts"),
     [

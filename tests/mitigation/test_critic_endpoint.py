@@ -137,7 +137,6 @@ def test_a_guideline_is_one_plain_line(server, brief):
     assert critique.guidelines[0].text == "Show women, too. <script>alert(1)</script>"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("reply", "why"),
     [

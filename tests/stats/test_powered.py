@@ -155,7 +155,6 @@ def test_too_few_ratings_and_wrong_shapes():
         stats.prediction_powered([5], [10], [1.0], [0], [1], [2])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("accuracy", "ratings", "drawn"), [(0.99, 20, False), (0.99, 20, True), (0.9, 40, False), (0.7, 100, True)]
 )
