@@ -205,6 +205,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
     assert second.startswith("The status of the run two is running. ")
 
 
+@pytest.mark.long
 def test_a_comparison_of_others_is_not_replaced(two_runs):
     with pytest.raises(ParameterError, match="is not a name; use letters"):
         compare.compare("one", "two", outputs=two_runs, name="../x")

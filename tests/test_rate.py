@@ -347,6 +347,7 @@ def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, ro
     assert (tmp_path / "store").is_dir() and not (root / "store").exists()
 
 
+@pytest.mark.long
 def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
     rows, _ = held(rate.rate(**run(), n=1000))
     found = pd.DataFrame(rows)

@@ -124,6 +124,7 @@ def test_masks_are_those_of_daam(folders, recorded_unet, model, size):
     assert made[0].missing == {"dog": "not in the text"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd3", "flux"])
 def test_joint_attention(folders, recorded_joint, watching, family):
     generator = tiny(folders(family))

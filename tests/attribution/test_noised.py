@@ -63,6 +63,7 @@ def test_a_network_in_a_smaller_type_is_looked_at_too(images):
         attend(model, images, TEXTS, WORDS, keys=KEYS)
 
 
+@pytest.mark.long
 def test_maps_are_those_of_each_image_and_level_alone(mini, images, monkeypatch):
     monkeypatch.setattr(noised, "LEVELS", (0.2, 0.8))
     whole, apart = attend(mini, images, TEXTS, WORDS, keys=KEYS, seed=4)

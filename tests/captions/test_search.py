@@ -218,6 +218,7 @@ def test_words_in_place_of_a_term_and_its_plural():
         Matcher(["Koch"], forms={"Koch": ("+",)})
 
 
+@pytest.mark.long
 def test_what_cannot_be_searched_is_said_before_the_corpus_is_read():
     corpus = InMemory(["x"])
     corpus.batches = lambda *a, **k: pytest.fail("read")

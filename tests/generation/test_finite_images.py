@@ -149,6 +149,7 @@ def test_only_images_that_overflow_are_decoded_again(folders):
     assert vae.dtype == torch.float16
 
 
+@pytest.mark.long
 def test_where_float32_overflows_too_the_error_says_what_to_set(folders, path):
     model = loaded(folders("sd1"), "float16" if path == "whole" else "bfloat16")
     spoil(model.pipe.vae.decoder.conv_out.bias)

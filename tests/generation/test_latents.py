@@ -133,6 +133,7 @@ def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_co
     assert found["reason"].str.contains("StableDiffusionPipeline").all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sdxl"])
 def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path, monkeypatch, family):
     folder = folders(family)

@@ -59,6 +59,7 @@ needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need th
 # -- one file ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_path):
     # Its configurations lie beside it.
     file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
@@ -92,6 +93,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     assert made_by.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
 
 
+@pytest.mark.long
 def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
     refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with model_index\.json")
@@ -374,6 +376,7 @@ def test_where_there_is_a_variant_alone_it_is_loaded(hub, files, tmp_path, varia
     assert np.array_equal(image(files), expected)
 
 
+@pytest.mark.long
 def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
     expected = image(files)
     usual = files / "unet" / "diffusion_pytorch_model.safetensors"

@@ -109,6 +109,7 @@ def test_parts_and_batches_change_nothing(parts, size):
     assert some.captions["text"].tolist() == sorted(some.captions["text"], key=order.index)
 
 
+@pytest.mark.long
 def test_a_sample_is_drawn_by_seed_alone():
     captions = [f"a person in room {i}" for i in range(100)]
     given = (captions, 5), (captions[::-1], 5), (captions, 6)

@@ -327,6 +327,7 @@ def test_probabilities_of_turns_by_hand():
     assert by["b"] == pytest.approx(4.5 / 18) and by["c"] == pytest.approx(4.5 / 30)
 
 
+@pytest.mark.long
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")

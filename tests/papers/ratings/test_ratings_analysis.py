@@ -72,6 +72,7 @@ def agreement(rated: Rated) -> pd.DataFrame:
 # -- amplification ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification"].to_dict() == pytest.approx(
@@ -195,6 +196,7 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
 
 
+@pytest.mark.long
 def test_one_source_alone_still_gives_shares_and_agreement(read):
     only = unanimous()[lambda f: f["source"] == "training"]
     opened = read(only)

@@ -156,6 +156,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     assert set(found["reference"]) == {"ratings"}
 
 
+@pytest.mark.long
 def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     p = world(tmp_path)
     ids = p.triplets._image_ids()

@@ -153,6 +153,7 @@ def test_claims_are_true_and_foils_are_false():
     assert all(sum(a.get(k) != b.get(k) for k in {*a, *b}) == 1 for a, b in zip(claims, foils, strict=True))
 
 
+@pytest.mark.long
 def test_gender_is_independent_of_occupation_in_training_scenes():
     draw = np.random.default_rng(8)
     people = [some.people[0] for some in (clip.sample(draw) for _ in range(4000)) if len(some.people) == 1]

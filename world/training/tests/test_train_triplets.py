@@ -69,6 +69,7 @@ def test_a_short_training_gives_a_pipeline(tmp_path):
         triplets.prepare(tmp_path / "w" / "data", VAE, rows=25)
 
 
+@pytest.mark.long
 def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
     images, found = segmenter.pool(3, 1, decoded=VAE)
     names = segmenter.labels()
