@@ -16,9 +16,9 @@ WORLD := $(if $(findstring models,$(EXTRAS)),--editable world)
 PARAMS ?= params/published.yaml world/params/mini.yaml
 BIN := $(VENV)/bin
 # One thread each: threads of several processes that wait for one another cost more. One process more than there are
-# processors where tests wait, too, for servers, browsers and processes of their own; what is quick does not.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count())') + $(1) )) \
-  --dist loadfile --no-loadscope-reorder
+# processors, as tests wait, too, for servers, browsers and processes of their own.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( $$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1 )) \
+  --dist loadfile
 runs = failed=0; $(foreach file,$(1),$(BIN)/biaslab run $(file) --overwrite || failed=1;) exit $$failed
 comma := ,
 NOTEBOOKS = $(wildcard notebooks/*/*.ipynb world/biaslab_world/*/notebooks/*/*.ipynb)
@@ -33,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.biaslab-$(subst $(comma),-,$(EXTRAS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup report worlds golden test long costs quick docs lab lint lock format benchmark simulate clean
+.PHONY: help setup report worlds golden test long docs lab lint lock format benchmark simulate clean
 
 help:  ## Show what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -64,18 +64,10 @@ golden: $(STAMP)  ## Compare the tables of published, and of mini from committed
 	@$(BIN)/python tests/golden/golden.py
 
 test: $(STAMP)  ## Run the test suite, on the reports among others, which it builds where they are not there
-	$(call PYTEST,1) -m "not long"
+	$(PYTEST) -m "not long"
 
 long: $(STAMP)  ## Run the tests that take longest: runs that are killed, clusters, audits through a hub, simulations
-	$(call PYTEST,1) -m long
-
-costs: $(STAMP)  ## Measure what each test costs, by which test, long and quick choose -> tests/costs.csv
-	@rm -f .costs
-	TEST_COSTS=$(CURDIR)/.costs $(call PYTEST,1)
-	$(BIN)/python tests/costs.py .costs && rm .costs
-
-quick: $(STAMP)  ## Run the tests that take no whole run, no browser and less than 0.3 seconds: for while one works
-	$(call PYTEST,0) -m "not slow and not browser"
+	$(PYTEST) -m long
 
 docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, reference -> site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -84,10 +76,11 @@ docs: $(STAMP)  ## Build the site: tutorial, how-to pages, papers, notebooks, re
 lab: $(STAMP)  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
-lint: $(STAMP)  ## Check style and types
+lint: $(STAMP)  ## Check style, types and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=world $(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/nbstripout --verify $(NOTEBOOKS)
 
 lock: $(STAMP)  ## Write requirements.lock anew, of today's versions

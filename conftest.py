@@ -17,7 +17,6 @@ ROOT = Path(__file__).parent
 # What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines,
 # a hub.
 sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation", "hub")]
-pytest_plugins = ("costs",)
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
 os.environ.setdefault("BIASLAB_REHEARSED", "1")

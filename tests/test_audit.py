@@ -125,6 +125,7 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
         jobs.plan(run)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("overrides", "papers", "names"),
     [
@@ -178,6 +179,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
     assert [job.reason for job in plan("dalleval/5_3_skin_tone")] == [""]
 
 
+@pytest.mark.long
 def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, folders, tmp_path, monkeypatch):
     # Its model knows few words.
     monkeypatch.setattr(checks, "check_dalleval", lambda *_, **__: None)
@@ -240,6 +242,7 @@ def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
     assert said in refused(root, "endpoint:some-model", overrides=[*given, *SMALL])
 
 
+@pytest.mark.long
 def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
     settings = {"compare_with": ["mini"], "compute": {"store": str(tmp_path)}}
     settings |= {"dalleval": {"scenes": 2, "professions": 1, "social_images": 1}, "generation": {"steps": 1}}
@@ -254,6 +257,7 @@ def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
     assert len(asked) == 6 and asked["prompt_id"].is_unique
 
 
+@pytest.mark.long
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []

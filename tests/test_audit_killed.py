@@ -12,6 +12,8 @@ import pytest
 
 from biaslab import cli
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("torch", reason="models need the extra 'models'")
 
 NOTEBOOKS = ("paired/4_6_*", "dalleval/5_2_*")
@@ -50,7 +52,6 @@ class Audit:
         return sum(len(files) for of in (self.store, self.folder) for _, _, files in os.walk(of))
 
 
-@pytest.mark.slow
 def test_an_audit_killed_at_three_random_moments_ends_with_the_same_tables(
     root, tmp_path, one_thread, inline, monkeypatch
 ):

@@ -11,6 +11,8 @@ from biaslab.papers import custom
 from biaslab.pipeline import Pipeline
 from biaslab.settings import Settings
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
 SKINS = ("light", "medium", "dark")
@@ -35,7 +37,6 @@ def halves(root, tmp_path_factory):
     return to, table
 
 
-@pytest.mark.slow
 def test_shares_by_skin_label_hold_those_of_the_raters(halves, tmp_path):
     to, raters = halves
     settings = {"compute": {"store": str(tmp_path)}, "judging": {"faces": "yunet", "gender": "dlib", "tone": "pixels"}}

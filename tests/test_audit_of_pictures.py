@@ -44,8 +44,6 @@ def folders(tmp_path_factory):
     return root
 
 
-@pytest.mark.main
-@pytest.mark.slow
 def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_path, capsys, inline):
     names = [f"images:{folders / model}" for model in ("first", "second")]
     how = ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path), "--name", "mine", "--no-progress"]
@@ -67,7 +65,7 @@ def test_two_folders_become_a_page_that_tells_their_shares(folders, root, tmp_pa
     assert "What share of the people in images of first is perceived as female?" in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_put_right(
     root, tmp_path, capsys, inline
 ):
@@ -202,6 +200,7 @@ def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
     assert set(tones["judge"]) == {"none"} and set(tones["reason"]) == {"not read"} and tones["tone"].isna().all()
 
 
+@pytest.mark.long
 def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     """Of people by profession; of pairs only kinds of which there are pictures."""
     asked = [f"a photo of something {k}" for k in range(20)]

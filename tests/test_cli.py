@@ -34,6 +34,7 @@ def test_run_says_what_it_kept(tmp_path, write_notebook, monkeypatch, capsys, ke
     assert said in err if said else not err
 
 
+@pytest.mark.long
 def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatch, capsys):
     parameters = 'output_dir = ""\nsource = "published"\nmodel = "all"\nseed = 5\nsettings = {}\n'
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", parameters)
@@ -69,6 +70,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     assert "make nothing that can be shared; set source to 'pipeline'." in shard("0/2", 2)
 
 
+@pytest.mark.long
 def test_a_reader_that_has_gone_ends_it_quietly():
     words = [sys.executable, "-m", "biaslab.cli", "published"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -150,6 +150,7 @@ def report_of(folder):
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_intervals_of_unequal_confidence_are_not_combined(two_runs):
     for name in ("one", "two"):
         change(two_runs, name, notebook_defaults={"paradox/4_baseline": {"confidence": 0.9}})
@@ -204,6 +205,7 @@ def test_what_is_not_compared_is_named_in_the_limits(two_runs):
     assert second.startswith("The status of the run two is running. ")
 
 
+@pytest.mark.long
 def test_a_comparison_of_others_is_not_replaced(two_runs):
     with pytest.raises(ParameterError, match="is not a name; use letters"):
         compare.compare("one", "two", outputs=two_runs, name="../x")
@@ -262,6 +264,7 @@ def test_each_interval_of_a_table_has_its_difference():
 # -- the same inputs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_same_measurements_have_no_sampling_error_between_them(two_runs):
     printed, own = amplification("SD 1.4", [10, 20]), [amplification("mine", [v, v]) for v in (3, 4)]
     columns = ["model", "approach", "occupation", "source", "prompt", "percent_female", "n"]
@@ -400,6 +403,7 @@ def test_fewer_units_than_a_verdict_takes_are_not_paired(two_audits):
     assert np.isnan(row["n_paired"]) and row["ci_high"] - row["average_difference"] == pytest.approx(half)
 
 
+@pytest.mark.long
 def test_what_one_run_measured_besides_leaves_printed_rows_the_same(two_runs):
     # Two judges of captions as printed, of which the second run has measured one more.
     printed = pd.DataFrame({"judge": ["CLIP", "BLIP"], "captions": "original", "metric": "recall@1", "reason": ""})

@@ -51,6 +51,7 @@ def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp
     assert pictures.written(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_store_without_the_images_gives_none(root, tmp_path):
     overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))

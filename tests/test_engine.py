@@ -21,6 +21,8 @@ from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep import engine, kernels
 from biaslab.keep.engine import LocalEngine, RayEngine
 
+pytestmark = pytest.mark.long
+
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
 
 
@@ -132,7 +134,6 @@ def limits(_):
     return [os.environ.get(name) for name in engine.THREADS], torch.get_num_threads()
 
 
-@pytest.mark.slow
 def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     for name in engine.THREADS:
@@ -297,7 +298,6 @@ def device(folder, workers, x):
     return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
-@pytest.mark.slow
 def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
     # Actors take seconds to start, and stay with their engine until something fails.
     heard, one, two = [], RayEngine(1), RayEngine(2)
@@ -318,7 +318,6 @@ def test_ray_workers_give_the_same_in_order(cluster, tmp_path):
         list(one.map(fails, [9]))
 
 
-@pytest.mark.slow
 def test_ray_workers_share_a_gpu_that_the_work_uses(cluster, tmp_path):
     both, one = (partial(device, tmp_path / str(n), n) for n in (2, 1))
     # One GPU and two workers: half of it each; without the wish for one, workers see none.
@@ -330,8 +329,6 @@ def test_ray_workers_share_a_gpu_that_the_work_uses(cluster, tmp_path):
     assert len({pid for pid, _ in RayEngine().map(one, range(3), gpu=True)}) == 1
 
 
-@pytest.mark.long
-@pytest.mark.slow
 def test_a_cluster_that_cannot_give_the_workers_says_so(cluster, monkeypatch):
     with pytest.raises(RunError, match=r"2 processors and 1 GPUs, and each of 5 workers .* to 4 or less"):
         list(RayEngine(5).map(facts, [1]))
@@ -369,9 +366,7 @@ print(json.dumps([first, opened, stranger.stdout.strip(), stranger.stderr, sorte
 """
 
 
-@pytest.mark.long
 @needs_ray
-@pytest.mark.slow
 def test_a_cluster_of_its_own_listens_on_this_machine_alone_and_asks_for_its_token(tmp_path):
     where = os.environ | {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     # Whoever runs the tests may have a cluster of another kind.

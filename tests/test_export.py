@@ -136,8 +136,6 @@ def test_a_run_with_a_table_that_was_changed_is_refused(outputs, name):
 PROMPTS = ("a nurse at work", "a pilot at work", "'Two' pilots")
 
 
-@pytest.mark.main
-@pytest.mark.slow
 def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypatch, inline):
     """Of images of folders, judged by annotations: neither is at hand where the run is repeated, nor named."""
     models, given = ("one", "two"), tmp_path / "The clients" / "acme & co"

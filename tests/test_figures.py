@@ -37,6 +37,7 @@ def test_labels_cover_neither_each_other_nor_points():
     assert all(frame.x0 <= b.x0 and b.x1 <= frame.x1 and frame.y0 <= b.y0 and b.y1 <= frame.y1 for b in boxes)
 
 
+@pytest.mark.long
 def test_a_label_without_room_is_left_out_and_the_first_wins():
     axes = axes_to_100()
     assert style.label_points(axes, [], [], []) == []

@@ -14,6 +14,8 @@ import pytest
 from biaslab.keep import closure, engine, kernels
 from biaslab.runs import execute, params, runner
 
+pytestmark = pytest.mark.long
+
 posix = pytest.mark.skipif(os.name != "posix", reason="processes are killed on POSIX only")
 
 
@@ -121,7 +123,6 @@ print(random.random(), np.random.random())
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not kernels.FORKS, reason="forks")
 def test_a_forked_kernel_is_like_any_other(tmp_path, write_notebook, monkeypatch):
     # BLAS has threads where notebooks do not run side by side.
@@ -152,7 +153,6 @@ print(said["transport"], said["ip"])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not kernels.FORKS, reason="names of no file are Linux's own; elsewhere kernels have ports")
 def test_kernels_have_no_port_that_another_could_take(tmp_path, write_notebook):
     (tmp_path / "mine.yaml").write_text("run: mine\n")

@@ -255,7 +255,7 @@ def told(folder, script, *given, **environment):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, root):
     world = pytest.importorskip("biaslab_world", reason="needs biaslab-world")
     # Copies of both packages elsewhere, which are imported in their place.
@@ -337,7 +337,7 @@ print(json.dumps(told))
 RUN = ("paradox/5_approaches", "paired/5_mitigation", "dalleval/5_2_skills", "triplets/7_1_one_prompt")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_published_notebook_runs_nothing_that_its_key_leaves_out(tmp_path, root):
     """One of each paper, with those that ask for images which a published source has not."""
     found = told(tmp_path, TRACED, root / "notebooks", *RUN, tmp_path)

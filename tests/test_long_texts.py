@@ -36,6 +36,7 @@ CAPTIONS = *(word + BLANK + "x" for word in ("a", "smiling", "Anna")), *(word * 
 CAPTIONS += tuple(word * (N // 4) for word in ("Mr. ", "she "))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("caption", CAPTIONS)
 def test_captions(caption):
     assert len(indicators.indicators([caption])) == 1
@@ -63,6 +64,7 @@ def test_headings_of_notebooks(tmp_path, write_notebook, line):
     assert len(params.find_notebooks(tmp_path)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["/" * N, "~" + "/" * N, "/a" + "/" * N, "a:" * N, "/a/" * N, "file://" * N])
 def test_paths(text):
     assert isinstance(redact.named(text), str)

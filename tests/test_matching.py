@@ -183,7 +183,6 @@ def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, ro
         assert len(found) == (said is not None) and all(one.startswith(said) for one in found)
 
 
-@pytest.mark.slow
 def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, root, tmp_path, capsys, inline):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     rated = ["image_id,gender", "Nurse/0.png,female", "Flight attendant/0.png,female", "chef/0.png,male"]

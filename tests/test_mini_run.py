@@ -14,8 +14,6 @@ from biaslab.ground import places, tables
 from biaslab.pipeline import Settings
 from biaslab.runs import compare, coverage, jobs, runner
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module", autouse=True)
 def here(root):
@@ -41,7 +39,6 @@ def pipeline(ran):
     return pipeline
 
 
-@pytest.mark.main
 def test_every_notebook_finishes_and_nothing_is_run_twice(root, ran):
     loaded, record = ran
     assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
@@ -53,6 +50,7 @@ def test_every_notebook_finishes_and_nothing_is_run_twice(root, ran):
     assert len(shards) > 100 and {p: p.stat().st_mtime_ns for p in store.rglob("*.parquet")} == shards
 
 
+@pytest.mark.long
 def test_the_two_reports_are_compared_in_either_order(root, ran, report, tmp_path):
     report("published")
     listed = {}
@@ -71,12 +69,10 @@ def test_the_two_reports_are_compared_in_either_order(root, ran, report, tmp_pat
     assert first["differences"].sum() == 0 and (first["in one run"] > 0).sum() >= 20
 
 
-@pytest.mark.main
 def test_every_estimate_lies_in_its_interval(folder, ran, estimates_lie_in_intervals):
     assert estimates_lie_in_intervals(folder, ran[1]) >= 80
 
 
-@pytest.mark.main
 def test_headlines_of_the_default_report_are_the_committed_ones(folder):
     moved = mini_headlines.moved(pd.read_csv(mini_headlines.FILE), mini_headlines.read(folder))
     assert moved.empty, f"To commit new ones: python tests/mini_headlines.py\n{moved.to_string()}"
@@ -111,7 +107,6 @@ def test_the_embedded_model_stands_beside_the_printed_ones(ran, folder, pipeline
     assert any("embedded world" in text for text in record["limits"])
 
 
-@pytest.mark.main
 def test_pairs_of_captions_follow_from_judgements_and_give_the_shares(folder, pipeline):
     pairs = tables.read(folder / "measured/paradox_caption_pairs.csv", "paradox_caption_pairs")
     shares = tables.read(folder / "tables/paradox_percent_female.csv", "paradox_percent_female")
@@ -159,7 +154,6 @@ def test_shares_follow_from_judgements_image_by_image(folder, pipeline):
     assert (decided["gender"] == decided["truth_gender"]).mean() > 0.97
 
 
-@pytest.mark.main
 def test_printed_numbers_have_the_same_digits_beside_a_model(root, ran, report):
     report("published")
     beside, alone = (root / "outputs" / name / "tables" for name in ("mini", "published"))

@@ -25,7 +25,7 @@ from biaslab.pipeline.stages import Stages
 from biaslab.prompts import paired
 from biaslab.runs import jobs, params
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 
 SMALL = {
     "captions": {

@@ -101,6 +101,7 @@ def test_they_are_executed_where_a_pattern_asks_for_them(install, project, tmp_p
     assert {str(project), str(folder.parents[1])} <= set(private)
 
 
+@pytest.mark.long
 def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_notebook):
     folder = install("guest", tables=TABLES, texts=TEXTS)
     write_notebook(

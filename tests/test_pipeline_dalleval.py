@@ -59,6 +59,7 @@ def test_prompts_are_a_sample_that_the_seed_decides(world, store):
     assert len(pipeline(store, professions=0).dalleval.prompts("social")) == 252
 
 
+@pytest.mark.long
 def test_verdicts_follow_what_was_planted(world):
     verdicts = dalleval.measure.skill_verdicts(world)
     assert verdicts.groupby("rule").size().to_dict() == dict.fromkeys(("paper", "released", "geneval"), 36)
@@ -73,6 +74,7 @@ def test_verdicts_follow_what_was_planted(world):
     assert np.allclose(accuracy, 100 * (chosen["correct"] == "yes").groupby(chosen["skill"]).mean()[accuracy.index])
 
 
+@pytest.mark.long
 def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     verdicts = dalleval.measure.skill_verdicts(world)
     chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
@@ -95,6 +97,7 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     assert (shown["other number"] != renders.get_group("other number")["n"]).all()
 
 
+@pytest.mark.long
 def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
     drawings = dalleval.measure.social_drawings(world)
     made = mini_social.balanced(prompts.social(), FEW["detector_renders"], seed=world.seed + 3).table
@@ -195,6 +198,7 @@ def test_methods_of_skin_tone_read_the_same_images(world):
     assert own.equals(drawings["skin_tone"].rename("tone_read").reindex(own.index)) and own.notna().any()
 
 
+@pytest.mark.long
 def test_a_judge_of_another_package_says_the_tones(world, store, use):
     use(Path(__file__).parent / "judging" / "example_judge")
     p = pipeline(store).changed(judging={"tone": "plugin:tones"})
@@ -283,6 +287,7 @@ def captions(captioned):
     return list(made["text"]), images
 
 
+@pytest.mark.long
 def test_captions_of_images_are_held_against_those_that_they_were_made_from(captioned, captions, describer):
     p, quality, _ = captioned
     texts, images = captions
@@ -306,6 +311,7 @@ def test_captions_of_images_are_held_against_those_that_they_were_made_from(capt
         assert not of.drop(["METEOR", "SPICE"])["reason"].any()
 
 
+@pytest.mark.long
 def test_distances_are_on_the_features_that_they_name(captioned, captions):
     _, quality, _ = captioned
     _, images = captions
@@ -414,6 +420,7 @@ def own_captions(store, describer, folder, **design):
     return pipeline(store, model="mini", captioner=str(describer), **captions | design)
 
 
+@pytest.mark.long
 def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
     folder, texts = of_my_own
     p = own_captions(store, describer, folder).changed(generation={"steps": 1})
@@ -566,6 +573,7 @@ def of_authors(store, paintskills_folder, other_detector):
     return pipeline(store, failures={"other_class": 0.5}, detector_renders=40, **design)
 
 
+@pytest.mark.long
 def test_what_is_asked_for_is_what_the_authors_ask_for(of_authors, drawn_scenes, store, paintskills_folder):
     asked = of_authors.dalleval.prompts("skills")
     assert asked["skill"].value_counts().to_dict() == dict.fromkeys(SKILLS, 30)
@@ -577,6 +585,7 @@ def test_what_is_asked_for_is_what_the_authors_ask_for(of_authors, drawn_scenes,
     assert len(dalleval.measure.skill_prompts(of_authors)) == 90
 
 
+@pytest.mark.long
 def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors):
     found = dalleval.measure.references(of_authors).set_index(["reference", "judge", "measure"])
     for skill in SKILLS:
@@ -588,6 +597,7 @@ def test_images_of_the_authors_are_the_upper_end_of_the_scale(of_authors):
     assert len(found) == 9
 
 
+@pytest.mark.long
 def test_boxes_say_the_same_by_every_rule(store, paintskills_folder):
     for rule in RULES:
         found = dalleval.measure.references(pipeline(store, paintskills=str(paintskills_folder), rule=rule))
@@ -595,6 +605,7 @@ def test_boxes_say_the_same_by_every_rule(store, paintskills_folder):
         assert of["value"].tolist() == [100] * 3 and of["measure"].tolist() == list(SKILLS)
 
 
+@pytest.mark.long
 def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_scenes):
     renders = dalleval.measure.detector_renders(of_authors)
     assert len(renders) == 120 and renders["image_id"].is_unique
@@ -618,6 +629,7 @@ def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_s
         assert errors[(skill, "sensitivity")] > 75 and errors[(skill, "specificity")] > 85
 
 
+@pytest.mark.long
 def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a_detector(store, copied, drawn_scenes):
     names = {skill: rows["prompt_id"].tolist() for skill, rows in drawn_scenes.groupby("skill")}
     # One object of a count is hidden, and the box of an object is that of another class; relations have no boxes.

@@ -24,6 +24,7 @@ def known(tmp_path_factory):
     return pipeline(tmp_path_factory.mktemp("store"))
 
 
+@pytest.mark.long
 def test_groups_are_those_that_are_planted(known):
     stages = known.triplets.dependency
     texts = known.triplets.images().table.set_index("image_id")["text"]
@@ -59,6 +60,7 @@ def test_tables_that_follow(known):
     assert sum(ax.has_data() for ax in figure.axes) == 1 + min(5, len(example.words)) + min(6, len(example.objects))
 
 
+@pytest.mark.long
 def test_boxes_serve_where_there_are_no_masks(known, tmp_path):
     objects = known.triplets.objects().objects
     file = tmp_path / "objects.csv"
@@ -82,6 +84,7 @@ def test_without_attention_there_are_no_groups(tmp_path, monkeypatch):
     assert not triplets.figures.dependency(None).axes[0].has_data()
 
 
+@pytest.mark.long
 def test_maps_of_drawings_by_a_model(tmp_path):
     p = pipeline(tmp_path, model="mini", detector_drawings=6, attention=True)
     maps = p.triplets.dependency.drawn_maps()

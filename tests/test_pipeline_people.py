@@ -86,6 +86,7 @@ def _error(study, aspect, stereotype):
     return errors.mean() if stereotype == "overall" else errors[stereotype]
 
 
+@pytest.mark.long
 def test_what_is_planted_is_scored(worlds):
     study = worlds("default")
     scores = _scores(study).set_index(["model", "aspect", "setting", "stereotype"])
@@ -98,6 +99,7 @@ def test_what_is_planted_is_scored(worlds):
     assert overall - 1.96 * _error(study, "occupation", "overall") > 25
 
 
+@pytest.mark.long
 def test_without_bias_the_score_is_zero(worlds):
     scores = _scores(worlds("off"))
     scores = scores[(scores["model"] == "world") & (scores["setting"] == "paired")]
@@ -107,6 +109,7 @@ def test_without_bias_the_score_is_zero(worlds):
         assert abs(row.score) < 3.3 * _error(worlds("off"), row.aspect, row.stereotype)
 
 
+@pytest.mark.long
 def test_the_judge_finds_who_is_who_on_renders(worlds):
     renders = worlds("default").load(measure.renders)
     truth = paired.truth(renders, confidence=0.95).set_index("measure")["percent"]
@@ -273,6 +276,7 @@ def rated(worlds, tmp_path):
     return worlds("default").pipeline, write
 
 
+@pytest.mark.long
 def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
     judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
@@ -297,6 +301,7 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
         base.changed(judging={"gender": judge}).people.people("single")
 
 
+@pytest.mark.long
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
@@ -401,6 +406,7 @@ def bought(tmp_path, monkeypatch):
         yield server, lambda **more: Pipeline("endpoint:dall-e-3", given.changed(**more), seed=1, progress=False)
 
 
+@pytest.mark.long
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
@@ -423,6 +429,7 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     assert len(server.requests) == n
 
 
+@pytest.mark.long
 def test_images_of_several_people_have_a_size_of_their_own(bought):
     server, opened = bought
     server.reply = lambda text, n: reply(text)
@@ -443,6 +450,7 @@ def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
     assert wanted == [2.0, of_people]
 
 
+@pytest.mark.long
 def test_images_that_were_never_made_are_nobodys_failure(bought):
     server, opened = bought
     too_long = fake.failure(400, "Too long.", "bad_prompt")

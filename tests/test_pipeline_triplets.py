@@ -169,6 +169,7 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
         assert row.feminine == row.neutral.replace("person", "woman")
 
 
+@pytest.mark.long
 def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
     plain = asked_of(folders("sd1"), tmp_path, seeds=1).triplets.images()
     attended = asked_of(folders("sd1"), tmp_path, seeds=1, attention=True).triplets.images()
@@ -187,6 +188,7 @@ def test_words_of_a_prompt():
     ]
 
 
+@pytest.mark.long
 def test_the_world_draws_triplets(tmp_path):
     for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
         given = Settings(
@@ -214,6 +216,7 @@ def test_attention_of_a_model_elsewhere_is_refused_before_any_work(tmp_path):
 # -- how alike ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, seeds=2, similarity={"resnet": "", "split_product": ""})
     images = p.triplets.images()
@@ -249,6 +252,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     assert triplets.figures.stand_ins(triplets.printed.networks()) == ""
 
 
+@pytest.mark.long
 def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, seeds=1, one_triplet=3, similarity=BY_PIXELS)
     table = p.triplets.images().table

@@ -107,6 +107,7 @@ def declared(measuring, name, *hows):
     return {setting for look in looked for setting in uses.judges(measuring, look)} & {*JUDGES}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
 def test_each_table_takes_the_images_and_the_judges_that_were_told(name, store, made, taken):
     told = [one.images for one in asked.of_tables(of_all_judges(store), [name])]
@@ -149,6 +150,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
     assert not made and not taken
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, taken):
     whole = of_all_judges(store)
@@ -197,6 +199,7 @@ def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     assert [one.there for one in asked.of_tables(other, ["dalleval_social_images"])] == [0]
 
 
+@pytest.mark.long
 def test_an_image_is_measured_with_the_model_itself_and_leaves_nothing(tmp_path):
     (one,) = asked.of_tables(pipeline(tmp_path, model="mini"), ["dalleval_social_images"])
     found = asked.cost(one)

@@ -12,6 +12,8 @@ from biaslab.ground import lifeline
 from biaslab.keep import kernels
 from biaslab.runs import params, runner
 
+pytestmark = pytest.mark.long
+
 # Modules that Windows has not, and names of modules that it has.
 WITHOUT = """
 import importlib, os, pkgutil, signal, sys
@@ -54,7 +56,6 @@ def test_nothing_is_sheltered_where_signals_cannot_be_held(monkeypatch):
         pass
 
 
-@pytest.mark.slow
 def test_a_run_without_forks_is_the_same(tmp_path, monkeypatch, write_notebook):
     # As on macOS and Windows, where libraries of the system do not survive a fork.
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", 'output_dir = ""\nsource = "published"\n', ANALYSIS)

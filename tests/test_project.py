@@ -101,6 +101,7 @@ print(*(cli.main(["published"]), cli.main(["audit", "world"])))
 """
 
 
+@pytest.mark.long
 def test_the_library_alone_takes_three_packages_and_commands_say_what_they_lack(root):
     needed, _ = _requirements(root)
     assert {Requirement(text).name for text in needed} == {"numpy", "pandas", "scipy"}
@@ -114,6 +115,7 @@ def _notebooks(root):
     return [notebook for folder in folders for notebook in params.find_notebooks(folder)]
 
 
+@pytest.mark.long
 def test_notebooks_are_clean_and_explain_themselves(root):
     from biaslab.study import Study
 
@@ -209,6 +211,7 @@ def _held(wheel):
         return email.message_from_string(text), files, packed.read(licence)
 
 
+@pytest.mark.long
 def test_the_wheel_of_biaslab_holds_nothing_of_the_world(root, wheels):
     said, files, licence = _held(wheels["biaslab"])
     assert wheels["biaslab"].stat().st_size < 5_000_000

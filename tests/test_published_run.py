@@ -12,8 +12,6 @@ from biaslab import published
 from biaslab.ground import tables
 from biaslab.runs import coverage, params, runner, units
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def record(report):
@@ -25,6 +23,7 @@ def folder(root, record):
     return root / "outputs/published"
 
 
+@pytest.mark.long
 def test_every_notebook_finishes_and_what_the_record_names_is_there(folder, record):
     assert {n["id"]: n["reason"] for n in record["notebooks"] if n["status"] != "ok"} == {}
     assert record["status"] == "ok" and not record["problems"]
@@ -58,6 +57,7 @@ def test_every_estimate_has_an_interval_or_a_reason(folder, record):
     assert without >= 240
 
 
+@pytest.mark.long
 def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_intervals):
     # So many tables of the printed numbers have intervals, some of them several.
     assert estimates_lie_in_intervals(folder, record) >= 38
@@ -199,6 +199,7 @@ def test_what_is_reprinted_is_what_the_papers_print(folder):
         assert printed.size and not missing, (row, missing)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reads_it", "notebooks"),
     [

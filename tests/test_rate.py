@@ -84,6 +84,7 @@ def test_images_of_one_name_are_called_by_their_paths(save, tmp_path):
     assert all(images.has(row["image"]) for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "name", "occupation"),
     [
@@ -340,6 +341,7 @@ def run(tmp_path, root, store, monkeypatch):
     return leave
 
 
+@pytest.mark.long
 def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, root, store, tmp_path):
     given = run()
     params = tmp_path / "outputs" / "small" / "params.yaml"
@@ -350,6 +352,7 @@ def test_the_store_of_a_run_is_named_where_its_parameters_name_no_folder(run, ro
     assert (tmp_path / "store").is_dir() and not (root / "store").exists()
 
 
+@pytest.mark.long
 def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
     rows, _ = held(rate.rate(**run(), n=1000))
     found = pd.DataFrame(rows)
@@ -362,6 +365,7 @@ def test_a_run_is_rated_by_the_ids_that_its_tables_have(run):
     assert len(training) in (7, 8) and set(training["model"]) == {""}
 
 
+@pytest.mark.long
 def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     given = run()
     page = rate.rate(**given, n=1000, paper="paired")
@@ -381,6 +385,7 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
         rate.rate(**given, paper="triplets")
 
 
+@pytest.mark.long
 def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     page = rate.rate(**run(), n=2, kind="paired")
     rows, _ = held(page)

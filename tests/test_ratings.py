@@ -269,6 +269,7 @@ def workbook(path, **sheets):
     return path
 
 
+@pytest.mark.long
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = readers.read(write(LONG))
     assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.raters == ("x", "y", "z")

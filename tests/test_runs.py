@@ -100,8 +100,6 @@ def finished(once, tmp_path):
     return once[1]
 
 
-@pytest.mark.main
-@pytest.mark.slow
 def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
     record, folder = finished, tmp_path / "outputs" / "mine"
     assert record["status"] == "ok" and read_record(folder) == json.loads(json.dumps(record))
@@ -124,7 +122,7 @@ def test_a_run_leaves_what_the_contract_says(finished, tmp_path):
     assert record["tables"][0]["columns"][5]["unit"] == "%"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     record = project(
         {
@@ -148,7 +146,7 @@ def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     assert "x is 3; allowed is 4." in index and "ceo: 25.0 %." in index
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
     record = inline_project({"paradox/a": code("ceo")}, "run: mine\nmodel: [SD 1.4]\nseed: [1, 2]\n")
     table = pd.read_csv(tmp_path / "outputs/mine/tables/paradox_percent_female.csv")
@@ -160,7 +158,7 @@ def test_lists_rerun_per_value_into_one_table(inline_project, tmp_path):
     assert names[0] == "paradox_line_ceo--model-sd-1.4-seed-1.svg" and len(names) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_notebooks_that_disagree_on_a_row_are_a_problem(inline_project, tmp_path):
     record = inline_project({"paradox/a": code("ceo"), "paradox/b": code("ceo").replace("share + seed", "share + 1")})
     assert record["status"] == "failed" and record["tables"] == []
@@ -168,7 +166,7 @@ def test_notebooks_that_disagree_on_a_row_are_a_problem(inline_project, tmp_path
     assert "'occupation': 'ceo'" in record["problems"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     run = partial(inline_project, text=SEED)
     mine = tmp_path / "outputs/mine"
@@ -257,7 +255,6 @@ def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
     assert execute.following([people, scores], [across, shares]) is people
 
 
-@pytest.mark.slow
 def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_project, tmp_path):
     index = tmp_path / "outputs/mine/index.html"
     with pytest.raises(RunError, match=r"holds another run \(seed: 3 there, 2 here\)\. Choose another name"):
@@ -291,7 +288,7 @@ def test_a_run_never_replaces_what_it_reads(project, tmp_path):
     assert (source / "paradox_percent_female.csv").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_that_is_shared_names_a_folder_of_this_machine(project, tmp_path, monkeypatch):
     """Neither the run's folder, nor the input's, nor where Python and its packages are."""
     source = _shares(tmp_path / "telltale" / "in", GOOD)
@@ -328,7 +325,7 @@ pd.DataFrame({"where": [output_dir]})
         run()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_that_is_shared_holds_a_key_and_urls_stay_as_they_are(tmp_path, write_notebook, warm, monkeypatch):
     """Keys of the environment that notebooks print or raise are replaced in notebooks, pages and the record."""
     pytest.importorskip("biaslab_world", reason="needs biaslab-world")
@@ -494,7 +491,7 @@ def begun(tmp_path, write_notebook):
         process.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @posix
 def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
     started = begun({"a": FINDS, "b": WAITS, "c": FINDS}, jobs=1)
@@ -521,7 +518,7 @@ def test_a_stopped_run_keeps_what_had_finished(begun, tmp_path, marks):
     assert done == [("ok", True), ("ok", False), ("ok", False)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @posix
 def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, marks):
     first = begun({"a": WAITS + code("ceo")}, "--set", "seed=1", jobs=1)
@@ -582,7 +579,7 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
     assert sorted(p.relative_to(parts).as_posix() for p in parts.rglob("*")) == [".attempts", ".attempts/2"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_changed_on_disk_is_noticed(finished, inline_project, tmp_path):
     run = partial(inline_project, BOTH, SEED)
     folder, name = tmp_path / "outputs/mine", "tables/paradox_percent_female.csv"
@@ -619,7 +616,6 @@ study.save("paradox_percent_female", study.load("paradox_percent_female"))
 
 
 # As a power loss may leave it.
-@pytest.mark.slow
 def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
     text = f"run: mine\nsource: {_shares(tmp_path / 'in', GOOD)}\n"
     reading = partial(inline_project, {"paradox/a": READS, "paradox/b": code("nurse")})
@@ -646,7 +642,7 @@ def test_measured_tables_that_were_cut_are_made_anew(inline_project, tmp_path):
     assert [n["kept"] for n in reading(text)["notebooks"]] == [False, True] and left.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_variants_may_each_leave_a_measured_table_of_their_own(inline_project, tmp_path):
     given = [_shares(tmp_path / name, rows) for name, rows in (("one", GOOD), ("two", GOOD[:-1]))]
     text = f"run: mine\nsource: [{given[0]}, {given[1]}]\n"
@@ -654,7 +650,7 @@ def test_variants_may_each_leave_a_measured_table_of_their_own(inline_project, t
     assert inline_project({"paradox/a": READS}, text)["up_to_date"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_full_disk_under_the_run_says_what_to_do(project, tmp_path, monkeypatch):
     fills = """
 import errno
@@ -722,6 +718,7 @@ def test_a_list_of_settings_makes_variants_with_inputs_of_their_own(planned):
     assert inputs == {f"pipeline: owner/name, captions.corpus {c}": f"owner/name {c}" for c in "ab"}
 
 
+@pytest.mark.long
 def test_captions_without_images_run_what_needs_none(tmp_path, root):
     """Known before anything starts: the notebooks of the paradox paper on captions alone, and their reasons."""
     (tmp_path / "captions.txt").write_text("a female nurse\nan engineer\n")
@@ -765,7 +762,7 @@ def test_wrong_values_fail_before_anything_starts(planned, text, message):
 TYPED = "output_dir = ''\nseed: int = 20231\nname = 'x'\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook, warm):
     """Whatever wrote the notebooks, and however they set their parameters; what cannot be executed costs no other."""
     own, says = tmp_path / "notebooks/own", "print(f'seed {seed}, {name}')"
@@ -809,7 +806,7 @@ def test_what_a_run_records_is_what_its_notebooks_used(tmp_path, write_notebook,
     assert len(kept) == 7 and "own/untagged" in kept
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_path):
     record = project(
         {
@@ -827,6 +824,7 @@ def test_errors_that_are_long_or_cannot_be_written_break_nothing(project, tmp_pa
     assert [n["status"] for n in record["notebooks"]] == ["failed", "failed", "ok"]
 
 
+@pytest.mark.long
 def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, write_notebook, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     parameters = "source = 'published'\nmodel = 'all'\nseed = 0\nsettings = {}\n"

@@ -302,7 +302,7 @@ def parsed(site):
     return {path: Parsed(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_links_of_the_site_lead_somewhere(site, parsed):
     assert {"index.html", "tutorial.html", "glossary.html"} <= {p.relative_to(site).as_posix() for p in parsed}
     broken = []
@@ -321,7 +321,7 @@ def test_links_of_the_site_lead_somewhere(site, parsed):
     assert broken == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_site_loads_nothing_from_elsewhere(site, parsed):
     for path, page in parsed.items():
         for load in page.loads:
@@ -331,7 +331,6 @@ def test_the_site_loads_nothing_from_elsewhere(site, parsed):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
 
 
-@pytest.mark.slow
 def test_every_command_setting_and_table_is_on_the_site(site):
     names = ("commands", "settings", "tables")
     page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
@@ -342,8 +341,8 @@ def test_every_command_setting_and_table_is_on_the_site(site):
     assert not any("{{" in text for text in page.values())
 
 
+@pytest.mark.long
 @pytest.mark.browser
-@pytest.mark.slow
 def test_the_site_is_read_and_searched_from_a_file(site, browser):
     asked = []
     for width in (1280, 390):

@@ -1,14 +1,11 @@
-"""How the packages are laid out: which room may import which, and what notebooks show of what is declared."""
+"""How the packages are laid out, where `make lint` does not check it, and what notebooks show of declared tables."""
 
 import ast
 import functools
 import json
 import re
-from graphlib import TopologicalSorter
 from operator import attrgetter
 from pathlib import Path
-
-import pytest
 
 from biaslab.ground import plugins, tables
 from biaslab.plots import texts
@@ -18,23 +15,6 @@ from biaslab.settings import Settings
 ROOT = Path(__file__).parents[1]
 # The package, and the world, which only its entry points bring to it, with what trains its models.
 PACKAGES = {"biaslab": ROOT, "biaslab_world": ROOT / "world", "training": ROOT / "world"}
-# Rooms from the top floor down; imports run downwards, and between rooms of one floor.
-FLOORS = (
-    ("cli",),
-    ("runs",),
-    ("report",),
-    ("study",),
-    ("papers",),
-    ("plots",),
-    ("pipeline", "request", "settings"),
-    ("attribution", "mitigation", "ratings"),
-    ("captions", "generation", "judging", "prompts"),
-    ("net",),
-    ("models",),
-    ("lexicons", "measures", "published", "stats"),
-    ("keep",),
-    ("ground",),
-)
 
 
 def _name(path: Path, root: Path) -> str:
@@ -60,32 +40,15 @@ def package_of(module: str) -> str:
     return module.split(".")[0]
 
 
-def imports(tree: ast.AST, *, when_loaded: bool) -> set[tuple[str, str]]:
-    """Return module and name of imports of :data:`PACKAGES`: all of them, or those outside of functions."""
+def imports(tree: ast.Module) -> set[tuple[str, str]]:
+    """Return module and name of all imports of :data:`PACKAGES`, also of those in functions."""
     found = set()
-
-    def look(node: ast.AST) -> None:
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and package_of(node.module or "") in PACKAGES:
             found.update((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
             found.update((a.name, "") for a in node.names if package_of(a.name) in PACKAGES)
-        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        if not (when_loaded and inner):
-            for child in ast.iter_child_nodes(node):
-                look(child)
-
-    look(tree)
     return found
-
-
-def needed(name: str) -> set[str]:
-    """Return the modules that a module names outside of functions, for types too."""
-    found = set()
-    for module, taken in imports(trees()[name], when_loaded=True):
-        # A module inside of a package that is being loaded does not wait for the package.
-        inner = f"{module}.{taken}"
-        found.add(inner if inner in MODULES else module)
-    return found - {name}
 
 
 def bound(tree: ast.Module) -> set[str]:
@@ -101,41 +64,12 @@ def bound(tree: ast.Module) -> set[str]:
     return found
 
 
-def test_no_module_waits_for_itself():
-    sorter = TopologicalSorter({name: needed(name) for name in MODULES})
-    sorter.prepare()  # raises CycleError, which names the circle
-
-
-def test_imports_run_downwards():
-    floor = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
-    upward = []
-    for name, tree in trees().items():
-        here, *rest = name.split(".")
-        for module, taken in imports(tree, when_loaded=False) if here == "biaslab" and rest else ():
-            other = [*module.split("."), taken][1]
-            if package_of(module) == "biaslab" and other in floor and floor[other] < floor[rest[0]]:
-                upward.append(f"{name} imports {module}")
-    assert upward == []
-    rooms = {path.stem for path in (ROOT / "biaslab").iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert rooms - {"__init__", "__pycache__"} == set(floor)
-
-
-def test_no_private_name_is_imported_from_another_module():
-    found = [
-        f"{name}: {module}.{taken}"
-        for name, tree in trees().items()
-        for module, taken in imports(tree, when_loaded=False)
-        if taken.startswith("_") and not taken.startswith("__")
-    ]
-    assert found == []
-
-
-@pytest.mark.main
-def test_imports_name_what_is_there():
+def test_imports_across_modules_name_public_names_that_exist():
     names = {name: bound(tree) for name, tree in trees().items()}
     for name, tree in trees().items():
-        for module, taken in imports(tree, when_loaded=False):
+        for module, taken in imports(tree):
             assert module in MODULES, f"{name} imports {module}"
+            assert not re.match(r"_[^_]", taken), f"{name} imports the private name {module}.{taken}"
             there = not taken or f"{module}.{taken}" in MODULES or taken in names[module]
             assert there, f"{name} imports {taken} from {module}, which has none"
 
@@ -186,18 +120,6 @@ _NAMES = re.compile(
 )
 # Lists of English words and of what is also a name: there it is a word.
 _WORDS = ROOT / "biaslab" / "lexicons" / "data"
-
-
-def test_the_package_imports_nothing_of_its_guests():
-    """Nor does what users load of the world import what trains it."""
-    may = {"biaslab": {"biaslab"}, "biaslab_world": {"biaslab", "biaslab_world"}, "training": set(PACKAGES)}
-    found = {
-        name: {
-            module for module, _ in imports(tree, when_loaded=False) if package_of(module) not in may[package_of(name)]
-        }
-        for name, tree in trees().items()
-    }
-    assert {name: modules for name, modules in found.items() if modules} == {}
 
 
 def test_the_package_names_nothing_of_its_guests():
@@ -307,13 +229,3 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     # What is said of files goes by their times, and a server's date by ours.
     allowed = {"biaslab.ground.progress", "biaslab.runs.execute", "biaslab.report.all_runs", "biaslab.net.retry"}
     assert {name for name, path in MODULES.items() if "time.time()" in path.read_text(encoding="utf-8")} == allowed
-
-
-def test_what_is_listed_with_its_cost_is_there(root):
-    listed = {}
-    for line in (root / "tests/costs.csv").read_text(encoding="utf-8").splitlines()[1:]:
-        file, _, test = line.strip('"').partition("::")
-        listed.setdefault(file, set()).add(re.match(r"\w+", test)[0])
-    for file, names in listed.items():
-        defined = re.findall(r"^def (test_\w+)", (root / file).read_text(encoding="utf-8"), re.MULTILINE)
-        assert names <= set(defined), (file, names - set(defined))

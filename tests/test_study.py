@@ -208,6 +208,7 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
             Study(tmp_path, **given | {"settings": settings})
 
 
+@pytest.mark.long
 def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_text):
     import matplotlib.pyplot as plt
 

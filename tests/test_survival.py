@@ -22,6 +22,8 @@ import survivor
 
 from biaslab.runs import shards
 
+pytestmark = pytest.mark.long
+
 KILLS = 8
 SHARDS = {"generated": 28, "judgements": 4, "people": 10}
 
@@ -129,7 +131,6 @@ def same(found, expected):
         pd.testing.assert_frame_equal(one, other, check_exact=True)
 
 
-@pytest.mark.slow
 def test_killed_at_random_moments(forks, drawings, tmp_path):
     rng, kills, resumed, stages = random.Random(20231), 0, 0, Counter()
     runs = Runs(tmp_path / "0", forks)
@@ -184,8 +185,6 @@ cluster.shutdown()
 """
 
 
-@pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
 def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, drawings, tmp_path):
     runs = Runs(tmp_path / "runs", forks)
@@ -207,7 +206,6 @@ def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, drawings, tmp_path)
     assert sum(begun.values()) <= sum(SHARDS.values()) + 1
 
 
-@pytest.mark.slow
 def test_images_of_killed_workers_and_of_a_killed_run(forks, drawings, tmp_path):
     runs = Runs(tmp_path / "runs", forks)
     process = runs.start(workers=2, seconds=0.1)
@@ -231,7 +229,6 @@ def test_images_of_killed_workers_and_of_a_killed_run(forks, drawings, tmp_path)
     assert sum(begun.values()) <= sum(SHARDS.values()) + 3
 
 
-@pytest.mark.slow
 def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
     # Set again to what they were when the test ends.
     survivor.cut(monkeypatch.setattr)

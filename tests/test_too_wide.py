@@ -27,6 +27,7 @@ def write(path, n):
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 def test_captions_have_up_to_a_thousand_columns(tmp_path, ending):
     assert corpus(write(tmp_path / f"a.{ending}", MOST))["text"].tolist() == ["a nurse"]

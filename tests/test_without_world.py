@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 EXAMPLE = Path(__file__).parent / "judging" / "example_judge"
 # As few people as there can be, judged by how bright their image is.
 AUDIT = {

@@ -52,8 +52,9 @@ def ordered(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def by_question(run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return findings as cards by question and notebook, main ones first.
 
-    A card has the fields of its first finding, ``rows`` (all of them), ``answers`` (models that say the same together),
-    ``marks`` (their small figure, or None) and ``paper``.
+    A card has the fields of its first finding, ``rows`` (all of them), ``answers`` (models that say the same together,
+    without models of printed numbers where others were measured), ``marks`` (the small figure of all rows, or None) and
+    ``paper``.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in ordered(entries(run, "findings")):
@@ -71,11 +72,12 @@ def _who(entry: dict[str, Any]) -> str:
 
 
 def _answers(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    measured = [row for row in rows if not row["printed"]]
     said: dict[str, list[str]] = {}
-    for row in rows:
+    for row in measured or rows:
         said.setdefault(str(row["answer"]), []).append(_who(row))
     shown = list(said.items())[:_ANSWERS]
-    several = len(said) > 1
+    several = len({str(row["answer"]) for row in rows}) > 1
     return [{"who": ", ".join(filter(None, who)) if several else "", "text": text} for text, who in shown]
 
 

@@ -22,6 +22,7 @@ def made(folder, store, prompts=PROMPTS, **more):
     return AttendedImages(prompts, folder, GIVEN, seed=1, store=store, **more).complete(progress=False)
 
 
+@pytest.mark.long
 def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
     store, folder = Store(tmp_path), folders("sd1")
     first = made(folder, store)

@@ -42,6 +42,7 @@ def expected_sums(recorded: dict, images: int, places=PLACES) -> dict:
     return sums
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guidance", [3.0, 1.0])
 def test_sums_are_those_of_what_the_network_computed_and_maps_their_mean(recorded_unet, watching, guidance):
     import torch
@@ -108,6 +109,7 @@ def agreement(made, expected: dict, size) -> float:
     return np.mean(same)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("model", "size"), [("mini", (64, 96)), ("mini", (96, 64)), ("sdxl", (32, 48))])
 def test_masks_are_those_of_daam(folders, recorded_unet, model, size):
     given = {"height": size[0], "width": size[1]}
@@ -122,6 +124,7 @@ def test_masks_are_those_of_daam(folders, recorded_unet, model, size):
     assert made[0].missing == {"dog": "not in the text"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd3", "flux"])
 def test_joint_attention(folders, recorded_joint, watching, family):
     generator = tiny(folders(family))
@@ -183,6 +186,7 @@ def test_joint_attention_with_norms_and_a_second_attention_to_the_image(folders,
 # -- what must not change --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "dtype"), [("sd1", "bfloat16"), *((name, "float32") for name in ("sd1", "sdxl", "sd3", "flux"))]
 )

@@ -24,6 +24,7 @@ def images():
     return list(np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), np.uint8))
 
 
+@pytest.mark.long
 def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images, monkeypatch):
     import torch
 
@@ -49,6 +50,7 @@ def test_the_network_sees_the_image_with_noise_of_its_schedule(mini, images, mon
     assert 0.9 < float(noises[0].std()) < 1.1
 
 
+@pytest.mark.long
 def test_a_network_in_a_smaller_type_is_looked_at_too(images):
     import torch
 
@@ -61,6 +63,7 @@ def test_a_network_in_a_smaller_type_is_looked_at_too(images):
         attend(model, images, TEXTS, WORDS, keys=KEYS)
 
 
+@pytest.mark.long
 def test_maps_are_those_of_each_image_and_level_alone(mini, images, monkeypatch):
     monkeypatch.setattr(noised, "LEVELS", (0.2, 0.8))
     whole, apart = attend(mini, images, TEXTS, WORDS, keys=KEYS, seed=4)

@@ -280,6 +280,7 @@ def test_columns_of_lists_objects_and_bytes_are_left_out(tmp_path, caplog):
     assert "a.parquet: columns with lists, objects or bytes are not carried along: boxes, image, raw." in caplog.text
 
 
+@pytest.mark.long
 def test_memory_stays_bounded_with_lines_of_a_megabyte(tmp_path, monkeypatch):
     """20 MB of captions of 0.5 MB each in every kind of file, with room for 1 MB: they are never together in memory."""
     monkeypatch.setattr(module, "_BATCH_BYTES", 2**20)

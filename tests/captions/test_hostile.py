@@ -20,6 +20,8 @@ from biaslab.ground import tables
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.study import sources
 
+pytestmark = pytest.mark.long
+
 N = 10_000
 OCCUPATIONS = ["nurse", "engineer", "prime minister", "chef", "housekeeper", "tax collector"]
 # What would run in a browser, each marked so that a run is seen.
@@ -248,7 +250,6 @@ def test_text_files_hold_any_bytes(tmp_path):
         assert found["text"].tolist() == [expected[0].removeprefix("\ufeff"), *expected[1:]]
 
 
-@pytest.mark.slow
 def test_nothing_changes_for_the_harmless_captions(pipes):
     whole, alone = pipes
 
@@ -275,7 +276,6 @@ def test_nothing_changes_for_the_harmless_captions(pipes):
     assert (~whole.captions()["caption_id"].str.startswith("h")).sum() > 2000
 
 
-@pytest.mark.slow
 def test_tables_come_back_as_they_were_and_run_in_no_spreadsheet(measured, tmp_path):
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     for name, frame in measured.items():
@@ -348,7 +348,6 @@ def run_dir(made, measured, tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_the_report_holds_no_markup_of_theirs(run_dir):
     from bs4 import BeautifulSoup
 

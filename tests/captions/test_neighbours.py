@@ -104,6 +104,7 @@ def world(library):
 ODD_TEXTS = ["", " ", "a", "x " * 90, "nurse " * 400, "nurse " * 400 + "in a garden", "été 🙂 \x00", "A", "é" * 3000]
 
 
+@pytest.mark.long
 def test_float32_equals_the_library(library, world):
     texts, exact = world
     texts, exact = ([*texts, *ODD_TEXTS], [*exact, *library.encode(ODD_TEXTS, normalize_embeddings=True)])
@@ -118,6 +119,7 @@ def test_float32_equals_the_library(library, world):
     np.testing.assert_allclose(*vectors[places], atol=2e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "apart", "cosine"), [("float32", 2e-6, 1 - 1e-6), ("bfloat16", 6e-3, 0.9995)])
 def test_other_texts_beside_it_change_a_vector_by_rounding_only(monkeypatch, world, dtype, apart, cosine):
     texts = [*world[0][:8], *ODD_TEXTS[:5], *ODD_TEXTS[6:]]
@@ -145,6 +147,7 @@ def test_a_text_without_a_token_is_refused(monkeypatch, dtype):
         encoder.encode(["a nurse", "", "x"])
 
 
+@pytest.mark.long
 def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_path):
     import torch
     from sentence_transformers import SentenceTransformer

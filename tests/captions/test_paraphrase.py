@@ -54,6 +54,7 @@ def test_the_embedded_world_s_captions_keep_occupation_and_gender():
     assert sum(a != b for a, b in zip(new, captions["text"], strict=True)) > 0.6 * len(new)
 
 
+@pytest.mark.long
 def test_a_megabyte_of_words_that_could_change():
     """Were the work to grow with the square of the length, this would not end."""
     text = "photo of a nurse smiling, " * 40_000
@@ -107,6 +108,7 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
     assert by_model(server, ["a nurse with a smile"], ["nurse"])[KINDS].to_numpy().tolist() == [[text, "paraphrased"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("caption", "first", "outcome"),
     [
@@ -135,6 +137,7 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
     assert len(server.requests) == 4
 
 
+@pytest.mark.long
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     store = Store(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)

@@ -44,6 +44,7 @@ def test_as_a_loop_over_regular_expressions():
     assert list(zip(rows.tolist(), found_terms.tolist(), strict=True)) == part
 
 
+@pytest.mark.long
 def test_every_space_stands_between_words_whatever_else_is_searched():
     spaces = [chr(i) for i in range(sys.maxunicode + 1) if re.match(r"\s", chr(i))]
     assert len(spaces) == 29 and {"\x0b", "\x1f", "\x85", "\xa0", "\u2009", "\u3000"} <= set(spaces)
@@ -97,6 +98,7 @@ def test_all_captions_are_found_with_the_columns_of_the_corpus(mini, texts):
     assert (merged["truth_style"] == merged["truth_style_own"]).all()
 
 
+@pytest.mark.long
 def test_samples_do_not_depend_on_order_batches_parts_or_other_terms(texts):
     captions = texts["text"].tolist()
     terms = ["nurse", "chef", "engineer"]
@@ -118,6 +120,7 @@ def test_samples_do_not_depend_on_order_batches_parts_or_other_terms(texts):
     assert set(other["caption_id"]) != set(reference.captions["caption_id"])
 
 
+@pytest.mark.long
 def test_samples_are_uniform():
     # 20 captions, 4 drawn under each of 50 seeds: each caption is expected 10 times, with variance 50 * 0.2 * 0.8 = 8,
     # and sum((count - 10)^2) / 8 * 19 / 20 is chi-squared with 19 degrees of freedom: below 43.8 with probability
@@ -215,6 +218,7 @@ def test_words_in_place_of_a_term_and_its_plural():
         Matcher(["Koch"], forms={"Koch": ("+",)})
 
 
+@pytest.mark.long
 def test_what_cannot_be_searched_is_said_before_the_corpus_is_read():
     corpus = InMemory(["x"])
     corpus.batches = lambda *a, **k: pytest.fail("read")

@@ -40,6 +40,7 @@ def spoil(part, value=float("nan")):
         part[(0,) * part.dim()] = value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "flux"])
 def test_a_decoder_or_a_network_that_is_broken_in_float32_is_an_error(folders, family, path):
     model = loaded(folders(family))
@@ -124,6 +125,7 @@ def test_a_pipeline_that_decodes_by_itself_gets_the_images_of_float32(folders, m
     assert model.pipe.vae.dtype == torch.float16 and "decode" not in vars(model.pipe.vae)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sd3", "flux"])
 def test_images_that_overflow_in_float16_are_those_of_float32(folders, family):
     model = loaded(folders(family))
@@ -147,6 +149,7 @@ def test_only_images_that_overflow_are_decoded_again(folders):
     assert vae.dtype == torch.float16
 
 
+@pytest.mark.long
 def test_where_float32_overflows_too_the_error_says_what_to_set(folders, path):
     model = loaded(folders("sd1"), "float16" if path == "whole" else "bfloat16")
     spoil(model.pipe.vae.decoder.conv_out.bias)

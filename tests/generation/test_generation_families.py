@@ -30,6 +30,7 @@ ASKED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sdxl", "sd3", "qwen", "pixart"])
 def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family):
     given, prompts, keys = settings(folders(family)), PROMPTS[:1], KEYS[:1]
@@ -44,6 +45,7 @@ def test_negative_prompt_and_no_guidance_are_those_of_diffusers(folders, family)
     assert most_levels(plain, pushed) > 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_an_image_does_not_depend_on_its_batch_and_each_text_is_encoded_once(folders, monkeypatch, family):
     generator = load(*settings(folders(family), batch_size=3))
@@ -80,6 +82,7 @@ def test_an_image_does_not_depend_on_its_batch_and_each_text_is_encoded_once(fol
     assert len(seen) == 2 + negative.get(family, 1) and set(seen) >= set(PROMPTS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd2", "qwen", "zimage", "flux2", "klein"])
 def test_a_pipeline_of_no_known_family_makes_the_same_images(folders, monkeypatch, family):
     negative = {"negative_prompt": "a blurry photo"} if family in ("sd2", "qwen", "zimage") else {}
@@ -98,6 +101,7 @@ def test_guidance_that_changes_no_pixel_of_an_unknown_pipeline_is_refused(folder
         load(*settings(folders("schnell"), guidance_scale=own))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheduler", ["EulerAncestralDiscreteScheduler", "ddpm", "DPMSolverMultistep"])
 def test_schedulers_by_name(folders, scheduler):
     generator = load(*settings(folders("sd1"), scheduler=scheduler))

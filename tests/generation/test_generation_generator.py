@@ -113,6 +113,7 @@ def test_type_of_numbers_is_found(folders, monkeypatch, cpuinfo):
     assert load(*settings(folder, dtype="auto")).settings.dtype == "float32"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sdxl", "sd3", "flux"])
 def test_small_numbers_change_little_in_every_family(folders, family):
     model, small = (load(*settings(folders(family), dtype=d)) for d in ("float32", "bfloat16"))
@@ -149,6 +150,7 @@ def test_ends_that_nothing_reads_are_counted(folders):
         assert load(*settings(folders(family))).tokens_cut(texts).tolist() == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_a_compiled_network_gives_the_same_images(folders, monkeypatch):
     import torch
 

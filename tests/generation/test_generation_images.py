@@ -104,6 +104,7 @@ def test_of_more_images_only_the_new_ones_are_made(folders, tmp_path, batches):
         generate(other, *given, **how, load=never)
 
 
+@pytest.mark.long
 def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
     def strict(*given, **where):
         model = generator.load(*given, **where)
@@ -120,6 +121,7 @@ def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
     np.testing.assert_array_equal(off, free)
 
 
+@pytest.mark.long
 def test_type_and_batch_that_were_found_stay_when_a_run_goes_on(folders, tmp_path):
     given, kept, asked = settings(folders("sd1"), dtype="auto"), {"store": Store(tmp_path)}, []
 

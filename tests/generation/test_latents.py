@@ -48,6 +48,7 @@ def trajectory(folder, texts_, keys):
     return seen, model.images(texts_, keys, seed=4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
     source = made(folders(family), Store(tmp_path))
@@ -67,6 +68,7 @@ def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
     assert source.latents(ids[1:2])[0].by_step[-1] < 1 - 1e-6
 
 
+@pytest.mark.long
 def test_a_batch_too_small_for_a_triplet_changes_nothing(folders, tmp_path):
     whole, *others = (made(folders("sd1"), Store(tmp_path / str(n)), batch_size=n) for n in (64, 1, 2, 4))
     ids = whole.table["image_id"].tolist()
@@ -117,6 +119,7 @@ def test_texts_are_received_as_the_pipeline_encodes_them(folders, family):
             np.testing.assert_allclose(received.pooled, own.detach().numpy(), atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_compared(folders, tmp_path, monkeypatch):
     own = made(folders("sd1"), Store(tmp_path / "known"))
     monkeypatch.setattr(families, "table", dict)
@@ -130,6 +133,7 @@ def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_co
     assert found["reason"].str.contains("StableDiffusionPipeline").all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["sd1", "sdxl"])
 def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path, monkeypatch, family):
     folder = folders(family)
@@ -212,6 +216,7 @@ def test_first_latents_of_a_triplet_are_equal_bit_by_bit(folders, tmp_path, batc
     assert (one != other).any()
 
 
+@pytest.mark.long
 def test_a_triplet_stays_in_one_batch_and_one_shard(folders, tmp_path, batches):
     found = made(folders("sd1"), Store(tmp_path), triplets(23), batch_size=8, steps=1)
     # 69 images: shards of 63 and 6, batches of two triplets of the eight images that fit.

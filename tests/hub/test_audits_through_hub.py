@@ -19,7 +19,7 @@ from biaslab.prompts import paired
 from biaslab.runs import params
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"),
 ]
 

@@ -59,6 +59,7 @@ needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="LoRAs need th
 # -- one file ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_path):
     # Its configurations lie beside it.
     file = tiny.one_file(files, without_weights(files, tmp_path / "mine") / "my-mix.safetensors")
@@ -71,6 +72,7 @@ def test_a_checkpoint_in_one_file_makes_the_images_of_its_pipeline(files, tmp_pa
     assert np.array_equal(image(file), image(files))
 
 
+@pytest.mark.long
 def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, files, tmp_path):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
     commit = hub.serve(NAME, tmp_path, lambda path: path == file.name).commit
@@ -91,6 +93,7 @@ def test_on_the_hub_it_is_read_by_the_configurations_of_its_base_model(hub, file
     assert made_by.digest == f"{NAME}@{commit}/mix.safetensors by {BASE}@{base}"
 
 
+@pytest.mark.long
 def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files, tmp_path, monkeypatch):
     file = tiny.one_file(files, tmp_path / "mix.safetensors")
     refused(file, rf"is read by the configurations of {BASE}: .*put it into a folder with model_index\.json")
@@ -105,6 +108,7 @@ def test_a_file_here_is_read_by_the_hubs_configurations_at_one_commit(hub, files
         load(str(file), FEW)
 
 
+@pytest.mark.long
 def test_a_repository_with_a_pipeline_tells_what_its_files_are_read_by(hub, files, tmp_path):
     tiny.one_file(files, files / "mix.safetensors")
     hub.serve(NAME, files)
@@ -159,6 +163,7 @@ def test_what_diffusers_takes_a_file_for_is_told_by_its_head(tmp_path):
 # -- LoRAs -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @needs_peft
 def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, tmp_path):
     added = tiny.lora(files, tmp_path / "lora" / OWN, parts=("unet", "text_encoder"))
@@ -184,6 +189,7 @@ def test_a_lora_is_added_to_the_weights_as_strong_as_its_name_says(hub, files, t
     assert len({model(f"{files}{lora}").digest for lora in on_it}) == 3
 
 
+@pytest.mark.long
 @needs_peft
 @pytest.mark.parametrize("layout", ["peft", "kohya"])
 def test_loras_of_other_trainers_are_read_also_on_one_file(files, tmp_path, layout):
@@ -202,6 +208,7 @@ def wide(part):
     return lambda name, value: (name, np.ones((2, 99), np.float32) if part in name else value)
 
 
+@pytest.mark.long
 @needs_peft
 @pytest.mark.parametrize(
     ("spoilt", "message", "before"),
@@ -257,6 +264,7 @@ def test_what_is_no_lora_is_not_put_on_a_model(hub, files, tmp_path):
     assert hub.fetched(of=BASE) == 0 and hub.fetched(".bin") == 0
 
 
+@pytest.mark.long
 @needs_peft
 def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     lora = tiny.lora(files, files / OWN)
@@ -272,6 +280,7 @@ def test_a_lora_beside_a_model_is_never_passed_over(hub, files, tmp_path):
     assert np.abs(used.astype(int) - image(f"{files}+none")).max() <= 1 < np.abs(used.astype(int) - bare).max()
 
 
+@pytest.mark.long
 def test_an_example_beside_a_model_is_told_and_left_out(files):
     (files / "an_example-lora_1.0.safetensors").write_bytes(b"")
     (found,) = model(files).look_up()
@@ -343,6 +352,7 @@ def as_variant(folder: Path, variant: str, parts=PARTS, sharded: bool = False) -
         file.unlink()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variant", "parts", "sharded"), [("fp16", PARTS, True), ("bf16", PARTS, False), ("fp16", PARTS[:1], False)]
 )
@@ -366,6 +376,7 @@ def test_where_there_is_a_variant_alone_it_is_loaded(hub, files, tmp_path, varia
     assert np.array_equal(image(files), expected)
 
 
+@pytest.mark.long
 def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
     expected = image(files)
     usual = files / "unet" / "diffusion_pytorch_model.safetensors"
@@ -381,6 +392,7 @@ def test_where_both_are_there_the_usual_ones_are_taken(hub, files, tmp_path):
     assert np.array_equal(image(NAME), made)
 
 
+@pytest.mark.long
 def test_a_safety_checker_that_is_pickled_is_not_needed_where_it_is_off(hub, folders, tmp_path):
     folder = Path(shutil.copytree(folders("checked"), tmp_path / "checked"))
     (folder / "safety_checker" / "model.safetensors").rename(folder / "safety_checker" / "pytorch_model.bin")
@@ -439,6 +451,7 @@ def test_what_quantised_weights_need_is_told_before_they_are_fetched(hub, files,
     assert hub.fetched() == 0
 
 
+@pytest.mark.long
 def test_a_quantised_network_is_brought_into_no_other_type(files, monkeypatch):
     import torch
     from diffusers import UNet2DConditionModel
@@ -477,6 +490,7 @@ def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
         assert model(f"{files}+{tmp_path / 'lora.safetensors'}{other}").n_there(prompts, **run) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offload", ["none", "model", "sequential"])
 def test_what_is_offloaded_makes_the_same_images(files, monkeypatch, offload):
     import diffusers

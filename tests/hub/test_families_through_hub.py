@@ -12,6 +12,8 @@ from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
 
+pytestmark = pytest.mark.long
+
 # What is built under a name; steps, guidance and its argument that its makers give, and how diffusers is asked for it.
 FAMILIES = {
     "CompVis/stable-diffusion-v1-4": ("sd1", 50, 7.5, {}),

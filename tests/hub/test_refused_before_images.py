@@ -87,6 +87,7 @@ def planned(root, tmp_path, role: Role, name: str) -> None:
     jobs.plan(checked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
 def test_what_is_right_is_not_refused(root, tmp_path, stocked, role):
     planned(root, tmp_path, role, role.name)
@@ -119,6 +120,7 @@ OF_PAPERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pattern", OF_PAPERS)
 def test_judges_of_others_are_not_looked_up_and_need_not_be_there(root, tmp_path, stocked, pattern):
     captions = tmp_path / "captions.csv"

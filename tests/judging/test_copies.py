@@ -314,8 +314,6 @@ chosen = st.lists(
 quiet = partial(settings, max_examples=10, deadline=None, derandomize=True)
 
 
-@pytest.mark.main
-@pytest.mark.slow
 @quiet(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen)
 def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portraits, tmp_path_factory, which):

@@ -37,6 +37,7 @@ def weights(tmp_path_factory):
     return path
 
 
+@pytest.mark.long
 def test_features_are_torchmetrics_own(weights):
     # Seconds of imports, which a worker that runs no test of this file does without.
     from torchmetrics.image.fid import FrechetInceptionDistance
@@ -117,6 +118,7 @@ def test_what_is_no_file_of_weights_is_refused(content, tmp_path):
         Inception(path, device="cpu")
 
 
+@pytest.mark.long
 def test_weights_of_another_network_are_refused(weights, tmp_path):
     path, fewer = tmp_path / "weights.pth", torch.load(weights, weights_only=True)
     del fewer["Mixed_7c.branch_pool.conv.weight"]

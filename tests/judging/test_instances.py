@@ -101,6 +101,7 @@ def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
 WORDS = ("dog", "cup", "skateboard")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("tagger", "segmenter"), [("siglip", "sam"), ("clip", "none")])
 def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
     names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]

@@ -54,6 +54,7 @@ def save(folder, kind):
     return model, processor
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("kind", ["Detr", "RTDetr"])
 def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, photos):

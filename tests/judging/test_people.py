@@ -324,6 +324,7 @@ def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
 # -- the embedded models -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_people_of_renders_are_judged_right(tmp_path):
     from biaslab_world.pairs import held_out_pairs
 

@@ -13,6 +13,7 @@ NAME = "faces_of_photographs"
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 
 
+@pytest.mark.long
 def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     needs(YUNET)
     module = photographed.benchmark(root, NAME)
@@ -34,6 +35,7 @@ def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     assert np.mean(eyes) > 0.95
 
 
+@pytest.mark.long
 def test_the_gender_of_portraits_is_judged_as_reports_say(root):
     needs(YUNET)
     needs(DLIB)

@@ -15,6 +15,8 @@ from biaslab.ground import tables
 from biaslab.study import sources
 from biaslab.study import study as module
 
+pytestmark = pytest.mark.long
+
 OCCUPATIONS = ("nurse", "pilot", "baker", "clerk")
 
 

@@ -60,6 +60,7 @@ def test_pixels_of_each_pair(images, compared, monkeypatch):
     assert values.loc[[("a", "lost"), ("a", "small")]].isna().all(axis=None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", ["resnet", "clip", "dino"])
 def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, compared, monkeypatch, by):
     kind = ZeroShot if by == "clip" else Features
@@ -78,6 +79,7 @@ def test_embedded_networks_see_each_image_once_and_keep_what_they_saw(images, co
     assert list(found.loc[found["value"].isna(), "second"]) == ["lost"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mini-detector", "mini"])
 def test_split_products_by_a_named_network(images, compared, monkeypatch, name):
     monkeypatch.setitem(similarity._AT_ONCE, "cpu", 3)  # three pairs at a time

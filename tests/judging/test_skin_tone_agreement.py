@@ -22,6 +22,7 @@ def rows():
     return benchmark.readings(photographed.pictures(benchmark))
 
 
+@pytest.mark.long
 def test_light_is_told_from_dark(rows):
     value, low, high, n_light, n_dark = benchmark.area(rows, "light", "dark")
     assert value >= 0.95 and low < value <= high
@@ -68,6 +69,7 @@ def test_the_area_is_that_of_all_pairs():
     assert (value, high) == (1, 1) and 0.2 < low < 0.8
 
 
+@pytest.mark.long
 def test_the_benchmark_says_how_few_are_dark(rows, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["skin_tone_of_photographs.py"])
     benchmark.main()

@@ -85,6 +85,7 @@ def rendered():
     return images, np.array(boxes), np.array(of), np.array(tones)
 
 
+@pytest.mark.long
 def test_rendered_faces_show_their_tone(rendered):
     images, boxes, of, tones = rendered
     found = face_tones(images, boxes, of)

@@ -146,6 +146,7 @@ QUESTIONS = [question(*whom) for whom in WHOM]
 BLIP2, PROMPT = "Blip2ForConditionalGeneration", "Question: {} Answer:"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("which", "kind", "of_class", "prompt"),
     [

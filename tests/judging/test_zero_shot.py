@@ -147,6 +147,7 @@ def test_folders_that_cannot_be_loaded(clip_folder, tmp_path):
     refused(r"only a\.bin")
 
 
+@pytest.mark.long
 def test_fairface_reads_gender_from_its_outputs_seven_and_eight(tmp_path):
     from PIL import Image
     from safetensors.torch import save_file

@@ -137,6 +137,7 @@ def test_intervals_hold_the_value_and_are_the_seeds():
     assert (narrow["ci_high"] - narrow["ci_low"] < found["ci_high"] - found["ci_low"]).all()
 
 
+@pytest.mark.long
 def test_the_interval_of_bleu_is_that_of_resampled_corpora():
     said, true = many(40)
     rng = np.random.default_rng(9)

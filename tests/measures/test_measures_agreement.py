@@ -91,6 +91,7 @@ def test_a_resample_of_one_label_is_undefined():
 # --- intervals ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("measure", [*OVER_RATERS, cohen_kappa])
 def test_interval_equals_a_bootstrap_that_redraws_items(measure):
     ratings = _ratings(np.random.default_rng(20), items=150, raters=2 if measure is cohen_kappa else 4)

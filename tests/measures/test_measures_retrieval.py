@@ -22,6 +22,7 @@ def test_r_precision_by_hand():
         assert r_precision(same, distractors=2).tolist() == r_precision(similarity, distractors=2).tolist()
 
 
+@pytest.mark.long
 def test_r_precision_is_what_draws_give():
     similarity = RNG.normal(size=(300, 300)) + 1.5 * np.eye(300)
     exact = r_precision(similarity, distractors=20)

@@ -14,6 +14,8 @@ from biaslab.prompts import paired as asking
 from biaslab.prompts.paired import Person
 from biaslab_world import pairs
 
+pytestmark = pytest.mark.long
+
 FOLLOWS = 0.97
 ASPECTS = ("occupation", "power")
 

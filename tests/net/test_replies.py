@@ -164,6 +164,7 @@ JSON = some.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(JSON)
 def test_no_reply_is_more_than_can_be_read(reply):

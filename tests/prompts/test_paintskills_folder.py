@@ -200,6 +200,7 @@ def of_class(image, name):
     return image["n"] * (image["object"] == name) + (image["other"] == name)
 
 
+@pytest.mark.long
 def test_the_papers_scenes_are_asked_for_others_and_fail_as_said():
     whole = prompts.skills()
     rng = np.random.default_rng(3)

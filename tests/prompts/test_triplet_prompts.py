@@ -93,6 +93,7 @@ def test_funnel_of_gcc_is_exact(root):
     assert found.words["n_excluded"].sum() >= left(found)["person or people"] - n_plurals
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("parts", "size"), [(1, 7), (4, 3), (12, 1)])
 def test_parts_and_batches_change_nothing(parts, size):
     captions = [f"a person in room {i % 30}" for i in range(60)] + CAPTIONS
@@ -108,6 +109,7 @@ def test_parts_and_batches_change_nothing(parts, size):
     assert some.captions["text"].tolist() == sorted(some.captions["text"], key=order.index)
 
 
+@pytest.mark.long
 def test_a_sample_is_drawn_by_seed_alone():
     captions = [f"a person in room {i}" for i in range(100)]
     given = (captions, 5), (captions[::-1], 5), (captions, 6)
@@ -194,6 +196,7 @@ def test_a_placebo_says_individual_and_its_article_fits():
     assert (added["spans"] == "3:13").all() and about["profession"].ne("").all()
 
 
+@pytest.mark.long
 def test_members_differ_in_the_swapped_words_only(root):
     captions = neutral(InMemory(gcc.captions(root)), filter="paper").captions
     made = triplets.triplets(captions, "GCC")

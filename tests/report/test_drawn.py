@@ -108,6 +108,7 @@ def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
     assert not [name for tag in page(True) for name in tag.attrs if name.startswith("on")]
 
 
+@pytest.mark.long
 def test_pictures_are_as_large_as_their_room_allows_and_never_enlarged(monkeypatch):
     images = ArrayImages([_noise(k, 300) for k in range(8)])
     drawn = _drawn([_person(str(k), "cook", "male", 0.1) for k in range(8)], images)
@@ -176,6 +177,7 @@ def test_strips_that_cannot_be_read_cost_nothing_else(tmp_path, nurses_and_pilot
     assert not page.find(id="drawn")
 
 
+@pytest.mark.long
 def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
     page = visit(tmp_path / "pictures/model-1.html")
@@ -199,6 +201,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
     assert page.locator(".item:visible").count() == 1
 
 
+@pytest.mark.long
 def test_a_picture_of_a_strip_opens_large(tmp_path, visit, nurses_and_pilots):
     _run(tmp_path, nurses_and_pilots)
     page = visit(build(tmp_path))

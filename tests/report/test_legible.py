@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.browser
 
 SCREENS = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 390, "height": 844}}
 # CSS px.
@@ -60,7 +60,6 @@ def smallest(svg: Path) -> tuple[float, float]:
     return min(sizes, default=LEAST), float(re.search(r'width="([\d.]+)pt"', text)[1])
 
 
-@pytest.mark.main
 @pytest.mark.parametrize("screen", SCREENS)
 def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
     page = visit(folder / "index.html", viewport=SCREENS[screen])
@@ -75,6 +74,7 @@ def test_words_of_figures_and_pages_are_large_enough(screen, folder, visit):
     assert small == []
 
 
+@pytest.mark.long
 def test_pages_are_neither_long_nor_heavy(folder, visit):
     for name in ("index.html", *sorted(folder.glob("notebooks/**/*.html"))):
         assert (folder / name).stat().st_size <= HEAVIEST, name
@@ -87,7 +87,6 @@ def test_pages_are_neither_long_nor_heavy(folder, visit):
         page.context.close()
 
 
-@pytest.mark.main
 def test_no_words_of_a_figure_cover_others(folder, browser):
     page, found = browser.new_page(), {}
     for svg in sorted(folder.glob("figures/*.svg")):

@@ -11,7 +11,7 @@ from PIL import Image
 from biaslab.ratings import person_ratings, readers
 from biaslab.runs import rate
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 HEADER = ["image", "source", "occupation", "model"]
 HOSTILE = (

@@ -29,7 +29,6 @@ def _open(page, table):
     return found
 
 
-@pytest.mark.main
 def test_pages_load_without_network_errors_or_injection(visit, run_dir):
     for path in ("index.html", *NOTEBOOKS):
         page = visit(run_dir / path)
@@ -39,6 +38,7 @@ def test_pages_load_without_network_errors_or_injection(visit, run_dir):
         assert page.evaluate("getComputedStyle(document.body).maxWidth") in ("1054px", "1326px")
 
 
+@pytest.mark.long
 def test_the_policy_stops_what_would_slip_through(browser, run_dir):
     page = browser.new_page()
     page.goto((run_dir / "index.html").as_uri())
@@ -56,6 +56,7 @@ def test_the_policy_stops_what_would_slip_through(browser, run_dir):
     page.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["index.html", *NOTEBOOKS])
 @pytest.mark.parametrize("script", [True, False])
 def test_no_page_scrolls_sideways(visit, run_dir, path, script):
@@ -66,6 +67,7 @@ def test_no_page_scrolls_sideways(visit, run_dir, path, script):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
 
 
+@pytest.mark.long
 def test_sorting_with_the_mouse_is_by_number(page):
     table = _open(page, "paradox_percent_female")
     head = table.locator("th", has_text="female")
@@ -84,6 +86,7 @@ def test_sorting_with_the_mouse_is_by_number(page):
     assert _cells(page, "paradox_percent_female", 2) == given
 
 
+@pytest.mark.long
 def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(page):
     table = _open(page, "paradox_percent_female")
     table.locator("th", has_text="occupation").get_by_role("button").focus()
@@ -101,6 +104,7 @@ def test_sorting_with_the_keyboard_is_natural_for_text_and_keeps_gaps_last(page)
     assert button.evaluate("(b) => b === document.activeElement")
 
 
+@pytest.mark.long
 def test_filter_and_paging(page):
     table = _open(page, "triplets_disparity")
     count = table.locator(".count")
@@ -122,6 +126,7 @@ def test_filter_and_paging(page):
     assert len(_cells(page, "triplets_disparity", 1)) == 60
 
 
+@pytest.mark.long
 def test_coverage_filter(page):
     page.locator("#coverage > summary").click()
     page.locator("#ledger > summary").click()
@@ -145,6 +150,7 @@ def test_coverage_filter(page):
     assert page.url.endswith("#table-paradox_amplification")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alone", [False, True])
 def test_download_gives_the_files_bytes_even_where_the_page_is_alone(visit, run_dir, tmp_path, alone):
     index = run_dir / "index.html"
@@ -162,6 +168,7 @@ def test_download_gives_the_files_bytes_even_where_the_page_is_alone(visit, run_
     assert saved.read_text(encoding="utf-8").count("\n") == LARGE_ROWS + 1
 
 
+@pytest.mark.long
 def test_a_table_as_latex_and_as_markdown(visit, run_dir, tmp_path):
     page = visit(run_dir / "index.html", accept_downloads=True)
     table = _open(page, "paired_gaps")
@@ -186,6 +193,7 @@ def test_a_table_as_latex_and_as_markdown(visit, run_dir, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_a_figure_enlarges_and_the_focus_returns(page):
     figure = page.locator("a.zoom").first
     figure.focus()
@@ -202,6 +210,7 @@ def test_a_figure_enlarges_and_the_focus_returns(page):
     assert figure.evaluate("(f) => f === document.activeElement")
 
 
+@pytest.mark.long
 def test_focus_order_and_visible_focus(page):
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     page.keyboard.press("Tab")
@@ -229,6 +238,7 @@ def test_focus_order_and_visible_focus(page):
     assert set(outlines) == {"solid 3px"}
 
 
+@pytest.mark.long
 def test_without_script_everything_is_there(visit, run_dir):
     page = visit(run_dir / "index.html", java_script_enabled=False)
     table = _open(page, "triplets_disparity")
@@ -239,6 +249,7 @@ def test_without_script_everything_is_there(visit, run_dir):
     assert page.locator("figure img").first.is_visible()
 
 
+@pytest.mark.long
 def test_print_shows_content_without_controls(visit, run_dir):
     page = visit(run_dir / "index.html", color_scheme="dark")
     page.emulate_media(media="print")
@@ -252,6 +263,7 @@ def test_print_shows_content_without_controls(visit, run_dir):
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.long
 def test_from_the_index_to_a_section_and_back(page, run_dir):
     page.locator("#paper-paradox").get_by_text("Notebooks").click()
     page.locator("#paper-paradox .sections").get_by_role("link", name="Naive approach").first.click()
@@ -287,6 +299,7 @@ _LOW_CONTRAST = """() => {
     }"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["index.html", NOTEBOOKS[1]])
 def test_text_contrast(visit, run_dir, path):
     """All visible text reaches 4.5 to 1 against its background (WCAG 2.2, 1.4.3), disabled controls aside."""

@@ -184,6 +184,17 @@ def test_models_that_say_the_same_are_named_together(tmp_path):
     assert [p.get_text(" ", strip=True) for p in page.article(class_="answer")] == ["a, c Yes.", "b No."]
 
 
+def test_a_card_answers_for_measured_models_and_draws_printed_ones_next_to_them(tmp_path):
+    rows = (("a", "Yes.", False), ("b", "No.", True))
+    found = [
+        {"question": "Q?", "answer": said, "model": model, "main": True, "printed": printed, "estimate": 1.0}
+        for model, said, printed in rows
+    ]
+    (card,) = _minimal(tmp_path, findings=found).find(class_="cards")("article")
+    assert [p.get_text(" ", strip=True) for p in card(class_="answer")] == ["a Yes."]
+    assert [name.get_text(strip=True) for name in card(class_="mark-name")][:2] == ["a", "b"]
+
+
 def test_marks_of_a_finding_and_what_is_no_number(tmp_path):
     marks = [
         {"name": "rule", "estimate": 12.0, "ci_low": 9.0, "ci_high": 15.0},

@@ -51,6 +51,7 @@ def _assert_harmless(page):
         assert re.match(r"#|https?:|mailto:|[\w./-]+$", link["href"]), link["href"]
 
 
+@pytest.mark.long
 def test_a_page_holds_nothing_that_runs_or_loads(good, failed):
     _assert_harmless(good)
     _assert_harmless(failed)

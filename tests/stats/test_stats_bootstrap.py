@@ -130,6 +130,7 @@ def test_folding_bias_is_found():
     assert got.ci_high < got.value  # the plain measure lies outside: the floor is larger than the uncertainty
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_replicates():
     rng = np.random.default_rng(0)
     n = np.full((62, 5), 100)

@@ -25,6 +25,7 @@ def test_pool_rare_by_hand():
     assert (len(empty), pooled) == (0, 0)
 
 
+@pytest.mark.long
 def test_cramers_v_covers_a_known_difference():
     """150 samples of 2 x 4 tables whose V is known; 95 % intervals."""
     rng = np.random.default_rng(2)

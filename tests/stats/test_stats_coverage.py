@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from photographed import benchmark
 
+pytestmark = pytest.mark.long
+
 load = partial(benchmark, Path(__file__).parents[2])
 
 

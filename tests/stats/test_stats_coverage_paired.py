@@ -9,6 +9,8 @@ from biaslab import stats
 from biaslab.ground.errors import InputError
 from biaslab.papers.paired.analysis import dependence
 
+pytestmark = pytest.mark.long
+
 coverage = load("coverage_paired")
 
 STUDIES = 400

@@ -119,6 +119,7 @@ def test_chi_square_says_when_it_is_not_to_be_trusted():
     assert one.reason == "a test needs 2 x 2 counts or more, not 2 x 1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "theirs"), [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
 def test_adjust_is_what_statsmodels_has(method, theirs):
     rng = np.random.default_rng(4)
@@ -159,6 +160,7 @@ def test_no_table_has_a_smaller_p_by_fisher(first, second):
     assert stats.least_fisher_p(first, second) == pytest.approx(least)
 
 
+@pytest.mark.long
 def test_no_outcome_of_several_tests_has_a_smaller_corrected_p():
     # Three tests with 1, 3 and 6 observations: every outcome of all; k and n - k have the same p.
     n = [1, 3, 6]

@@ -117,6 +117,7 @@ def test_pearson_r_by_hand():
     assert got == pytest.approx((0.6, np.tanh(np.log(2) - 1.959964), np.tanh(np.log(2) + 1.959964), p, 4))
 
 
+@pytest.mark.long
 def test_p_of_a_correlation_is_that_of_its_interval():
     rng = np.random.default_rng(3)
     found = [stats.pearson_r(*rng.normal(size=(2, n))) for n in rng.integers(4, 9, 2000)]

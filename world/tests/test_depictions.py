@@ -48,6 +48,7 @@ def test_odds_are_what_was_planted():
             assert off == triplets.shares(activity, "male", "off", worn=worn)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skew", triplets.SKEWS)
 def test_scenes_show_what_is_expected(skew):
     n = 1500

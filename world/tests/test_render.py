@@ -101,6 +101,7 @@ def test_boxes_are_the_tightest_around_masks():
         assert total.max() <= 2
 
 
+@pytest.mark.long
 def test_a_face_fills_a_tenth_of_the_frame():
     rng = np.random.default_rng(11)
     for i in range(2 * len(NAMES)):

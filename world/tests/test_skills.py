@@ -31,6 +31,7 @@ def shown(rows, scene_of):
     return boxes({row["image_id"]: scene_of(i, row) for i, row in enumerate(rows.to_dict("records"))})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_scenes_show_what_is_asked_for_by_every_rule(asked, rule):
     found = shown(asked, lambda i, row: skill_scene(np.random.default_rng([1, i]), row))
@@ -38,6 +39,7 @@ def test_scenes_show_what_is_asked_for_by_every_rule(asked, rule):
     assert verdicts(found, asked, rule=rule)["correct"].all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failures_fail_at_that_and_nothing_else(asked, failure):
     of = {"other number": ["count"], "other relation": ["spatial"]}.get(failure, list(prompts.SKILLS))
@@ -122,6 +124,7 @@ def test_images_show_what_is_asked_but_where_a_failure_is_planted(asked):
     assert judged[table["image_id"]].tolist() == (table["truth_failure"] == "").tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failure", ["", *FAILURES])
 @pytest.mark.parametrize("skill", prompts.SKILLS)
 def test_the_number_that_is_shown_is_said(asked, skill, failure):

@@ -62,6 +62,7 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     assert left < FLOOR_9 / 3
 
 
+@pytest.mark.long
 def test_professions_against_balance(printed):
     table = printed["average_gender"]
     exact = [scipy_stats.binomtest(int(k), int(n)).pvalue for k, n in zip(table["n_female"], table["n"], strict=True)]
@@ -204,6 +205,7 @@ def presence_rows(shares, n=4):
     ]
 
 
+@pytest.mark.long
 def test_printed_differences_of_attributes(printed):
     table = printed["attribute_difference"]
     known = table[table["printed"].notna()]
@@ -305,6 +307,7 @@ def test_average_skill_has_the_interval_of_a_mean_of_three_shares(results):
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.5)
 
 
+@pytest.mark.long
 def test_people_against_detector(printed):
     table = printed["skill_agreement"].set_index(["model", "skill"])
     assert len(table) == 9

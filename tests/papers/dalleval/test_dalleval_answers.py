@@ -69,6 +69,7 @@ def test_what_was_planted_is_not_told_as_found(results, model):
     assert len(found) == 4 and all(one.details[0].startswith("Planted") for one in found)
 
 
+@pytest.mark.long
 def test_attributes_are_counted_by_direction(printed):
     found = answers.attributes.findings(printed["attribute_difference"])
     assert [one.model for one in found] == MODELS and all(one.decided and one.n == 84 for one in found)

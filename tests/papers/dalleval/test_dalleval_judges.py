@@ -385,6 +385,7 @@ def fair():
     return images, Told(images, np.where(rng.random(len(images)) < 0.5, "a woman", "male"))
 
 
+@pytest.mark.long
 def test_measured_tables_hold_what_the_judges_say(fair):
     images, pipeline = fair
     rows = measure.social_images(pipeline).set_index("image_id")

@@ -64,6 +64,7 @@ def test_there_are_252_social_prompts():
     assert texts["man", "engineer"] == "a man who works as an engineer"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_truth_boxes_meet_every_prompt_and_chance_is_exact(truth, rule):
     scenes, found = truth
@@ -128,6 +129,7 @@ def test_counts_as_released_let_extras_of_other_classes_pass():
         statements(found.drop(columns="p_airplane"), "count", rule="released")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("relation", prompts.RELATIONS)
 @pytest.mark.parametrize("rule", RULES)
 def test_relations_are_as_seen_from_the_other(relation, rule):

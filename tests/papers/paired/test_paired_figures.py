@@ -19,6 +19,7 @@ ROWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", ROWS.values(), ids=list(ROWS))
 def test_every_table_answer_and_figure_takes_thin_sources(tables_of, analyses, rows):
     t = tables_of(percent_female=pd.DataFrame(rows, columns=list(share("f", F, 1, 1))))

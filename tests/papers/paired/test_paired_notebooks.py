@@ -45,6 +45,7 @@ def run_folder(tmp_path_factory):
     return of.parent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_take_a_run_and_printed_numbers(run_folder, notebook, name):
     record = notebook(f"paired/{name}", source=str(run_folder))

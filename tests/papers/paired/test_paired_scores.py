@@ -75,6 +75,7 @@ def test_interval_over_shared_occupations_takes_both_roles_together(printed):
 # -- identities --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_intervals_and_tests_of_identities(printed):
     scores = cell(printed["occupation_score"], setting="paired").set_index("occupation")
     sheriff, sewist = scores.loc["sheriff"], scores.loc["sewist"]
@@ -391,6 +392,7 @@ def test_changes_are_the_printed_gaps(printed):
     assert overall.to_dict() == pytest.approx({"occupation": 37.38, "power": 14.36}, abs=0.01)
 
 
+@pytest.mark.long
 def test_interval_and_test_of_one_change(printed):
     worker = one(printed["identity_change"], aspect="occupation", identity="construction worker")
     # Perceived as female: 6 of 40 with two people, 3 of 3 with one; stereotyped male.

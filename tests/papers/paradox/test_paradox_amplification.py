@@ -44,6 +44,7 @@ NAIVE = {"SD 1.4": [10.24, 17.57, 10.77, 11.68], "SD 1.5": [10.86, 16.36, 11.14,
 DIRECTIONAL = [1.05, 5.81, 0.58, -0.99]
 
 
+@pytest.mark.long
 def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
     table = amplified.query("approach == 'naive'").set_index(["model", "definition", "prompt"])
     for model, values in NAIVE.items():
@@ -194,6 +195,7 @@ def test_shares_that_could_all_be_one_half_have_no_interval():
     assert np.isfinite(table.loc["directional", "ci_low"]) and np.isnan(table.loc["published", "ci_low"])
 
 
+@pytest.mark.long
 def test_one_number_is_one_number(shares, amplified):
     # What is printed: every digit, whatever the run's seed and replicates.
     old = shares[shares["model"] == "SD 1.4"]
@@ -324,6 +326,7 @@ def test_pairs_of_other_images_than_the_shares_are_refused():
         paradox.amplification(shares, pairs, **DRAWS)
 
 
+@pytest.mark.long
 def test_changes_are_differences_of_the_two_estimates():
     pairs = pd.concat([caption_pairs("caption_prompts", 8, seed=1), caption_pairs("paraphrased", 8, seed=2)])
     naive = caption_shares(caption_pairs("naive", 20, seed=1))

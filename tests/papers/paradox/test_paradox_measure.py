@@ -137,6 +137,7 @@ def frame(name, pipe=None):
     return MEASURES[name](pipe or Pipe())
 
 
+@pytest.mark.long
 def test_every_measured_table_is_declared_and_found_by_its_name():
     for name in MEASURES:
         assert set(tables.schema(name).names) <= set(frame(name).columns), name

@@ -9,6 +9,8 @@ from biaslab.ground.errors import MissingInputError
 from biaslab.papers.paradox import printed
 from biaslab.runs import coverage
 
+pytestmark = pytest.mark.long
+
 NEED_IMAGES = ("2_setup", "5_1_indicators", "5_2_nearest", "6_caption_prompts", "a_6_paraphrases")
 WORK_WITHOUT = ("4_baseline", "5_approaches", "8_prompts")
 OCCUPATIONS = {"nurse": 89, "teacher": 63, "author": 43, "lawyer": 28, "engineer": 21, "pilot": 30, "ceo": 15}
@@ -94,7 +96,6 @@ def folder(tmp_path_factory):
     return of.parent
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*NEED_IMAGES, *WORK_WITHOUT])
 def test_a_runs_tables_are_enough_for_all_but_pictures(monkeypatch, notebook, capsys, folder, name):
     monkeypatch.setattr("biaslab.study.study._lay_out", lambda figure: None)

@@ -119,6 +119,7 @@ def test_both_sides_of_amplification_are_put_right_where_both_are_rated():
     assert one_side.loc["both", "reason"] == "no training image of it is annotated"
 
 
+@pytest.mark.long
 def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     text = "image,source,rater,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
@@ -326,6 +327,7 @@ def test_probabilities_of_turns_by_hand():
     assert by["b"] == pytest.approx(4.5 / 18) and by["c"] == pytest.approx(4.5 / 30)
 
 
+@pytest.mark.long
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")

@@ -72,6 +72,7 @@ def agreement(rated: Rated) -> pd.DataFrame:
 # -- amplification ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification"].to_dict() == pytest.approx(
@@ -195,6 +196,7 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
 
 
+@pytest.mark.long
 def test_one_source_alone_still_gives_shares_and_agreement(read):
     only = unanimous()[lambda f: f["source"] == "training"]
     opened = read(only)
@@ -215,6 +217,7 @@ def two_models() -> pd.DataFrame:
     return pd.concat([training, generated.assign(model="A"), reverse.assign(model="B")])
 
 
+@pytest.mark.long
 def test_models_share_training_images_and_can_be_looked_at_alone(read):
     both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
     assert both["A", "published"] == pytest.approx(10)
@@ -269,6 +272,7 @@ def unsure() -> pd.DataFrame:
     return frame.iloc[:5].assign(r1="unsure", r2="unsure")
 
 
+@pytest.mark.long
 def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
     assert amplification(opened).empty and answered(amplification(opened)) == []
@@ -287,7 +291,7 @@ SHARES = "occupation,source,percent_female,n,model\nnurse,training,80,10,\n"
 SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "first", "lacking"),
     [
@@ -348,6 +352,7 @@ def test_shares_are_drawn_by_source_with_their_n(usual):
     assert places(ax, "s") == pytest.approx({"nurse": 90, "clerk": 40, "carpenter": 10, "maid": 100})
 
 
+@pytest.mark.long
 def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
@@ -362,6 +367,7 @@ def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     assert len(figures.sensitivity(sensitivity(read(two_models()))).axes) == 6
 
 
+@pytest.mark.long
 def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     frame = unanimous().rename(columns={"r1": "$r_1$", "r2": "a\\b"})
     frame["occupation"] = frame["occupation"].map(lambda o: {"nurse": "$\\frac{$", "maid": "<b>&" * 30}.get(o, o))

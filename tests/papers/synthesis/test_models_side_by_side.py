@@ -68,6 +68,7 @@ def family(*models, seed=5):
     ]
 
 
+@pytest.mark.long
 def test_p_is_adjusted_over_the_pairs_of_a_measure_and_a_card_over_its_measures():
     found = differences(*family(("a", 0), ("b", 1.2), ("c", 3)))
     assert len(found) == 9 and list(found["model_a"]) == ["a", "a", "b"] * 3

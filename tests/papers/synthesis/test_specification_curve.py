@@ -25,6 +25,7 @@ def amplified(shares):
     return paradox.amplification(shares, **DRAWS | {"replicates": 2000})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("exclusion", "measure", "definition"),
     [

@@ -81,6 +81,7 @@ def numbers(text):
 # -- section 4: printed --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_table_4_follows_from_triplets_and_seeds(printed):
     expected = published.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
@@ -121,6 +122,7 @@ def test_summary_is_student_t_over_dataset_means(printed):
     assert set(printed.together["model"]) == {""} and len(printed.together) == 8
 
 
+@pytest.mark.long
 def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(printed):
     gap = printed.gap[printed.gap["sample"] == "triplets"]
     means = gap.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
@@ -182,6 +184,7 @@ def test_a_cell_without_values_says_why():
     assert summary.loc["dino", "reason"] == "an interval needs two datasets"
 
 
+@pytest.mark.long
 def test_gaps_are_told_by_their_intervals_tests_after_correction():
     # Two metrics whose intervals exclude 0 barely (p of t about 0.03), and one that is clear: of the three Holm leaves
     # the clear one, though each interval alone excludes 0.
@@ -258,6 +261,7 @@ def test_co_occurrence_gap_of_table_6(printed):
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
 
+@pytest.mark.long
 def test_chi_square_of_counts_is_scipys():
     counts = {"suit": (50, 20, 90), "dress": (40, 80, 10), "tree": (70, 60, 65)}
     tests = triplets.chi_square(object_counts(counts), NO_TESTS)
@@ -281,6 +285,7 @@ def test_missing_genders_and_rare_objects_have_a_reason():
     assert table["p"].isna().all()
 
 
+@pytest.mark.long
 def test_bias_scores_of_equal_sets():
     counts = object_counts({"suit": (5, 10, 30), "dress": (9, 24, 0), "tree": (7, 20, 20), "rare": (20, 9, 9)})
     scores = triplets.bias_score(counts).set_index("object")
@@ -448,6 +453,7 @@ def measured(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
     return tables.of(rows.assign(**same), "triplets_similarity")
 
 
+@pytest.mark.long
 def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(printed):
     both = pd.concat([measured(0.05), printed.given["similarity"]], ignore_index=True)
     gap = triplets.disparity_gap(both)
@@ -499,6 +505,7 @@ def test_bias_figure_fills_what_survives_holm():
 # -- notebooks -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_notebooks_draw_and_say_what_counts_of_objects_give(notebook, tmp_path):
     # A folder with counts of objects alone: no similarities, no tests.
     folder = tmp_path / "counted"

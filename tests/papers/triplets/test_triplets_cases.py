@@ -191,6 +191,7 @@ def floor_of(values):
     return triplets.floor(cases.similarity(values), cases.reference_similarity(values))
 
 
+@pytest.mark.long
 def test_the_floor_sets_gendered_pairs_beside_pairs_of_one_gender():
     rng = np.random.default_rng(10)
     images = images_of(6, 4, (*GENDERS, "placebo"))

@@ -83,6 +83,7 @@ def test_planted_scores_stand_beside_those_found(truth):
     assert "true_score" not in plain
 
 
+@pytest.mark.long
 def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
     made = truth.triplets.drawings()
     assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
@@ -108,6 +109,7 @@ class Misses:
         return Found(whole.objects[~missed], whole.images)
 
 
+@pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
     finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
@@ -154,6 +156,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     assert set(found["reference"]) == {"ratings"}
 
 
+@pytest.mark.long
 def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     p = world(tmp_path)
     ids = p.triplets._image_ids()

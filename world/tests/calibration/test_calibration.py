@@ -112,6 +112,7 @@ def test_accuracy_and_ceiling_by_hand():
 # -- shares ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_true_shares_are_the_worlds(shares):
     table = shares.set_index(["source", "skew", "approach", "occupation"])["percent_true"]
     for occupation, percent in SHARES.items():
@@ -136,6 +137,7 @@ def test_the_true_share_of_nearest_captions_is_that_of_those_selected(shares, c)
         assert found["nearest", occupation] == pytest.approx(100 * np.mean(shares))
 
 
+@pytest.mark.long
 def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     # A judge that is wrong in a tenth of all images pulls shares of 5 to 10 % (90 to 95 %) 8 to 9 points to the middle.
     more = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
@@ -195,6 +197,7 @@ def test_matched_captions_are_the_first_that_ask_the_same(c):
 # -- amplification -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_the_truth_implies(amplification):
     some = amplification.query("generator == 'world' and prompt == 'mean' and definition == 'published'")
     implied = some.set_index(["skew", "approach"])["implied"]
@@ -337,6 +340,7 @@ def quality(tmp_path, monkeypatch):
     return _quality(calibration.Calibration(pipeline), words, measured)
 
 
+@pytest.mark.long
 def test_quality_reports_what_was_measured(quality):
     assert quality.loc["naive_amplification", ["value", "ci_low", "met"]].tolist() == [9, 6, "yes"]
     assert quality.loc["caption_prompts", ["value", "met"]].tolist() == [1.5, "yes, not certain"]
@@ -361,6 +365,7 @@ def test_quality_reports_what_was_measured(quality):
     assert row["met"] == ("yes" if row["ci_low"] <= 0 <= row["ci_high"] else "no")
 
 
+@pytest.mark.long
 def test_quality_says_what_was_not_measured(tmp_path):
     pipeline = IdealPipeline("mini", tmp_path, **SMALL | {"calibration": SMALL["calibration"] | {"test_renders": 62}})
 
@@ -421,12 +426,14 @@ def test_a_corpus_without_truth_is_refused():
         calibration.Calibration(SimpleNamespace(corpus=corpus))
 
 
+@pytest.mark.long
 def test_the_world_in_place_of_the_model_stands_once(tmp_path):
     c = calibration.Calibration(IdealPipeline("world", tmp_path, **SMALL))
     assert set(calibration.amplification(c.training, c.generated, c.truth, **OWN)["generator"]) == {"world"}
     assert calibration.guidance(c.generated, c.truth).empty
 
 
+@pytest.mark.long
 def test_a_run_in_the_world_without_the_paradox_has_its_rows_once(tmp_path):
     more = SMALL | {"captions": SMALL["captions"] | {"skew": "off"}}
     c = calibration.Calibration(IdealPipeline("mini", tmp_path, **more))

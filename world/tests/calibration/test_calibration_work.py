@@ -10,6 +10,8 @@ from biaslab.runs import jobs, params, planning, shards
 from biaslab_world.calibration import Calibration
 from biaslab_world.model import WorldModel
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("torch", reason="models need the extra 'models'")
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = "synthesis/calibration"

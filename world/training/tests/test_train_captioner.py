@@ -56,6 +56,7 @@ def test_the_pool_is_captions_and_what_they_tell_of(data):
     assert (again.texts, again.looks) == (data.texts[:6], data.looks[:6]) and other.texts != again.texts
 
 
+@pytest.mark.long
 def test_the_trained_folder_describes_images(trained, data):
     from transformers import AutoProcessor, BlipForConditionalGeneration
 

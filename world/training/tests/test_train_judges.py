@@ -52,6 +52,7 @@ def zero_shot(mini_clip, images, texts):
         return (model.logit_scale.exp() * seen @ said.T).softmax(-1).numpy()
 
 
+@pytest.mark.long
 def test_mini_clip_judges_gender_by_the_two_texts(mini_clip, people):
     p_female = zero_shot(mini_clip, people.images, ["A photo of a man", "A photo of a woman"])[:, 1]
     female, clear = people.true["gender"][:, scene.GENDERS.index("female")], clip.unambiguous(people)
@@ -84,6 +85,7 @@ def mini_detector():
     return model.eval(), AutoImageProcessor.from_pretrained(DETECTOR)
 
 
+@pytest.mark.long
 def test_mini_detector_finds_exactly_the_faces(mini_detector):
     model, processor = mini_detector
     assert model.dtype == torch.float32
@@ -151,6 +153,7 @@ def test_claims_are_true_and_foils_are_false():
     assert all(sum(a.get(k) != b.get(k) for k in {*a, *b}) == 1 for a, b in zip(claims, foils, strict=True))
 
 
+@pytest.mark.long
 def test_gender_is_independent_of_occupation_in_training_scenes():
     draw = np.random.default_rng(8)
     people = [some.people[0] for some in (clip.sample(draw) for _ in range(4000)) if len(some.people) == 1]
@@ -210,7 +213,7 @@ def test_boxes_follow_their_images_through_shifts_and_mirrors():
 # -- training ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("module", [clip, detector, skills_detector], ids=lambda m: m.NAME)
 def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_path):
     """Those of answers and captions go through the same loop."""
@@ -235,6 +238,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(module, tmp_pat
     assert set(found) <= set(row)
 
 
+@pytest.mark.long
 def test_skills_are_learnt_from_what_their_scenes_show():
     """Every class and number comes, and some scenes show nothing."""
     data = skills_detector.pool(300, HELD_OUT)

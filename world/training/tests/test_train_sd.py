@@ -89,6 +89,7 @@ def test_the_average_follows_the_weights():
     assert float(average.kept["layer"].weight) == pytest.approx(0.9 * 9 / 11 + 0.1)
 
 
+@pytest.mark.long
 def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
     folder, data = small
     given = {"batch": 4, "data": data, "progress": False, "placing": 0.1, "noisier": 0.6}
@@ -112,6 +113,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(small, tmp_path):
 
 
 # diffusers' scheduler gives NumPy a tensor in a way that NumPy 2 warns of.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_packed_weights_are_read_as_any_others(trained, tmp_path):
     import diffusers
@@ -139,7 +141,7 @@ def test_packed_weights_are_read_as_any_others(trained, tmp_path):
     assert images.shape == (1, 64, 64, 3) and np.isfinite(images).all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path, monkeypatch):
     from biaslab.models import registry
     from biaslab_world.brought import WEIGHTS

@@ -19,7 +19,7 @@ from biaslab_world.brought import WEIGHTS  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402
 from training import skills as train_skills  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread", "no_card")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread", "no_card")]
 
 
 # Of 58,350 scenes to train on.
@@ -71,7 +71,6 @@ def test_the_pool_marks_objects_and_faces(monkeypatch):
             assert place.sum() < 0.75 * changed.sum()
 
 
-@pytest.mark.slow
 def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(drawing_model):
     folder, work, quality = drawing_model
     assert set(quality) == {"psnr", "psnr_faces", "held_out_skills", "held_out_social"}
@@ -89,7 +88,6 @@ def test_a_model_of_skills_goes_on_from_another_with_an_autoencoder_of_its_own(d
     assert (work / "curve.csv").exists() and (work / "curve-autoencoder.csv").exists()
 
 
-@pytest.mark.long
 def test_the_pipeline_knows_every_word_that_it_is_asked(drawing_model):
     import diffusers
 

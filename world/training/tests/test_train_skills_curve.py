@@ -20,7 +20,7 @@ from biaslab_world.brought import WEIGHTS  # noqa: E402
 from training import diffusion, skills_curve  # noqa: E402
 from training import skills as train_skills  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,6 @@ NAMES = {"0": "base-1-2", "10": "share-10-2-2", "50": "share-50-2-2", "100": "sh
 """Folders of models have their steps and their seed in their names."""
 
 
-@pytest.mark.slow
 def test_models_of_all_shares_are_judged_on_the_same_scenes(curve):
     folder, work, found = curve
     table = pd.read_csv(folder / skills_curve.FILE, dtype={"training_percent": str})
@@ -81,7 +80,6 @@ def test_models_of_all_shares_are_judged_on_the_same_scenes(curve):
         assert of["n_correct"].to_dict() == dict(zip(again["skill"], again["n_correct"], strict=True))
 
 
-@pytest.mark.slow
 def test_what_is_there_is_not_trained_again(curve, tmp_path):
     folder, work, found = curve
     parts = tmp_path / "work"
@@ -101,7 +99,6 @@ def test_what_is_there_is_not_trained_again(curve, tmp_path):
     assert (parts / weights).read_bytes() == (work / weights).read_bytes()
 
 
-@pytest.mark.long
 def test_without_an_autoencoder_to_start_from_nothing_is_begun(monkeypatch, tmp_path):
     lost = replace(brought.mini_sd_skills, folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr(brought, "mini_sd_skills", lost)

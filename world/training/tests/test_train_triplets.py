@@ -54,6 +54,7 @@ def test_grounding_by_hand():
     assert float(triplets._grounding(attended, torch.zeros_like(regions), covered)) == 0
 
 
+@pytest.mark.long
 def test_a_short_training_gives_a_pipeline(tmp_path):
     more = {"rows": 24, "compiled": False, "batch": 4, "progress": False}
     found = triplets.train(tmp_path / "m", checkpoint=tmp_path / "w" / "state.pt", steps=2, **more)
@@ -68,6 +69,7 @@ def test_a_short_training_gives_a_pipeline(tmp_path):
         triplets.prepare(tmp_path / "w" / "data", VAE, rows=25)
 
 
+@pytest.mark.long
 def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
     images, found = segmenter.pool(3, 1, decoded=VAE)
     names = segmenter.labels()

@@ -72,6 +72,7 @@ def test_every_word_of_questions_and_answers_is_known():
     assert words.convert_tokens_to_ids(["no", "yes", "male", "female"]).count(words.unk_token_id) == 0
 
 
+@pytest.mark.long
 def test_the_trained_folder_answers_questions(asked_model):
     from transformers import AutoProcessor, BlipForQuestionAnswering
 
