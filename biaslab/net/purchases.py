@@ -88,7 +88,8 @@ class LimitError(Exception):
 class _Purchases:
     """The rows of one folder of the store, such as ``bought_images/<digest>``.
 
-    Methods raise RunError: The database is damaged, cannot be written, or is on a file system without locks.
+    Methods raise RunError: The database is damaged, cannot be written, or is on a file system without locks; or a file
+    of an earlier version, which is imported first, is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -97,7 +98,7 @@ class _Purchases:
 
     @contextlib.contextmanager
     def turn(self, name: str) -> Iterator[None]:
-        """Be the only process that does the work ``name`` here; others wait, and then find what was written."""
+        """Do the work ``name`` in one process at a time; others wait, and then find what was written."""
         with _opened(self.file, write=True) as database:
             if (found := database.execute("pragma quick_check(1)").fetchone()[0]) != "ok":
                 raise _damaged(self.file, found)
@@ -129,9 +130,10 @@ class Answers(_Purchases):
 
 
 class Ledger(_Purchases):
-    """The ledger of one model: what was charged, replies not worked up yet, and what became of images.
+    """The ledger of one model: charges, replies that are not worked up yet, and the status of each image.
 
-    Who holds :meth:`buying` buys, at a ``price`` an image up to a ``limit`` in all.
+    Requests are sent within :meth:`buying`. Each costs ``price``, and all together at most ``limit``, in the currency
+    of the settings. ``endpoint`` names model and URL in summaries.
     """
 
     def __init__(self, folder: Path, price: float = 0, limit: float = 0, endpoint: str = "") -> None:
@@ -144,7 +146,7 @@ class Ledger(_Purchases):
         self.spent = Decimal(0)
 
     def load(self) -> None:
-        """Read what was ``spent``, the images that are ``done``, and the keys of ``replies`` not worked up yet."""
+        """Read ``spent``, the images that are ``done`` by key, and keys of ``replies`` that are not worked up yet."""
         rows = self._rows(f"select key, reply is not null, {_COLUMNS} from images where folder = ?")
         self.done = {key: Bought(*said) for key, _, *said in rows if said[0] is not None}
         self.replies = {key for key, left, *_ in rows if left}
@@ -152,10 +154,10 @@ class Ledger(_Purchases):
 
     @contextlib.contextmanager
     def buying(self) -> Iterator[None]:
-        """Be the only process that buys here, and know what others bought before.
+        """Buy in one process at a time; what others bought before is loaded first.
 
-        Raises RunError: Another host buys with this store, or its process was killed; the database does not know an
-        image that is there.
+        Raises RunError: Another host buys with this store, or its process was killed; or the folder contains an image
+        that the database does not know.
         """
         # Another host is refused at once; locks of shared file systems may hold on one host only.
         self._claim()
@@ -167,7 +169,8 @@ class Ledger(_Purchases):
                 yield
             finally:
                 with _opened(self.file, write=True) as database:
-                    database.execute("update endpoints set buyer = null where folder = ?", (self._name,))
+                    ours = (self._name, platform.node())
+                    database.execute("update endpoints set buyer = null where folder = ? and buyer = ?", ours)
 
     def _claim(self) -> None:
         with _opened(self.file, write=True) as database:
@@ -245,31 +248,30 @@ class Ledger(_Purchases):
         return json.loads(reply)
 
     def save_picture(self, key: str, ending: str, data: bytes) -> None:
-        """Write a picture, before the row that says that it is there."""
+        """Write an image's file, before the row that describes it; it outlasts a power cut."""
         path = self.file_of(key, ending)
         with explaining(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, data)
-            # It outlasts a power cut.
             with path.open("r+b") as file:
                 os.fsync(file.fileno())
 
     def file_of(self, key: str, ending: str) -> Path:
-        """Return where a picture is, as it came."""
+        """Return the path of an image's file, with the bytes that the endpoint sent."""
         return self.folder / "images" / key[:2] / f"{key}.{ending}"
 
     def keep(self, key: str, bought: Bought, asked: Mapping[str, Any]) -> None:
-        """Write down what became of an image, in the place of its reply."""
+        """Write down what became of an image, whose file is written, in place of its reply."""
         self._insert("images", key=key, asked=json.dumps(asked), **asdict(bought))
         self.done[key] = bought
         self.replies.discard(key)
 
 
 def summary(store: str | Path) -> list[dict[str, Any]]:
-    """Return what was bought of each endpoint with a store.
+    """Return a dictionary for each model from which something was bought with a store.
 
-    That is ``endpoint`` (model and URL; empty where an earlier version bought), ``spent``, ``images`` by outcome,
-    ``replies`` not worked up yet, and ``folder``, where pictures are, below the store.
+    Its keys are ``endpoint`` (model and URL; empty where an earlier version bought), ``spent``, ``images`` (counts by
+    outcome), ``replies`` (number that are not worked up yet) and ``folder`` (of the images' files, below the store).
 
     Raises InputError: The store has no database. RunError: It is damaged.
     """
@@ -288,7 +290,7 @@ def summary(store: str | Path) -> list[dict[str, Any]]:
 
 
 def release(store: str | Path) -> None:
-    """Forget the host that buys with a store, where its process was killed; InputError where nothing was bought."""
+    """Let any host buy again after a process was killed; InputError where nothing was bought with the store."""
     with _opened(_existing(store), write=True) as database:
         database.execute("update endpoints set buyer = null")
 
