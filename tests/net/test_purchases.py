@@ -43,6 +43,11 @@ def ten(server, store):
 # -- killed at any point ----------------------------------------------------------------------------------------
 
 
+def points(*main, left):
+    """Return points of a test, of which some are ``left`` to long tests."""
+    return [*main, *(pytest.param(point, marks=pytest.mark.long) for point in left if point not in main)]
+
+
 def _die_at(point):
     """Let this process be killed at the n-th moment: before or after a commit, a request, or the write of an image."""
     passed = []
@@ -89,7 +94,7 @@ def _asked(url, root):
 # By hand: the claim, the check of the file and the second claim are three commits, so moments 1 to 6. Each image then
 # has its reservation, request, reply, file and row, so ten moments. All moments of the first one are tried.
 @posix
-@pytest.mark.parametrize("point", [1, 4, 6, *range(7, 17), 18, 23, 29, 31, 37, 44, 50, 55, 60])
+@pytest.mark.parametrize("point", points(11, 14, left=[1, 4, *range(6, 17), 18, 23, 29, 31, 37, 44, 50, 55, 60]))
 def test_killed_at_any_point_it_buys_what_is_left_under_the_limit(server, tmp_path, point):
     """Image 2 is refused and image 3 fails once, for which the server charges nothing."""
     charged, failed = [], []
@@ -120,7 +125,7 @@ def test_killed_at_any_point_it_buys_what_is_left_under_the_limit(server, tmp_pa
 
 
 @posix
-@pytest.mark.parametrize("point", [2, 9, 11, 13, 17, 22])
+@pytest.mark.parametrize("point", points(13, left=[2, 9, 11, 17, 22]))
 def test_killed_at_any_point_it_asks_no_answered_question_again(server, tmp_path, point):
     server.reply = lambda question, n: completion(question)
     killed = process(_ask_and_die, server.url, tmp_path, point)
