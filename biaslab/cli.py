@@ -173,10 +173,9 @@ def parser_of_commands() -> argparse.ArgumentParser:
 
     command("models", _models, "list the models that installed packages bring, with their folders and cards")
 
-    add = command("ledger", _ledger, "say what a ledger of bought images holds, or rebuild a damaged one; buys nothing")
-    add("folder", metavar="FOLDER", help="the folder that holds bought.jsonl")
-    add("--rebuild", action="store_true", help="rebuild it from its sound lines, the pictures and the answers")
-    add("--price", type=float, metavar="N", help="what an image cost, where no sound line says it")
+    add = command("ledger", _ledger, "summarize what was bought at endpoints: cost, images by outcome, replies")
+    add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
+    add("--release", action="store_true", help="let another host buy, after a process that bought was killed")
 
     text = "say what the store of computed results holds, by stage, or prune what no current code reads"
     add = command("store", _store, text)
@@ -347,11 +346,16 @@ def _models(_: argparse.Namespace) -> None:
 
 
 def _ledger(given: argparse.Namespace) -> None:
-    from biaslab.net import ledger
+    from pathlib import Path
 
-    rebuilt = ledger.rebuild(given.folder, price=given.price) if given.rebuild else None
-    for name, value in (rebuilt or ledger.summary(given.folder)).items():
-        print(f"{name}: {'' if value is None else value}")
+    from biaslab.ground import places
+    from biaslab.net import purchases
+
+    store = Path(given.folder).expanduser() if given.folder else places.default_root()
+    if given.release:
+        purchases.release(store)
+    blocks = ("\n".join(f"{name}: {value}" for name, value in of.items()) for of in purchases.summary(store))
+    print("\n\n".join(blocks))
 
 
 def _store(given: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
-"""What cannot be had again for nothing is found again: in a store that the code of e40f3be wrote, by that of today.
+"""Purchases, answers, downloads and ratings in a store that the code of 66c4b31c wrote are found by that of today.
 
-Nobody answers here, so whatever is keyed otherwise than it was then is asked for, and fails. What is bought, asked,
-fetched or said by people is keyed by none of biaslab's code:
+There is no network here, so that a request for anything that has another key than it had then fails. No key depends on
+biaslab's code:
 
 - an image of an endpoint by URL and model (the folder), and by what is asked for (size, quality, style, options),
   prompt_id, text, index and the run's seed (:mod:`biaslab.generation.image_endpoint`);
@@ -13,8 +13,11 @@ fetched or said by people is keyed by none of biaslab's code:
 So prompt_ids, caption_ids, texts and seeds are among the keys. None of it may change: somebody has paid for it.
 """
 
+import contextlib
 import json
 import shutil
+import sqlite3
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -22,8 +25,10 @@ from stores import asked
 
 from biaslab.ground.errors import RunError
 from biaslab.keep import pruning
+from biaslab.net.purchases import Ledger
 
-WRITTEN = Path(__file__).parent / "stores" / "e40f3be"
+WRITTEN = Path(__file__).parent / "stores" / "66c4b31c"
+OLD = {p.relative_to(WRITTEN): p.read_bytes() for p in WRITTEN.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
@@ -60,10 +65,51 @@ def test_all_of_it_is_found_again(folder, told, what):
         pytest.skip("this version of Pillow packs pictures otherwise, so that a critic's questions are other ones")
     found = asked.FOUND[what](folder)
     assert found and found == told[what]
+    # Nothing of the old store is changed, and a second run copies nothing twice.
+    assert {p: (folder / p).read_bytes() for p in OLD} == OLD
+    assert asked.FOUND[what](folder) == found
     if what == "images":
-        # Each with the request that bought it, and that of the second pair, which the critic saw.
-        ledger = next(folder.glob("store/bought_images/*/bought.jsonl")).read_text(encoding="utf-8")
-        assert ledger.count('"event": "sent"') == sum(map(len, found.values())) + 1 == 26
+        # Each image with the request that bought it, and that of the second pair, which the critic saw; one request
+        # that the server failed. That one and the refusal cost nothing.
+        n = sum(map(len, found.values())) + 1
+        assert n == 26
+        with contextlib.closing(sqlite3.connect(folder / "store" / "purchases.sqlite")) as database:
+            costs = database.execute("select cost from charges").fetchall()
+            left = database.execute("select count(*), count(reply) from images").fetchall()
+        assert sorted(costs) == [("-0.04",)] * 2 + [("0.04",)] * (n + 1)
+        assert left == [(n, 0)]
+
+
+def test_a_reply_that_was_not_worked_up_is_kept_by_the_import(folder):
+    (left,) = (folder / "store").glob("bought_images/*/replies/*.json")
+    ledger = Ledger(left.parents[1])
+    ledger.load()
+    assert ledger.reply(left.stem) == json.loads(left.read_bytes())
+    # 27 requests at 0.04, of which two were free. 25 images are worked up, one of them a refusal.
+    assert ledger.spent == Decimal("1.00") and len(ledger.done) == 25 and ledger.replies == {left.stem}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("bought.jsonl", b""), ("bought.jsonl", b'"x'), ("answers.jsonl", b'"x')],
+    ids=["a line is missing", "a line is changed", "an answer is changed"],
+)
+def test_a_damaged_line_of_an_old_store_is_named_and_nothing_is_asked(folder, name, damage):
+    path = next((folder / "store").rglob(name))
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1:2] = [lines[1].replace(b'"', damage, 1)] if damage else []
+    path.write_bytes(b"".join(lines))
+    for _ in range(2):
+        with pytest.raises(RunError, match=rf"Line 2 of .*{name} is damaged.*Restore a copy"):
+            asked.paraphrases(folder)
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_half_a_line_that_a_killed_process_left_stands_for_nothing(folder, told):
+    for name in ("bought.jsonl", "answers.jsonl"):
+        for path in (folder / "store").rglob(name):
+            path.write_bytes((whole := path.read_bytes()) + whole[:40])
+    assert asked.paraphrases(folder) == told["paraphrases"]
 
 
 def test_none_of_it_is_pruned(folder):

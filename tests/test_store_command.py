@@ -12,10 +12,9 @@ from biaslab import cli
 from biaslab.captions.indicators import indicate
 from biaslab.ground import plugins
 from biaslab.keep import closure, pruning, store
-from biaslab.keep.journal import Journal
 from biaslab.keep.pruning import CURRENT, KEPT, UNREAD, prune, results, table
 from biaslab.keep.store import Store, locked
-from biaslab.net.ledger import OK, Bought, Ledger
+from biaslab.net.purchases import OK, Answers, Bought, Ledger
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
 WORK = partial(indicate, "gazetteer", {})
@@ -59,7 +58,6 @@ def buy(root):
     """Return the folder of a ledger that bought one image."""
     folder = Store(root).stage("bought_images", {"url": "http://here", "model": "one"}).folder
     ledger, key = Ledger(folder, 0.25, 1), "ab" * 32
-    ledger.load()
     ledger.reserve(key, lambda: False)
     ledger.settle(key, charged=True)
     ledger.save_picture(key, "png", b"\x89PNG\r\n\x1a\n")
@@ -68,10 +66,8 @@ def buy(root):
 
 
 def answered(root):
-    """Return the folder of a chat that answered one question."""
-    folder = Store(root).stage("answers", {"url": "http://here"}).folder
-    Journal(folder / "answers.jsonl", "").write({"question": "q", "text": "a"})
-    return folder
+    """Write the answer of a chat to one question."""
+    Answers(Store(root).stage("answers", {"url": "http://here"}).folder).write("q", {"text": "a"})
 
 
 def test_results_of_changed_code_go_and_those_of_current_code_stay(root, monkeypatch, capsys):
@@ -108,7 +104,8 @@ def test_a_changed_source_is_what_makes_results_unread(root, monkeypatch):
 
 
 def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
-    bought, asked = buy(root), answered(root)
+    bought = buy(root)
+    answered(root)
     fetched = root / "downloads" / ("0" * 16)
     (fetched / "images").mkdir(parents=True)
     (fetched / "images" / "1.jpg").write_bytes(b"\xff\xd8\xff")
@@ -116,7 +113,7 @@ def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
     rated = old_code(root)
     (rated / "ratings.csv").write_text("image,gender\n1,woman\n")
     files = {p: p.read_bytes() for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"}
-    assert states(root) == dict.fromkeys((bought, asked, fetched, rated), KEPT)
+    assert states(root) == dict.fromkeys((bought, fetched, rated), KEPT)
     status, said, _ = run(capsys, "prune", "--yes")
     assert status == 0 and said == f"Deleted 0 results, 0.0 MB, from {root}.\n"
     assert {p: p.read_bytes() for p in files} == files

@@ -13,7 +13,7 @@ from biaslab.judging.words import BLOCKED
 from biaslab.keep.store import Store, digest
 from biaslab.models.images import Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
-from biaslab.net.ledger import BUYING, STAYS, Bought, Ledger
+from biaslab.net.purchases import STAYS, Bought, Ledger
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class EndpointImages(MadeImages):
         self._settings, self._seed = settings, seed
         where = {"url": settings.url, "model": settings.model}
         folder = store.stage("bought_images", where).folder
-        self._ledger = Ledger(folder, settings.price or 0, settings.cost_limit)
+        endpoint = f"{settings.model} at {settings.url}"
+        self._ledger = Ledger(folder, settings.price or 0, settings.cost_limit, endpoint)
         # The way that a picture comes does not make it another one.
         asked = {k: v for k, v in settings.image_fields.items() if k != "response_format"}
         rows = list(units.itertuples(index=False))
@@ -69,10 +70,8 @@ class EndpointImages(MadeImages):
             if settings.price is None:
                 raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()
-            with ledger.journal.turn(BUYING):
+            with ledger.buying():
                 # Another process may have bought them meanwhile.
-                ledger.load()
-                ledger.check_pictures()
                 if missing := self._missing():
                     failed = buy(missing, settings, ledger, pairs=self._pairs(), progress=progress)
         nothing = Bought("not_bought")
@@ -90,7 +89,7 @@ class EndpointImages(MadeImages):
         return self
 
     def n_there(self) -> int:
-        """Return how many of the images were bought; RunError where the ledger is damaged."""
+        """Return how many of the images were bought; RunError where the database is damaged."""
         self._ledger.load()
         return len(self._keys) - len(self._missing())
 

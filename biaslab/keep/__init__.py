@@ -1,1 +1,1 @@
-"""What is computed once and found again: store, journal, digests of code, and where work runs."""
+"""What is computed once and found again: store, digests of code, and where work runs."""

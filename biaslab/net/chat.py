@@ -1,8 +1,8 @@
 """Models that answer, behind an OpenAI-compatible endpoint: conversations go to ``<url>/chat/completions``.
 
-An answer is written to the store as soon as it is there, keyed by URL, model, options and messages, so that nothing is
-paid for twice, however a run ends. What questions cost, where they have a price, is in a ledger of the model
-(:mod:`biaslab.net.ledger`).
+An answer is written to the store's database of purchases as soon as it is there, keyed by URL, model, options and
+messages, so that nothing is paid for twice, however a run ends. It also contains what questions cost, where they have a
+price (:mod:`biaslab.net.purchases`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from biaslab.ground.errors import ParameterError, RunError
-from biaslab.keep.journal import ROOM, Journal
 from biaslab.keep.store import Store, digest
 from biaslab.net import replies
 from biaslab.net.endpoint import Requests
-from biaslab.net.ledger import BUYING, Ledger, LimitError
+from biaslab.net.purchases import Answers, Ledger, LimitError
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
@@ -91,20 +90,16 @@ def ask(
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
     # What an answer is kept by never changes.
     inputs = {"url": endpoint.url, "settings": fields}
-    path = store.stage("answers", inputs).folder / "answers.jsonl" if store is not None else None
-    journal = Journal(path, _STAYS + ROOM)
-    with journal.turn(digest(sorted(set(digests)))[:16]):
-        wanted, known, without, worked = set(digests), {}, set(), False
-        for record in journal.records():
-            # That it works was seen, too, by an answer to another question.
-            worked = True
-            without.update(filter(None, record.get("asked_without", "").split(",")))
-            if (key := record.pop("question")) in wanted:
-                known[key] = Answer(**record)
+    answers = Answers(store.stage("answers", inputs).folder) if store is not None else None
+    with answers.turn(digest(sorted(set(digests)))[:16]) if answers else contextlib.nullcontext():
+        before = {question: Answer(**answer) for question, answer in answers.read().items()} if answers else {}
+        known = {d: before[d] for d in digests if d in before}
         missing = {d: m for d, m in zip(digests, conversations, strict=True) if d not in known}
         if missing:
-            asking = _Chats(endpoint, fields, journal=journal, longest=longest, worked_before=worked)
-            asking.left_out |= without
+            # That it works was seen, too, by an answer to another question.
+            asking = _Chats(endpoint, fields, answers=answers, longest=longest, worked_before=bool(before))
+            for answer in before.values():
+                asking.left_out.update(filter(None, answer.asked_without.split(",")))
             paying = charged and endpoint.price and store is not None
             with asking.paying(store) if paying else contextlib.nullcontext():
                 known |= asking.all(missing, label, progress)
@@ -151,18 +146,18 @@ class _Chats(Requests):
 
     _ledger: Ledger | None = None
 
-    def __init__(self, *given: Any, journal: Journal, longest: int, worked_before: bool) -> None:
+    def __init__(self, *given: Any, answers: Answers | None, longest: int, worked_before: bool) -> None:
         super().__init__(*given, worked_before=worked_before)
-        self._journal, self._longest = journal, longest
+        self._answers, self._longest = answers, longest
 
     @contextlib.contextmanager
     def paying(self, store: Store) -> Iterator[None]:
         """Write down what each reply costs, one process at a time."""
         at = {"url": self.settings.url, "model": self.settings.model}
         folder = store.stage("questions", at).folder
-        self._ledger = Ledger(folder, self.settings.price, self.settings.cost_limit)
-        with self._ledger.journal.turn(BUYING):
-            self._ledger.load()
+        endpoint = f"{self.settings.model} at {self.settings.url}"
+        self._ledger = Ledger(folder, self.settings.price, self.settings.cost_limit, endpoint)
+        with self._ledger.buying():
             yield
 
     def attempt(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[Any, float | None]:
@@ -192,7 +187,8 @@ class _Chats(Requests):
         return {"messages": [dict(m) for m in question]}
 
     def keep(self, digest: str, question: Sequence[Message], answer: Answer) -> None:
-        self._journal.write({"question": digest, **asdict(answer)})
+        if self._answers is not None:
+            self._answers.write(digest, asdict(answer))
 
     def read(self, digest: str, data: bytes, headers: httpx.Headers) -> Answer:
         try:

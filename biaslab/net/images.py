@@ -1,7 +1,8 @@
 """Models that make images, behind an OpenAI-compatible endpoint.
 
-- **Never bought twice.** A reply is written down as it came; then the picture, then the line that says what became of
-  it. A stopped run goes on from whichever is there. One process at a time buys from a model.
+- **Never bought twice.** A reply is written down as it came; then the picture, then what became of it
+  (:mod:`biaslab.net.purchases`). A stopped run continues from whichever was written. One process at a time buys from a
+  model.
 - **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit``. It is taken
   back where the server says that there was no image. What may have been charged stays counted.
 - **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is never asked again.
@@ -33,7 +34,7 @@ from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
 from biaslab.net import fetch, replies
 from biaslab.net.endpoint import Requests
-from biaslab.net.ledger import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
+from biaslab.net.purchases import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
 
@@ -85,7 +86,7 @@ def buy(
     more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
-    missing = dict(sorted(missing.items(), key=lambda item: not ledger.is_paid(item[0])))
+    missing = dict(sorted(missing.items(), key=lambda item: item[0] not in ledger.replies))
     try:
         buying = _Buying(settings, ledger)
         label, found = f"buying from {settings.model}", {}

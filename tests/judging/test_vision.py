@@ -18,7 +18,7 @@ from biaslab.judging.vision import Vision, ask_about, chosen, judge_people
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 from biaslab.net import chat
-from biaslab.net.ledger import summary
+from biaslab.net.purchases import summary
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, uses
 from biaslab.settings import Settings
@@ -166,8 +166,8 @@ def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_b
         found = judged_by(model(server, price=0.1, limit=1.0), TEN, 10)
     # What was answered before the limit is kept, and not paid for again.
     assert len(server.requests) == 10 and (found["gender"] == "female").all()
-    (ledger,) = tmp_path.glob("questions/*")
-    assert summary(ledger)["spent"] == pytest.approx(1.0)
+    (spent,) = summary(tmp_path)
+    assert spent["spent"] == 1.0 and spent["images"] == "none"
 
 
 @pytest.mark.parametrize(

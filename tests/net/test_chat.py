@@ -217,21 +217,6 @@ def test_what_no_further_request_can_mend_ends_it_at_once(server, reply, kind, m
 # -- stops ----------------------------------------------------------------------------------------------------
 
 
-def test_half_a_line_and_a_damaged_one_are_asked_again(server, store, caplog):
-    answers(server, ["one", "two"], store)
-    (journal,) = store.root.rglob("answers.jsonl")
-    whole = journal.read_bytes()
-    lines = whole.splitlines(keepends=True)
-    journal.write_bytes(lines[0].replace(b"answered", b"answerd ") + lines[1][:-20])
-    with caplog.at_level(logging.WARNING):
-        assert [a.text for a in answers(server, ["one", "two"], store)] == ["ONE", "TWO"]
-    # Half a line is what a kill leaves; it is no damage, and it is gone when the next line is written.
-    assert "damaged lines: 1" in caplog.text
-    assert len(server.requests) == 4 and len(journal.read_bytes().splitlines()) == 3
-    assert [a.text for a in answers(server, ["one", "two"], store)] == ["ONE", "TWO"]
-    assert len(server.requests) == 4
-
-
 def test_two_that_ask_the_same_pay_once(server, tmp_path):
     """In threads, whose locks are as apart as those of two processes."""
     server.reply = lambda question, n: time.sleep(0.01) or completion(question)

@@ -1,8 +1,10 @@
-"""What cannot be had again for nothing, asked for in small: images of an endpoint, its answers, downloads, ratings.
+"""A small request of each kind that costs money or time again: images of an endpoint, answers, downloads, ratings.
 
-:data:`FOUND` holds what asks and returns what came back. The folder beside this file was written by the code of the
-commit that it is named by (this file's history says how) and is never written again: the test reads it with the code
-of today, and nobody answers it.
+:data:`FOUND` contains the functions that request and return them. The folder next to this file was written by the code
+of the commit that it is named by. It is never written again: the test reads it with the code of today, without network.
+
+A server on this machine made one image per request. It refused one prompt, answered the first request for another one
+with status 500, and the process was killed when one reply was saved and its image was not.
 """
 
 from __future__ import annotations
@@ -178,4 +180,6 @@ def _rows(table, columns: str) -> list:
 
 
 def _pixels(images, image_id: str) -> str:
-    return hashlib.sha256(images.read([image_id])[0].tobytes()).hexdigest()[:16]
+    """Return the digest of an image's pixels, or why there is none."""
+    (image,) = images.read([image_id])
+    return getattr(image, "reason", "") or hashlib.sha256(image.tobytes()).hexdigest()[:16]
