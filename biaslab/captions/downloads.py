@@ -35,8 +35,9 @@ from biaslab.ground.errors import RunError
 from biaslab.ground.pictures import Unreadable, decode
 from biaslab.keep.journal import Journal
 from biaslab.keep.store import explaining, replace
+from biaslab.net.connection import pause, policy
+from biaslab.net.endpoint import Failed
 from biaslab.net.fetch import Fetcher, Limits, Visit, parsed
-from biaslab.net.retry import Failed, pause, policy
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -25,7 +25,6 @@ from biaslab.net.ledger import BUYING, Ledger, LimitError
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
-    import httpcore
     import httpx
     import numpy as np
 _STAYS = "Answers before are kept"
@@ -165,7 +164,7 @@ class _Chats(Requests):
             self._ledger.load()
             yield
 
-    def attempt(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[Any, float | None]:
+    def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
         if self._ledger is None:
             return super().attempt(client, digest, question)
         try:

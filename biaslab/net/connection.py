@@ -1,4 +1,4 @@
-"""Connections whose every wait ends in time, and bodies of responses up to a limit, packed or not.
+"""Connections, bodies and retries of the guarded fetch: every wait ends in time, bodies have a limit, packed or not.
 
 A few hundred bytes can unpack to gigabytes, and packing can be stacked. So nobody's own unpacking is used: a body is
 taken as it came, and what it unpacks to is counted piece by piece.
@@ -6,7 +6,9 @@ taken as it came, and what it unpacks to is counted piece by piece.
 
 from __future__ import annotations
 
+import logging
 import queue
+import random
 import socket
 import ssl
 import threading
@@ -17,13 +19,53 @@ from typing import Any
 
 import httpcore
 import httpx
+import tenacity
 
-from biaslab.net.retry import Failed
+from biaslab.net.endpoint import Failed
 
 ENCODINGS = "gzip, deflate"
 """What is unpacked, as the value of ``Accept-Encoding``."""
 # Bytes sent at a time, so that a server that takes them slowly is noticed; and unpacked at a time.
 _SENT, _UNPACKED = 16384, 65536
+_log = logging.getLogger(__name__)
+_SPREAD = 0.25
+
+
+def policy(
+    tries: int, first_wait: float, longest_wait: float, *, stop: threading.Event | None = None, abandons: bool = False
+) -> tenacity.Retrying:
+    """Return what calls a function until it does not raise :class:`Failed`, ``tries`` times at most.
+
+    The first pause takes ``first_wait`` seconds, none more than ``longest_wait``. ``stop`` ends a pause, and the try
+    after it is the last. With ``abandons``, who wants a longer pause than ``longest_wait`` is not asked again.
+    """
+    stop = stop or threading.Event()
+
+    def again(error: BaseException) -> bool:
+        retry = isinstance(error, Failed) and error.retry
+        return retry and not (abandons and (error.wait or 0.0) > longest_wait)
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        asked = state.outcome.exception().wait
+        seconds = first_wait * 2 ** (state.attempt_number - 1) if asked is None else asked
+        return min(seconds * random.uniform(1, 1 + _SPREAD), longest_wait)
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(again),
+        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(stop),
+        wait=wait,
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+        reraise=True,
+    )
+
+
+def pause(policy: tenacity.Retrying, tries: int, failed: Failed) -> float | None:
+    """Return the seconds before another try, after ``tries`` the last of which ``failed``; None where there is none."""
+    state = tenacity.RetryCallState(policy, None, (), {})
+    state.attempt_number = tries
+    state.set_exception((Failed, failed, failed.__traceback__))
+    return policy.wait(state) if policy.retry(state) and not policy.stop(state) else None
 
 
 @cache

@@ -20,7 +20,7 @@ import httpx
 
 from biaslab import __version__
 from biaslab.net import connection
-from biaslab.net.retry import Failed, retry_after
+from biaslab.net.endpoint import Failed, retry_after
 
 _ACCEPT = b"image/webp,image/png,image/jpeg,image/gif;q=0.8,*/*;q=0.5"
 _REDIRECTS = (301, 302, 303, 307, 308)
