@@ -28,7 +28,7 @@ from biaslab.ground import pictures
 from biaslab.ground.errors import RunError
 from biaslab.keep.store import explaining, locked
 from biaslab.net import fetch
-from biaslab.net.fetch import Failed
+from biaslab.net.endpoint import Failed
 
 CONCURRENCY, PER_HOST, SHARD = 16, 2, 100
 """Requests at a time, in all and to one host, and URLs in a shard."""

@@ -115,7 +115,7 @@ class EndpointImages(MadeImages):
         except FileNotFoundError:
             return Unreadable("missing")
         same = hashlib.sha256(data).hexdigest() == bought.sha256
-        return decode(data, most_pixels=self._settings.most_pixels) if same else Unreadable("damaged")
+        return decode(data) if same else Unreadable("damaged")
 
     def _pairs(self) -> list[tuple[str, str, str]]:
         """Return each prompt of two images or more, and the keys of its first two."""

@@ -24,7 +24,6 @@ from biaslab.net.purchases import Answers, Ledger, LimitError
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
-    import httpcore
     import httpx
     import numpy as np
 _STAYS = "Answers before are kept"
@@ -160,7 +159,7 @@ class _Chats(Requests):
         with self._ledger.buying():
             yield
 
-    def attempt(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[Any, float | None]:
+    def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
         if self._ledger is None:
             return super().attempt(client, digest, question)
         try:

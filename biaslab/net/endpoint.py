@@ -1,52 +1,60 @@
-"""Requests to a model behind an OpenAI-compatible endpoint, and a key that stays where it is.
+"""Requests to a model behind an OpenAI-compatible endpoint.
 
-A request that meets 408, 425, 429, a status from 500, a broken connection or silence is sent again
-(:mod:`biaslab.net.retry`); so is one whose answer is empty or cannot be read, twice at most. What then is no answer has
-an outcome that says why. A try ends with the endpoint's timeout, however slowly headers and body come in. The key goes
-into the request's header and nowhere else, and is blotted out of whatever the server says.
+A request is sent again after status 408, 425, 429 or 5xx, after a broken connection and after a timeout. A question
+without an answer gets an outcome that states the reason. The API key is sent in the request's header only, never to an
+address that the endpoint redirects to, and is removed from all text that the server returns.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
+import random
+import re
+import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
-from urllib.request import getproxies, proxy_bypass
 
-import httpcore
 import httpx
+import tenacity
 
 from biaslab import __version__
 from biaslab.ground import redact
 from biaslab.ground.errors import ParameterError, RunError
-from biaslab.net import connection, replies
-from biaslab.net.retry import Failed, policy, retry_after
+from biaslab.net import replies
 from biaslab.net.settings import EndpointSettings
 
-# How often a question is asked whose answer is empty or cannot be read.
-_READINGS = 3
-_UNUSABLE = ("empty", "malformed")
-# What goes wrong on the way.
-_BROKEN = (
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-    httpcore.TimeoutException,
-    httpcore.UnsupportedProtocol,
-)
-# Questions in a row without any answer after which the endpoint counts as out of order.
+# How often a question is asked, by the outcome of the last try; any other outcome is final.
+_TRIES = {"unavailable": 8, "empty": 3, "malformed": 3}
+# The same for an endpoint that has never replied, so that a wrong address is reported within seconds.
+_TRIES_UNREACHED = 3
+# Questions in a row without an answer after which the endpoint counts as out of order.
 _PATIENCE = 3
 _BUSY = (408, 425, 429)
+# Seconds for a connection to one address of the endpoint; another address may take it.
+_LONGEST_CONNECT = 10.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
 """Pause before a request is sent again, which doubles each time, and the longest pause, in seconds."""
 _log = logging.getLogger(__name__)
+
+
+class Failed(Exception):
+    """Why a try failed: ``outcome`` is its name, ``detail`` describes it.
+
+    ``retry``: whether another try may succeed. ``wait``: the seconds that the server asks to wait before, or None.
+    """
+
+    def __init__(self, outcome: str, detail: str = "", *, retry: bool = False, wait: float | None = None) -> None:
+        super().__init__(detail or outcome)
+        self.outcome, self.detail, self.retry, self.wait = outcome, detail, retry, wait
 
 
 class StoppedError(Exception):
@@ -54,13 +62,13 @@ class StoppedError(Exception):
 
 
 class Requests:
-    """The requests of one call, several at a time; each kind of model has a class that adds what is its own.
+    """The requests of one call, several at a time; a subclass adds what differs between kinds of model.
 
-    ``asked(question)`` returns what a request holds beside ``fields``, ``read(digest, data, headers)`` the answer in a
-    reply of status 200, ``nothing(outcome, detail)`` what stands in the place of one, and ``keep(digest, question,
-    answer)`` writes it down. Answers have an outcome and a detail.
+    ``asked(question)`` returns the fields of a request in addition to ``fields``, ``read(digest, data, headers)`` the
+    answer in a reply with status 200, ``nothing(outcome, detail)`` the answer where there is no such reply, and
+    ``keep(digest, question, answer)`` writes it down. Answers have an outcome and a detail.
 
-    Raises ParameterError: There is no URL or model, or the environment has no key.
+    Raises ParameterError: There is no URL or model, the URL is not valid, or the environment has no key.
     """
 
     # Path of a request below the endpoint's URL; for messages what the endpoint gives, one of them, and what is kept.
@@ -68,43 +76,42 @@ class Requests:
     gives: str
     unit: str
     stays: str
-    # The outcome of what a policy stops; what may become of a question, and what it means; which of it is kept.
+    # The outcome of what a policy stops; all outcomes with their meaning; those that are kept.
     stopped: str
     outcomes: Mapping[str, str]
     kept: Sequence[str]
-    # Bytes of a reply that are read, and fields without which a model may be asked that does not take them.
+    # Most bytes of a reply that are read, and fields that are left out for a model that refuses them.
     longest_reply: int
     optional: Sequence[str] = ()
 
     def __init__(self, settings: EndpointSettings, fields: Mapping[str, Any], *, worked_before: bool) -> None:
-        self.settings, self._fields, self._worked = settings, fields, worked_before
+        self.settings, self._fields = settings, fields
+        self._worked = self._reached = worked_before
         self.left_out: set[str] = set()
         self.stop = threading.Event()
         self.mutex = threading.Lock()
         self._failed_in_a_row = 0
-        self._clock = threading.local()
         self.key = settings.check_key()
         parts = urlsplit(settings.url)
         self.target = urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/{self.path}", parts.query, ""))
         self.where = f"The endpoint {parts.scheme}://{parts.netloc}{parts.path}"
         try:
-            at = httpx.URL(self.target)
-        except httpx.InvalidURL:
-            raise ParameterError(f"The endpoint's URL {settings.url} is none; check endpoint.url.") from None
-        self._at = httpcore.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=at.raw_path)
+            httpx.URL(self.target).raw_host.decode().encode("idna")
+        except (httpx.InvalidURL, UnicodeError):
+            raise ParameterError(f"endpoint.url is {settings.url!r}, which is not a valid URL.") from None
 
     def all(self, questions: Mapping[str, Any], label: str, progress: bool) -> dict[str, Any]:
         """Ask all questions and return their answers, by digest.
 
-        Raises ParameterError: The endpoint does not accept the key (401, 403), or there is no such model or path (404).
-        RunError: It is out of order, or wants to be paid.
+        Raises ParameterError: The endpoint does not accept the key (401, 403), has no such model or path (404), or
+        redirects; or a proxy of the environment cannot be used. RunError: The endpoint is out of order, or wants to be
+        paid.
         """
         from tqdm import tqdm
 
         found: dict[str, Any] = {}
         bar = {"total": len(questions), "desc": label, "unit": f" {self.unit}", "leave": False}
-        client = self._connections()
-        with client, ThreadPoolExecutor(self.settings.concurrency) as pool:
+        with self._client() as client, ThreadPoolExecutor(self.settings.concurrency) as pool:
             tasks = {pool.submit(self._one, client, digest, q): digest for digest, q in questions.items()}
             try:
                 with tqdm(**bar, disable=not progress, file=sys.stderr) as shown:
@@ -114,7 +121,7 @@ class Requests:
                             found[tasks[task]] = task.result()
                             shown.update()
             except BaseException:
-                # What is under way is waited for and kept: it is paid for.
+                # Replies under way are paid for: they are waited for and kept.
                 self.stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
@@ -122,7 +129,25 @@ class Requests:
             raise self.out_of_order(next(iter(found.values())))
         return found
 
-    def _one(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> Any:
+    def _client(self) -> httpx.Client:
+        """Return a client that takes proxies and certificates from the environment and follows no redirect."""
+        headers = {
+            "User-Agent": f"biaslab/{__version__}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            # A few compressed bytes could expand to gigabytes.
+            "Accept-Encoding": "identity",
+            **({"Authorization": f"Bearer {self.key}"} if self.key else {}),
+        }
+        limits = httpx.Limits(max_connections=self.settings.concurrency)
+        timeout = httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, _LONGEST_CONNECT))
+        how = {"headers": headers, "timeout": timeout, "limits": limits, "verify": _certificates()}
+        try:
+            return httpx.Client(**how, follow_redirects=False)
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            raise ParameterError(f"A proxy that the environment names cannot be used: {self.clean(error)}") from None
+
+    def _one(self, client: httpx.Client, digest: str, question: Any) -> Any:
         """Ask one question and keep its answer; an error ends the others' work, too."""
         try:
             answer = self.exchange(client, digest, question)
@@ -132,7 +157,7 @@ class Requests:
             with self.mutex:
                 self._failed_in_a_row = 0 if worked else self._failed_in_a_row + 1
                 self._worked = self._worked or worked
-                # Some questions are turned down by an endpoint that works; all are where the settings do not suit it.
+                # A working endpoint may reject some questions; one with unsuitable settings rejects all.
                 hopeless = answer.outcome != "rejected" or not self._worked
                 if self._failed_in_a_row >= _PATIENCE and hopeless:
                     raise self.out_of_order(answer)
@@ -141,32 +166,62 @@ class Requests:
             self.stop.set()
             raise
 
-    def exchange(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> Any:
-        """Send one question until there is an answer or no more sense in asking."""
-        answer, unusable = None, 0
+    def exchange(self, client: httpx.Client, digest: str, question: Any) -> Any:
+        """Ask one question until it has an answer or no further try is allowed; return the last try's answer.
+
+        Raises StoppedError: Another request ended the work.
+        """
+        answer, tries = None, 0
 
         def once() -> None:
-            nonlocal answer, unusable
+            nonlocal answer, tries
             if self.stop.is_set():
                 raise StoppedError
             answer, wait = self.attempt(client, digest, question)
-            unusable += answer.outcome in _UNUSABLE
-            if answer.outcome == "unavailable" or (answer.outcome in _UNUSABLE and unusable < _READINGS):
-                raise Failed(answer.outcome, answer.detail, retry=True, wait=wait)
+            tries += 1
+            if most := _TRIES.get(answer.outcome):
+                retry = tries < (most if self._reached else _TRIES_UNREACHED)
+                raise Failed(answer.outcome, answer.detail, retry=retry, wait=wait)
 
         with contextlib.suppress(Failed):
-            self.again(self.settings.attempts, once)
+            self.again(max(_TRIES.values()), once)
         return answer
 
-    def attempt(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[Any, float | None]:
-        """Send one question once; return what came of it, and the seconds after which the server wants to be asked."""
+    def again(self, tries: int, send: Callable[[], Any]) -> Any:
+        """Return what ``send()`` returns; call it up to ``tries`` times while it raises :class:`Failed` with ``retry``.
+
+        Pauses are as long as the server asks for, else they double; they are up to a quarter longer at random, so that
+        requests do not return all at once, and at most :data:`LONGEST_WAIT` seconds. An end of the work ends a pause.
+        """
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            asked = state.outcome.exception().wait
+            seconds = FIRST_WAIT * 2 ** (state.attempt_number - 1) if asked is None else asked
+            return min(seconds * random.uniform(1, 1.25), LONGEST_WAIT)
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, Failed) and error.retry),
+            stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(self.stop),
+            wait=pause,
+            sleep=tenacity.sleep_using_event(self.stop),
+            before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+            reraise=True,
+        )(send)
+
+    def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
+        """Ask one question once; return the answer, and after how many seconds the server wants to be asked again."""
         try:
             status, headers, data = self._sent(client, digest, question)
-        except Failed as failed:
-            return self.unread(failed), None
-        except _BROKEN as error:
+        except httpx.TransportError as error:
             return self.nothing("unavailable", f"{type(error).__name__}: {self.clean(error)}"), None
+        self._reached = True
         if status == 200:
+            packed = headers.get("Content-Encoding", "identity")
+            if packed.lower() != "identity":
+                why = f"Content-Encoding {self.clean(packed)}, which was not asked for"
+                return self.nothing("malformed", f"no {self.gives}: {why}"), None
+            if len(data) > self.longest_reply:
+                return self.too_long(), None
             return self.read(digest, data, headers), None
         if 300 <= status < 400:
             # Its query may hold a key.
@@ -177,8 +232,8 @@ class Requests:
             )
         return self.turned_down(status, data), retry_after(headers.get("Retry-After", ""))
 
-    def _sent(self, client: httpcore.ConnectionPool, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
-        """Send a question as :meth:`post` does, without fields that this model does not take."""
+    def _sent(self, client: httpx.Client, digest: str, question: Any) -> tuple[int, httpx.Headers, bytes]:
+        """Send a question as :meth:`post` does, without the optional fields that this model refuses."""
         while True:
             fields = {k: v for k, v in self._fields.items() if k not in self.left_out}
             # In ASCII, so that any text fits: JSON has an escape for what UTF-8 does not take.
@@ -192,70 +247,26 @@ class Requests:
                     _log.warning("%s takes no %r of its own: it is asked without.", self.settings.model, name)
                     self.left_out.add(name)
 
-    def again(self, tries: int, send: Callable[[], Any]) -> Any:
-        """Return what ``send`` does, called up to ``tries`` times."""
-        return policy(tries, FIRST_WAIT, LONGEST_WAIT, stop=self.stop)(send)
+    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
+        """Send one request; return status, headers and body, which is cut off once it is longer than any reply.
 
-    def post(self, client: httpcore.ConnectionPool, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
-        """Send one request; return the status, the headers and the body, all within the endpoint's timeout.
+        Where a gateway sends an error with status 200, the status is that of the error in the body.
 
-        Gateways pass on with a status of 200 what went wrong: then the status is that of the error in the body.
-
-        Raises Failed: There is an answer, but it is longer than any, or packed as nobody asked.
+        Raises httpx.TransportError: The connection failed, or the reply was not complete within the endpoint's timeout.
         """
-        self._clock.end, data = time.monotonic() + self.settings.timeout, bytearray()
-        headers = {
-            "User-Agent": f"biaslab/{__version__}",
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-            "Accept-Encoding": connection.ENCODINGS,
-            **({"Authorization": f"Bearer {self.key}"} if self.key else {}),
-        }
-        # A redirect would carry the key to another place: nothing here follows one.
-        with client.stream("POST", self._at, headers=headers, content=whole) as response:
-            taken = httpx.Headers(response.headers)
-            try:
-                for piece in connection.read(response.iter_stream(), taken, self.longest_reply):
-                    data += piece
-            except Failed:
-                # Of a reply that turns a question down, the status says enough.
-                if response.status == 200:
-                    raise
-            return replies.status(response.status, bytes(data)), taken, bytes(data)
+        end, data = time.monotonic() + self.settings.timeout, bytearray()
+        with client.stream("POST", self.target, content=whole) as response:
+            for chunk in response.iter_raw():
+                data += chunk
+                if len(data) > self.longest_reply:
+                    break
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout(f"the reply took longer than {self.settings.timeout:g} seconds")
+            return replies.status(response.status_code, bytes(data)), response.headers, bytes(data)
 
-    def _connections(self) -> httpcore.ConnectionPool:
-        """Return connections to the endpoint, through the proxy that the environment names for it."""
-        how = {
-            "ssl_context": connection.tls(),
-            "max_connections": self.settings.concurrency,
-            # Seconds after which a connection that nobody uses is no longer trusted.
-            "keepalive_expiry": 5.0,
-            "network_backend": connection.Backend(self._addresses, self._left),
-        }
-        parts = urlsplit(self.target)
-        proxies = {} if proxy_bypass(parts.netloc) else getproxies()
-        address = proxies.get(parts.scheme) or proxies.get("all")
-        if not address:
-            return httpcore.ConnectionPool(**how)
-        proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
-        kind = httpcore.SOCKSProxy if proxy.url.scheme.startswith("socks") else httpcore.HTTPProxy
-        return kind(proxy_url=str(proxy.url), proxy_auth=proxy.raw_auth, **how)
-
-    def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            return connection.resolve(host, port, self._left())
-        except Failed as failed:
-            raise httpcore.ConnectError(str(failed)) from None
-
-    def _left(self) -> float:
-        """Return the seconds that are left for the request of this thread."""
-        if (left := self._clock.end - time.monotonic()) <= 0:
-            raise httpcore.ReadTimeout(f"the reply took longer than {self.settings.timeout:g} seconds")
-        return left
-
-    def unread(self, failed: Failed) -> Any:
-        """Return the outcome of an answer that cannot be read to its end."""
-        return self.nothing("malformed", f"no {self.gives}: {self.clean(failed.detail)}")
+    def too_long(self) -> Any:
+        """Return the answer for a reply that is longer than ``longest_reply`` bytes."""
+        return self.nothing("malformed", f"no {self.gives}: more than {self.longest_reply} bytes")
 
     def turned_down(self, status: int, data: bytes) -> Any:
         """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
@@ -296,3 +307,19 @@ class Requests:
         # A lone surrogate comes with a JSON escape and fits in no file.
         text = text.encode("utf-8", errors="replace").decode()
         return (text.replace(self.key, redact.KEY) if self.key else text).strip()
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Return the certificates that servers are verified with; reading them takes a tenth of a second."""
+    return httpx.create_ssl_context()
+
+
+def retry_after(value: str) -> float | None:
+    """Return the seconds that a header ``Retry-After`` asks for, a number or a date; None where it is neither."""
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value.strip()):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-import httpcore
 import httpx
 import numpy as np
 
@@ -33,9 +32,8 @@ from biaslab.ground.pictures import is_black
 from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
 from biaslab.net import fetch, replies
-from biaslab.net.endpoint import Requests
+from biaslab.net.endpoint import Failed, Requests
 from biaslab.net.purchases import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
-from biaslab.net.retry import Failed
 from biaslab.net.settings import EndpointSettings
 
 REFUSED = "refused"
@@ -138,14 +136,12 @@ class _Buying(Requests):
                     "run again to go on."
                 )
 
-    def attempt(
-        self, client: httpcore.ConnectionPool, digest: str, question: Mapping[str, Any]
-    ) -> tuple[Bought, float | None]:
+    def attempt(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> tuple[Bought, float | None]:
         """Buy an image, unless a stopped run left a reply that is paid for."""
         left = self._ledger.reply(digest)
         return super().attempt(client, digest, question) if left is None else (self._made(digest, left), None)
 
-    def post(self, client: httpcore.ConnectionPool, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
+    def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:
         """Send one request, whose price is written down before."""
         self._ledger.reserve(digest, self.stop.is_set)
         charged = True
@@ -153,16 +149,14 @@ class _Buying(Requests):
             status, headers, data = super().post(client, digest, whole)
             charged = status < 300 or status in _PERHAPS_CHARGED
             return status, headers, data
-        except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.UnsupportedProtocol):
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol):
             charged = False
             raise
         finally:
             self._ledger.settle(digest, charged=charged)
 
-    def unread(self, failed: Failed) -> Bought:
-        if failed.outcome == "too_many_bytes":
-            return Bought("not_an_image", "too large", time=now())
-        return super().unread(failed)
+    def too_long(self) -> Bought:
+        return Bought("not_an_image", "too large", time=now())
 
     def turned_down(self, status: int, data: bytes) -> Bought:
         code, message = replies.error(data)
@@ -218,7 +212,7 @@ class _Buying(Requests):
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
         if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
             return Bought("not_an_image", "not an image" if data else "empty", **said)
-        image = decode(data, most_pixels=self.settings.most_pixels, most_bytes=self.settings.most_bytes)
+        image = decode(data, most_bytes=self.settings.most_bytes)
         if isinstance(image, Unreadable):
             return Bought("not_an_image", image.reason, **said)
         self._ledger.save_picture(digest, ending, data)
@@ -252,7 +246,7 @@ class _Buying(Requests):
             if bought.outcome != OK or not path.exists():
                 return False
             files.append(path)
-            shown.append(decode(path.read_bytes(), most_pixels=self.settings.most_pixels))
+            shown.append(decode(path.read_bytes()))
         if any(isinstance(image, Unreadable) or is_black(image) for image in shown):
             return False
         if not np.array_equal(*shown):

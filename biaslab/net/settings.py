@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint: where it is, how it is asked, and what it may cost."""
+"""Settings of a model behind an OpenAI-compatible endpoint: address, key, fields of a request, and limits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from biaslab.ground.groups import Group, Texts, Whole, field
 
 ENDPOINT = "endpoint:"
 """How names of models behind an endpoint begin."""
-# What a request for an image has, where it is set.
-_FIELDS = ("size", "quality")
-# Other fields of it that are given otherwise, or would change what a reply is.
-_OWN_FIELDS = (*_FIELDS, "model", "prompt", "n", "stream", "partial_images")
+# Fields of a request for an image that are set otherwise, or would change the form of a reply.
+_OWN_FIELDS = ("model", "prompt", "size", "n", "stream", "partial_images")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
@@ -37,7 +35,7 @@ def _plain_url(url: str) -> str:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError:
-        raise ParameterError(f"The endpoint's URL is none; give one {example}.") from None
+        raise ParameterError(f"The endpoint's URL is not a valid URL; give one {example}.") from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or re.search(r"\s", url.strip()):
         raise ParameterError(f"The endpoint's URL is {url!r}; give an http or https URL {example}.")
     path = parts.path.rstrip("/")
@@ -50,7 +48,7 @@ def _variable(name: str) -> str:
     """Return a variable's name; refuse, and do not repeat, what can be none and so may be a key."""
     if name and not _VARIABLE.fullmatch(name):
         raise ParameterError(
-            "The endpoint's key variable is no name of an environment variable: capitals, digits and '_', such as "
+            "The endpoint's key variable is not a name of an environment variable: capitals, digits and '_', such as "
             "OPENAI_API_KEY. It takes the variable's name, never the key itself."
         )
     return name
@@ -63,9 +61,9 @@ Variable = Annotated[str, AfterValidator(_variable)]
 
 
 class EndpointSettings(Group):
-    """A model behind an endpoint, how it is asked, and what its images may cost.
+    """A model behind an endpoint: its address, the fields of a request, and limits of time, size and cost.
 
-    Raises ParameterError: A value is not allowed. A URL or a variable that seems to hold a secret is not repeated.
+    Raises ParameterError: A value is not allowed. The message does not repeat a URL or variable that may hold a secret.
     """
 
     url: Url = field("", "Base URL, such as `http://localhost:8000/v1`, without a password.", secret=True)
@@ -82,25 +80,22 @@ class EndpointSettings(Group):
     cost_limit: float = field(0.0, "What may be spent on that model, over all runs with this store.", ge=0)
     buy: bool = field(True, "Whether missing images are bought; else their outcome is `not_bought`.")
     size: str = field("", "Size asked of it, such as `1024x1024`; empty is its own.")
-    quality: str = field("", "Quality asked of it, such as `standard` or `high`; empty is its own.")
     options: dict[str, Any] = field(
         {},
-        "Further fields of a request, such as `background: opaque`, `style: natural` or `response_format: b64_json`.",
+        "Further fields of a request, such as `quality: high`, `style: natural` or `response_format: b64_json`.",
     )
     allow: Texts = field((), "Addresses such as `127.0.0.1:8000` that may give images though not public.")
     concurrency: Whole = field(4, "Requests under way at a time.", "requests", ge=1)
-    attempts: Whole = field(8, "How often a request is sent that meets a busy server.", "requests", ge=1)
-    timeout: float = field(180.0, "Time in which a reply, or a picture, is whole.", "seconds", ge=0.01)
-    most_bytes: Whole = field(50_000_000, "Larger files of pictures are not taken.", "bytes", ge=1)
-    most_pixels: Whole = field(25_000_000, "Pictures with more pixels are not decoded.", "pixels", ge=1)
+    timeout: float = field(180.0, "Time limit of a reply, and of the download of an image.", "seconds", ge=0.01)
+    most_bytes: Whole = field(50_000_000, "Larger image files are not accepted.", "bytes", ge=1)
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
         own = [name for name in self.options if name in _OWN_FIELDS]
         if own:
             raise ParameterError(
-                f"options holds {own[0]!r}, which is no further field of the request: model, size and quality are "
-                "settings of their own, and each image is a request of its own, not streamed."
+                f"options holds {own[0]!r}, which cannot be set there: model and size are settings "
+                "of their own, and each image is a request of its own, not streamed."
             )
         try:
             json.dumps(self.options, allow_nan=False)
@@ -110,14 +105,14 @@ class EndpointSettings(Group):
 
     @property
     def image_fields(self) -> dict[str, Any]:
-        """The fields of a request for an image beside its prompt."""
-        given = {name: getattr(self, name) for name in _FIELDS}
-        return {"model": self.model, "n": 1, **{k: v for k, v in given.items() if v}, **self.options}
+        """The fields of a request for an image, without its prompt."""
+        return {"model": self.model, "n": 1, **({"size": self.size} if self.size else {}), **self.options}
 
     def check_key(self) -> str:
-        """Look whether there are a URL, a model and a key; return the key, empty where the endpoint asks for none.
+        """Return the API key; empty where ``key_variable`` is.
 
-        Raises ParameterError: There are not. What the environment has instead of a key is not told.
+        Raises ParameterError: URL, model or key is missing, or the variable's value cannot be a key. The message does
+        not repeat the value.
         """
         if not self.url or not self.model:
             raise ParameterError(f"endpoint.url is {self.url!r}, endpoint.model {self.model!r}; give both.")

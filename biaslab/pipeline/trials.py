@@ -223,8 +223,6 @@ def _looking(trial: Trial) -> Look | None:
     s, device = pipeline.settings, pipeline.device
     if use.name.startswith(ENDPOINT):
         model = pipeline.vision(use.name)
-        # A server that is not there is told soon.
-        model = replace(model, endpoint=model.endpoint.changed(attempts=min(2, s.endpoint.attempts)))
         form = (*GENDERS, UNCLEAR, vision.NOBODY)
         return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.store)
     if use.setting == "judging.faces":

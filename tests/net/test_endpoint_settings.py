@@ -16,7 +16,7 @@ from biaslab.net.settings import EndpointSettings
         ({"url": "ftp://example.org/v1"}, "is 'ftp://example.org/v1'; give an http or https URL"),
         ({"url": "http://"}, "give an http or https URL"),
         ({"url": "http://a b/v1"}, "give an http or https URL"),
-        ({"url": "http://host:port/v1"}, "URL is none"),
+        ({"url": "http://host:port/v1"}, "not a valid URL"),
         ({"key_variable": "secret-word"}, "never the key itself"),
         ({"price": -1}, "price is -1; allowed is 0 or more."),
         ({"cost_limit": float("inf")}, "cost_limit is inf"),

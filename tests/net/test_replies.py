@@ -47,12 +47,16 @@ def test_an_error_in_a_body_has_the_status_that_it_says(reply, status):
     assert replies.status(404, json.dumps(reply).encode()) == 404
 
 
-@pytest.mark.parametrize("reply", [reply for reply, status in ERRORS if status in (408, 429, 502, 503)])
-def test_it_is_asked_again_and_never_kept(server, store, reply):
-    reply = {"choices": [{"message": {"content": None}}]} | reply
-    server.reply = lambda question, n: body(reply) if n <= 4 else completion("here")
-    (answer,) = answers(server, ["one"], store)
-    assert (answer.outcome, answer.text, len(server.requests)) == ("answered", "here", 5)
+def test_error_in_a_body_is_asked_again_and_never_kept(server, store):
+    passing = {str(k): reply for k, (reply, status) in enumerate(ERRORS) if status in (408, 429, 502, 503)}
+
+    def reply(question, n):
+        again = server.questions.count(question) > 1
+        return completion("here") if again else body({"choices": [{"message": {"content": None}}]} | passing[question])
+
+    server.reply = reply
+    assert {(a.outcome, a.text) for a in answers(server, list(passing), store)} == {("answered", "here")}
+    assert len(server.requests) == 2 * len(passing)
 
 
 # -- what a policy stops -------------------------------------------------------------------------------------
@@ -71,7 +75,13 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_refusals_are_outcomes_in_whatever_shape_they_come(server, store, refusal):
+def test_a_policy_is_recognized_in_each_form_of_an_error(refusal):
+    assert replies.is_policy(refusal[2].encode())
+
+
+@pytest.mark.parametrize("refusal", REFUSALS[-4:])
+def test_refusals_are_outcomes_and_kept(server, store, refusal):
+    """Their statuses are 403, 400, 422 and 200."""
     server.reply = lambda question, n: refusal
     # More in a row than an endpoint out of order would have.
     found = bought(server, store, 4)
@@ -126,9 +136,13 @@ def test_a_model_that_takes_no_temperature_is_asked_without_from_then_on(server,
 )
 def test_thoughts_and_marks_are_no_part_of_an_answer(server, said, answer):
     assert replies.plain(said) == answer
-    server.reply = lambda question, n: completion(said)
-    (found,) = answers(server, ["one"])
-    assert (found.text, found.outcome) == (answer, "answered" if answer else "empty")
+
+
+def test_thoughts_alone_are_an_empty_answer(server):
+    thought = "<think>So many thoughts"
+    server.reply = lambda question, n: completion(thought + ("</think>A photo" if question == "one" else " that"))
+    found = answers(server, ["one", "two"])
+    assert [(a.text, a.outcome) for a in found] == [("A photo", "answered"), ("", "empty")]
 
 
 @pytest.mark.parametrize(("reason", "text"), [("stop", "A photo"), ("length", "")])

@@ -1,0 +1,266 @@
+"""How requests to an endpoint are sent, sent again, limited and given up, with a server that does everything wrong."""
+
+import gzip
+import threading
+import time
+from email.utils import formatdate
+from types import SimpleNamespace
+
+import pytest
+from fake_endpoint import KEY, completion, failure
+from test_chat import answers
+
+from biaslab.ground.errors import ParameterError, RunError
+from biaslab.net import endpoint
+from biaslab.net.chat import Answer
+
+# Most bytes of a reply that a chat reads.
+MOST = 8 * 2**20
+GOOD = completion("yes")[2].encode()
+NEVER = threading.Event()
+
+
+def plain(*headers, body=b"", length=True, status=b"200 OK"):
+    """Return the bytes of a reply."""
+    head = [b"HTTP/1.1 " + status, b"Content-Type: application/json", *headers]
+    head += [b"Content-Length: %d" % len(body)] if length else [b"Connection: close"]
+    return b"\r\n".join(head) + b"\r\n\r\n" + body
+
+
+def endless(head, piece, pause=0.0):
+    """Yield a reply that does not end until the client hangs up; 4,000 pieces at most."""
+    yield head
+    for _ in range(4000):
+        yield piece
+        time.sleep(pause)
+
+
+# -- requests that are sent again ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        *(failure(status) for status in (408, 425, 429, 500, 503)),
+        failure(429, Retry_After="0.1"),
+        "hang up",
+        completion(""),
+        # The body is shorter than its stated length.
+        [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(GOOD) + 1), GOOD],
+        # It is shorter than it says, and no JSON.
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n", GOOD],
+    ],
+)
+def test_request_is_sent_again_where_another_may_succeed(server, trouble, monkeypatch):
+    server.reply = lambda question, n: trouble if n < 3 else completion("at last")
+    if isinstance(trouble, tuple) and "Retry-After" in trouble[1]:
+        # The server's pause counts instead of ours, which would take a minute.
+        monkeypatch.setattr(endpoint, "FIRST_WAIT", 30)
+        monkeypatch.setattr(endpoint, "LONGEST_WAIT", 60)
+    assert answers(server, ["one"])[0] == Answer("at last", "answered", "", 7, 3)
+    assert len(server.requests) == 3 and server.times[1] - server.times[0] < 25
+
+
+def test_pauses_double_up_to_the_limit_unless_the_server_asks_for_another(monkeypatch):
+    pauses = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout=None):
+            pauses.append(timeout)
+
+    def failing(asked, tries):
+        def send():
+            raise endpoint.Failed("busy", retry=True, wait=asked)
+
+        pauses.clear()
+        with pytest.raises(endpoint.Failed, match="busy"):
+            endpoint.Requests.again(SimpleNamespace(stop=Stop()), tries, send)
+        return list(pauses)
+
+    monkeypatch.setattr(endpoint, "FIRST_WAIT", 1.0)
+    monkeypatch.setattr(endpoint, "LONGEST_WAIT", 20.0)
+    for found, least in zip(failing(None, 7), (1, 2, 4, 8, 16, 20), strict=True):
+        # Up to a quarter longer at random, so that requests do not return all at once.
+        assert least <= found <= min(least * 1.25, 20)
+    assert len(set(failing(0.1, 20))) > 1 and all(0.1 <= found <= 0.125 for found in pauses)
+    assert failing(3600.0, 2) == failing(float("inf"), 2) == [20]
+    assert failing(None, 1) == []
+
+
+def test_retry_after_is_a_number_or_a_date():
+    seconds = {"12": 12, " 0 ": 0, "0.5": 0.5, "9" * 400: float("inf")}
+    nothing = ("", "soon", "-5", "1e9", "inf", "\u0663", "Mon, 01 Jan 99999 00:00:00 GMT")
+    found = {value: endpoint.retry_after(value) for value in (*seconds, *nothing)}
+    assert found == seconds | dict.fromkeys(nothing)
+    assert 50 < endpoint.retry_after(formatdate(time.time() + 60, usegmt=True)) <= 60
+    assert endpoint.retry_after(formatdate(time.time() - 60, usegmt=True)) == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "reply", "error", "n"),
+    [
+        # The first is a port at which no server listens.
+        ("http://127.0.0.1:9/v1", None, "ConnectError", 0),
+        (None, lambda: NEVER.wait(1.5) or "hang up", "ReadTimeout", 3),
+        (None, lambda: endless(plain(length=False), b" ", 0.05), "ReadTimeout: the reply took longer than 0.5 sec", 3),
+    ],
+    ids=["absent", "silent", "slow"],
+)
+def test_endpoint_that_never_replied_is_given_up_after_three_tries(server, url, reply, error, n):
+    server.reply = lambda question, _: reply()
+    with pytest.raises(RunError, match=f"does not answer: {error}"):
+        answers(server, ["one"], timeout=0.5, **({"url": url} if url else {}))
+    assert len(server.requests) == n
+
+
+# -- requests that end the work --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "message"),
+    [
+        (failure(401, f"Incorrect API key provided: {KEY}"), ParameterError, "environment variable FAKE_KEY"),
+        (failure(403, KEY), ParameterError, r"HTTP 403.*may use the model 'some-model'"),
+        (failure(404, "no such model"), ParameterError, r"HTTP 404: no such model.*endpoint.model"),
+        ((302, {"Location": "http://h.org/?key=x"}, ""), ParameterError, r"302. to http://h.org/.key=.key"),
+        ((301, {}, ""), ParameterError, "redirects .HTTP 301. to nowhere"),
+        (failure(402, "pay"), RunError, "wants to be paid first .HTTP 402: pay"),
+        (failure(429, "quota", "insufficient_quota"), RunError, "wants to be paid first"),
+    ],
+)
+def test_error_that_no_further_request_can_mend_ends_the_work(server, reply, kind, message):
+    server.reply = lambda question, n: reply
+    with pytest.raises(kind, match=message) as error:
+        answers(server, [str(i) for i in range(40)], concurrency=1)
+    assert len(server.requests) <= 2
+    assert KEY not in str(error.value)
+
+
+def test_replies_under_way_are_kept_when_another_request_ends_the_work(server, store):
+    arrived = threading.Barrier(3)
+
+    def reply(question, n):
+        if int(question) < 3:
+            arrived.wait(30)
+        if question == "1":
+            return failure(401)
+        # The error arrives before.
+        time.sleep(0.2)
+        return completion(question)
+
+    server.reply = reply
+    with pytest.raises(ParameterError, match="does not accept the key"):
+        answers(server, [str(i) for i in range(40)], store, concurrency=3)
+    asked = len(server.requests)
+    assert [a.text for a in answers(server, ["0", "2"], store)] == ["0", "2"]
+    assert len(server.requests) == asked
+
+
+def test_pause_ends_when_another_request_ends_the_work(server, monkeypatch):
+    monkeypatch.setattr(endpoint, "FIRST_WAIT", 300)
+    monkeypatch.setattr(endpoint, "LONGEST_WAIT", 300)
+    arrived = threading.Barrier(2)
+
+    def reply(question, n):
+        arrived.wait(30)
+        return failure(503 if question == "waits" else 401)
+
+    server.reply = reply
+    begun = time.monotonic()
+    with pytest.raises(ParameterError, match="does not accept the key"):
+        answers(server, ["waits", "ends"], concurrency=2)
+    assert time.monotonic() - begun < 200 and len(server.requests) == 2
+
+
+def test_endpoint_out_of_order_ends_the_work_and_answers_are_kept(server, store):
+    server.reply = lambda question, n: completion(question) if n <= 4 else failure(503, "overloaded")
+    texts = [str(i) for i in range(40)]
+    with pytest.raises(RunError, match=r"127\.0\.0\.1:\d+/v1 does not answer: HTTP 503: overloaded\. Answers before"):
+        answers(server, texts, store, concurrency=1)
+    # Three questions in a row, eight times each.
+    assert len(server.requests) == 4 + 3 * 8
+    server.reply = lambda question, n: completion(question)
+    assert [a.text for a in answers(server, texts, store)] == texts
+    assert sorted(set(server.questions[28:])) == sorted(texts[4:])
+    # Some rejected questions in a row do not end it.
+    server.reply = lambda question, n: completion("ok") if question == "new 0" else failure(413)
+    found = answers(server, [f"new {i}" for i in range(9)], concurrency=1)
+    assert [a.outcome for a in found] == ["answered"] + ["rejected"] * 8
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------
+
+BOMB = gzip.compress(bytes(2**20))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said", "n"),
+    [
+        (lambda: [plain(b"Content-Encoding: gzip", body=BOMB)], "Content-Encoding gzip, which was not asked for", 3),
+        (
+            lambda: [plain(b"content-encoding: Identity, GZIP", b"CONTENT-ENCODING: x-gzip", body=BOMB)],
+            "Identity, GZIP, x-gzip, which was not asked for",
+            3,
+        ),
+        (lambda: endless(plain(length=False), b"{" + b" " * 65536), f"more than {MOST} bytes", 3),
+        (lambda: [plain(b"Content-Length: 99999999999", length=False)], "RemoteProtocolError", 3),
+        # The status is enough where the body is of no use.
+        (lambda: [plain(b"Content-Encoding: gzip", body=BOMB, status=b"413 Too Large")], "HTTP 413", 1),
+        (lambda: endless(plain(length=False, status=b"413 Too Large"), bytes(65536)), "HTTP 413", 1),
+    ],
+    ids=["gzip", "stacked", "endless", "cut off", "gzip with a status", "endless with a status"],
+)
+def test_body_that_no_chat_can_have_is_read_up_to_its_limit(server, pieces, said, n):
+    server.reply = lambda question, _: pieces()
+    with pytest.raises(RunError, match=said):
+        answers(server, ["one"], timeout=60.0)
+    assert len(server.requests) == n
+
+
+def test_reply_without_a_stated_length_is_read_and_none_is_asked_for_compressed(server):
+    for reply in (plain(body=GOOD, length=False), plain(b"Content-Encoding: identity", body=GOOD)):
+        server.reply = lambda question, n, reply=reply: [reply]
+        assert answers(server, ["one"])[0].text == "yes"
+    assert {headers["Accept-Encoding"] for headers in server.headers} == {"identity"}
+
+
+# -- connections -----------------------------------------------------------------------------------------------
+
+
+def test_requests_under_way_are_as_many_as_the_setting(server):
+    running, counted = [], []
+
+    def reply(question, n):
+        running.append(n)
+        counted.append(len(running))
+        time.sleep(0.05)
+        running.remove(n)
+        return completion(question)
+
+    server.reply = reply
+    texts = [str(i) for i in range(12)]
+    assert [a.text for a in answers(server, texts, concurrency=3)] == texts
+    assert max(counted) == 3
+
+
+def test_endpoint_is_asked_through_the_proxy_of_the_environment(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1").removeprefix("http://"))
+    monkeypatch.setenv("no_proxy", "elsewhere.test")
+    assert answers(server, ["one"], url="http://endpoint.test/v1")[0].text == "ONE"
+    # A proxy is asked for the whole URL.
+    assert server.requests[0]["path"] == "http://endpoint.test/v1/chat/completions"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    answers(server, ["two"])
+    assert server.requests[1]["path"] == "/v1/chat/completions"
+
+
+def test_proxy_that_cannot_be_used_is_an_error_without_its_password(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", "gopher://me:secret-word@proxy.test")
+    with pytest.raises(ParameterError, match=r"A proxy that the environment names cannot be used: .*gopher") as error:
+        answers(server, ["one"])
+    assert "secret-word" not in str(error.value) and server.requests == []
+
+
+def test_url_that_httpx_does_not_take_is_refused(server):
+    with pytest.raises(ParameterError, match=r"endpoint\.url is 'http://a\.\.b/v1', which is not a valid URL"):
+        answers(server, ["one"], url="http://a..b/v1")
