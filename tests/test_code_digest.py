@@ -207,15 +207,29 @@ def test_a_global_that_a_function_reads_changes_its_key(monkeypatch):
 
 
 CELL = '''
-import pandas as pd
+import functools
 from biaslab.stats import intervals
 import aside
 
 LEVEL = 1
 KINDS = frozenset(["women", "men", "unclear"])
 
+def decorated(n):
+    def decorator(function):
+        @functools.wraps(function)
+        def wrapper(row):
+            return n * function(row)
+        return wrapper
+    return decorator
+
 class Judge:
     limit = 2
+    @classmethod
+    def make(cls):
+        return cls()
+    @property
+    def least(self):
+        return 7
     def answer(self, row):
         """Answer."""
         try:
@@ -224,6 +238,7 @@ class Judge:
             checked = 0
         return checked > self.limit
 
+@decorated(3)
 def helper(row):
     return row + LEVEL  # a comment
 
@@ -236,6 +251,9 @@ OF_CELL = {
     ("LEVEL = 1", "LEVEL = 2"): True,
     ("row + LEVEL", "row - LEVEL"): True,
     ("limit = 2", "limit = 3"): True,
+    ("return cls()", "return cls"): True,
+    ("return 7", "return 8"): True,
+    ("decorated(3)", "decorated(4)"): True,
     ("checked = 0", "checked = -1"): True,
     # Into the block whose errors are caught.
     ("checked = 0\n        return checked > self.limit", "checked = 0\n            return checked > self.limit"): True,

@@ -108,7 +108,8 @@ def _hash(*values: Any) -> str:
 
 def _reached(works: Iterable[Any]) -> tuple[list[str], dict[str, str]]:
     """Return the modules of ``works`` and of the objects that they hold, and digests of code defined elsewhere."""
-    todo, found = [work for work in works if not isinstance(work, str)], {}
+    todo = [work for work in works if not isinstance(work, str)]
+    found: dict[str, str] = {}
     names = [name for work in works if isinstance(work, str) for name in (work, f"{work}.*")]
     # Holds the objects, so that no two have the same id.
     seen: dict[int, Any] = {}
@@ -149,8 +150,6 @@ def _held(value: Any) -> list[Any]:
         return [value.__func__, value.__self__]
     if isinstance(value, property):
         return [value.fget]
-    if callable(value) and hasattr(value, "__wrapped__"):
-        return [value.__wrapped__]
     elsewhere = _is_elsewhere(value)
     if isinstance(value, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
@@ -160,6 +159,8 @@ def _held(value: Any) -> list[Any]:
         read = [value.__globals__[name] for name in names if name in value.__globals__]
         held = [*cells, *read, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
         return held + [item for each in held if isinstance(each, list | tuple) for item in each if callable(item)]
+    if isinstance(value, classmethod) or (callable(value) and hasattr(value, "__wrapped__")):
+        return [value.__wrapped__]
     if isinstance(value, types.ModuleType | type) and elsewhere:
         members = [each for name, each in vars(value).items() if not name.startswith("__") or callable(each)]
         return [*getattr(value, "__bases__", ()), *members]
@@ -199,7 +200,7 @@ def _path(module: str) -> Path | None:
     first, *rest = module.split(".")
     spec = importlib.util.find_spec(first) if first and _follows(first) else None
     if not rest:
-        return Path(spec.origin) if spec and (spec.origin or "").endswith(".py") else None
+        return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
     places = [Path(folder, *rest) for folder in (spec and spec.submodule_search_locations) or ()]
     paths = (path for place in places for path in (place / "__init__.py", place.with_name(f"{place.name}.py")))
     return next(filter(Path.is_file, paths), None)
