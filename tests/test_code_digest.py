@@ -208,7 +208,6 @@ def test_a_global_that_a_function_reads_changes_its_key(monkeypatch):
 
 CELL = '''
 import functools
-from biaslab.stats import intervals
 import aside
 
 LEVEL = 1
