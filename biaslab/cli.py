@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -177,13 +178,15 @@ def parser_of_commands() -> argparse.ArgumentParser:
     add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
     add("--release", action="store_true", help="let another host buy, after a process that bought was killed")
 
-    text = "say what the store of computed results holds, by stage, or prune what no current code reads"
+    text = "say what the store of computed results holds, by stage, or delete results that are not used"
     add = command("store", _store, text)
-    text = "list what would be deleted: results of other code than this installation's, and never what was bought, "
-    text += "asked of a chat or fetched, nor what a running process works at"
+    text = "list the computed results that --days, --stage or both select for deletion; images that were bought, "
+    text += "answers, downloads and results in use by a process are never deleted"
     add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
     add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
-    add("--yes", action="store_true", help="with prune: delete it")
+    add("--days", type=float, metavar="N", help="with prune: select results that were not used for N days")
+    add("--stage", metavar="NAME", help="with prune: select results of a stage")
+    add("--yes", action="store_true", help="with prune: delete the selected results")
     return parser
 
 
@@ -362,11 +365,13 @@ def _store(given: argparse.Namespace) -> None:
     from pathlib import Path
 
     from biaslab.ground import places
-    from biaslab.ground.errors import ParameterError
+    from biaslab.ground.errors import ParameterError, unknown_name
     from biaslab.keep import pruning
 
-    if given.yes and not given.action:
-        raise ParameterError("--yes says how to prune: biaslab store prune --yes")
+    if bool(given.action) != (given.days is not None or given.stage is not None) or given.yes > bool(given.action):
+        raise ParameterError("Select the results to prune: biaslab store prune --days N, --stage NAME, or both.")
+    if given.days is not None and not 0 <= given.days < math.inf:
+        raise ParameterError(f"--days is {given.days:g}; it must be a number of days, 0 or more.")
     root = (Path(given.store).expanduser() if given.store else places.default_root()).absolute()
     if not (results := pruning.results(root)):
         print(f"The store {root} {'holds no results' if root.is_dir() else 'is not there'}.")
@@ -374,11 +379,13 @@ def _store(given: argparse.Namespace) -> None:
     if not given.action:
         print(f"{pruning.table(results).to_string(index=False)}\nStore: {root}")
         return
-    deleted, in_use = pruning.prune(root, delete=given.yes)
+    if given.stage is not None and given.stage not in (stages := {result.stage for result in results}):
+        raise unknown_name(f"stage in the store {root}", given.stage, stages)
+    deleted, in_use = pruning.prune(root, days=given.days or 0, stage=given.stage or "", delete=given.yes)
     if deleted:
-        print(pruning.table(deleted).drop(columns=[*pruning.STATES]).to_string(index=False))
+        print(pruning.table(deleted).drop(columns="never_pruned").to_string(index=False))
     for result in in_use:
-        print(f"Left, a process works there: {result.stage}/{result.path.name}")
+        print(f"Left, in use by a process: {result.stage}/{result.path.name}")
     did = "Deleted" if given.yes else "Would delete"
     how = "" if given.yes or not deleted else " Nothing is deleted yet: add --yes."
     print(f"{did} {pruning.summed(deleted)}, from {root}.{how}")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from biaslab.keep import closure, engine, kernels
+from biaslab.keep import code_digest, engine, kernels
 from biaslab.runs import execute, params, runner
 
 pytestmark = pytest.mark.long
@@ -59,7 +59,7 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     """Nor read torch, whatever this project's notebooks import, unless libraries of models are asked for."""
     models = kernels.MODEL_MODULES if find_spec("torch") else ()
     cells = [cell for notebook in params.find_notebooks(root / "notebooks") for cell in notebook.cells]
-    used = sorted(closure.imported(cells))
+    used = sorted(code_digest.imported(cells))
     assert any(name.startswith("biaslab.") for name in used)
     # Read between the two.
     (tmp_path / "looked.py").write_text("import sys\nseen = [name in sys.modules for name in ('seaborn', 'torch')]\n")

@@ -16,7 +16,7 @@ import pytest
 import biaslab
 from biaslab.ground import plugins
 from biaslab.ground.errors import ParameterError
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.runs import earlier, params
 
 HERE = Path(biaslab.__file__).parent
@@ -24,13 +24,14 @@ HERE = Path(biaslab.__file__).parent
 # -- packages that bring something -------------------------------------------------------------------------
 
 
+def forget():
+    for cached in (plugins._all, code_digest._path, code_digest._source, code_digest._file_hash):
+        cached.cache_clear()
+
+
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """Return a function that installs a package of some files with an entry point, and returns that."""
-    monkeypatch.setattr(closure, "_known", {})
-    monkeypatch.setattr(closure, "_read", set())
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
-    (tmp_path / "store").mkdir()
     folder = tmp_path / "site"
 
     def install(value, files, version="1.0", name="guest"):
@@ -44,14 +45,12 @@ def site(tmp_path, monkeypatch):
         if str(folder) not in sys.path:
             monkeypatch.syspath_prepend(folder)
         importlib.invalidate_caches()
-        plugins._all.cache_clear()
-        closure._found.cache_clear()
-        closure._place.cache_clear()
+        forget()
         return plugins.points(plugins.JUDGES)[name]
 
     yield install
-    plugins._all.cache_clear()
-    for module in [m for m in sys.modules if m.split(".")[0] in ("guest", "other", "shared_name")]:
+    forget()
+    for module in [m for m in sys.modules if m.split(".")[0] in ("guest", "shared_name")]:
         del sys.modules[module]
 
 
@@ -74,71 +73,49 @@ FORMS = {
 def test_what_a_package_brings_is_keyed_by_its_code(site, tmp_path, form):
     value, files, path = FORMS[form]
     entry = site(value, files)
-    before = closure.brought(entry)
-    assert closure.brought(site(value, files)) == before
-    assert closure.brought(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
-    assert closure.brought(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
+    before = code_digest.brought(entry)
+    assert code_digest.brought(site(value, files)) == before
+    assert code_digest.brought(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
+    assert code_digest.brought(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
     # By its version, too.
     shutil.rmtree(tmp_path / "site")
-    assert closure.brought(site(value, files, "2.0")) != before
+    assert code_digest.brought(site(value, files, "2.0")) != before
     shutil.rmtree(tmp_path / "site")
-    assert closure.brought(site(value, files)) == before
+    assert code_digest.brought(site(value, files)) == before
 
 
-def test_data_count_with_what_reads_them_and_weights_with_the_package(site):
+def test_data_and_weights_count_where_a_module_reads_files(site):
     entry = site("guest.measure:measure", PACKAGE)
-    before = closure.brought(entry)
+    before, code = code_digest.brought(entry), code_digest.of(importlib.import_module("guest.measure").measure)
+    assert set(code) == {"guest.measure", "guest.inner"}
     for path, text, same in (
         ("guest/words.json", "[2]", False),
         ("guest/weights/model.safetensors", "2", False),
         ("guest/beside.py", "X = 2\n", True),
     ):
         site("guest.measure:measure", {**PACKAGE, path: text})
-        assert (closure.brought(entry) == before) is same, path
-    # Stages that are handed what it brings are keyed by its code and data; of weights their inputs tell.
-    site("guest.measure:measure", PACKAGE)
-    measure = importlib.import_module("guest.measure").measure
-    code = closure.of(measure)
-    assert set(code) == {"guest.measure", "guest.inner"}
-    site("guest.measure:measure", {**PACKAGE, "guest/weights/model.safetensors": "3"})
-    assert closure.of(measure) == code
-    site("guest.measure:measure", {**PACKAGE, "guest/words.json": "[3]"})
-    assert closure.of(measure) != code
+        assert (code_digest.brought(entry) == before) is same, path
+        # Stages that use what it brings are keyed alike.
+        assert (code_digest.of(importlib.import_module("guest.measure").measure) == code) is same, path
+        site("guest.measure:measure", PACKAGE)
 
 
 def test_what_is_not_there_is_said(site):
     for value, module in (("guest.gone:measure", "guest.gone"), ("absent:measure", "absent")):
         entry = site(value, PACKAGE)
         with pytest.raises(ParameterError, match=f"^guest names the module {module}, which is not there"):
-            closure.brought(entry)
+            code_digest.brought(entry)
 
 
-def test_notes_of_sources_hold_whatever_is_installed(site, tmp_path, monkeypatch):
-    """What was written down while a package was not installed serves when it is, and the other way round."""
-
-    def anew():
-        monkeypatch.setattr(closure, "_known", {})
-        monkeypatch.setattr(closure, "_read", set())
-
-    entry = site("guest.measure:measure", {**PACKAGE, "guest/beside.py": "NAMED = 'other.words'\n"})
-    names = ["guest.measure", "guest.beside"]
-    alone = closure.of(*names)
-    assert not any(name.startswith("other") for name in alone)
-    anew()
-    # A text that names no module then, and does now.
-    site("other.words:x", {"other/__init__.py": "", "other/words.py": "x = 1\n"}, name="other")
-    both = closure.of(*names)
-    assert set(both) == {*alone, "other.words"} and both["guest.measure"] == alone["guest.measure"]
-    anew()
-    shutil.rmtree(tmp_path / "site" / "other-1.0.dist-info")
-    site("guest.measure:measure", {})
-    assert closure.of(*names) == alone
-    # Nor does it matter where a package lies.
-    first = closure.brought(entry)
+def test_where_a_package_lies_does_not_matter(site, tmp_path, monkeypatch):
+    entry = site("guest.measure:measure", PACKAGE)
+    first = code_digest.brought(entry)
+    sys.modules.pop("guest", None)
     monkeypatch.syspath_prepend(shutil.copytree(tmp_path / "site", tmp_path / "elsewhere"))
     importlib.invalidate_caches()
-    assert closure._file("guest.measure").is_relative_to(tmp_path / "elsewhere")
-    assert closure.brought(entry) == first
+    forget()
+    assert code_digest._path("guest.measure").is_relative_to(tmp_path / "elsewhere")
+    assert code_digest.brought(entry) == first
 
 
 # -- the world, and the rooms of this package --------------------------------------------------------------
@@ -149,7 +126,7 @@ from pathlib import Path
 from types import SimpleNamespace
 import pandas as pd
 from PIL import Image
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.runs import earlier, params, runner
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
@@ -184,7 +161,7 @@ def stage(call, *given, **how):
 
 def notebook(name, brought=()):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
-    return closure._digest([earlier.code_of(one), list(brought)])
+    return code_digest._hash(earlier.code_of(one), list(brought))
 
 def keys():
     world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
@@ -270,7 +247,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert closure._digest([earlier.code_of(own), []]) == keys["published paradox"]
+    assert code_digest._hash(earlier.code_of(own), []) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -303,7 +280,7 @@ TRACED = """
 import contextlib, importlib, json, os, sys, tempfile
 os.environ["MPLBACKEND"] = "agg"
 from pathlib import Path
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.request import Request
 from biaslab.runs import earlier, params, runner
 from biaslab.study import sources
@@ -330,7 +307,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
         if "output_dir" in names and "study" not in names:
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
-    ours = {name for name in ran if name.split(".")[0] == "biaslab"} - closure._APART
+    ours = {name for name in ran if name.split(".")[0] == "biaslab" and not code_digest._APART.fullmatch(name)}
     told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook))), len(ours)]
 print(json.dumps(told))
 """

@@ -15,7 +15,7 @@ from fake_endpoint import process, wait
 
 from biaslab import lexicons
 from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.keep import closure, engine
+from biaslab.keep import code_digest, engine
 from biaslab.keep.store import Store, UnfinishedError, _fill_shard, _rows_digest, explained, replace
 
 
@@ -300,7 +300,7 @@ def test_shares_make_the_whole(tmp_path):
 
 
 def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
-    code = closure.of(square)
+    code = code_digest.of(square)
     with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
         _fill_shard(square, code, (tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
     other = code | {"biaslab.ground.errors": "other"}

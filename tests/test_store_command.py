@@ -1,8 +1,8 @@
-"""``biaslab store``: what lies there, and what may go: results of other code, and nothing that was paid for."""
+"""``biaslab store``: the contents of a store, and which computed results may go; nothing that was paid for."""
 
-import json
 import os
 import shutil
+import time
 from functools import partial
 
 import pandas as pd
@@ -10,15 +10,14 @@ import pytest
 
 from biaslab import cli
 from biaslab.captions.indicators import indicate
-from biaslab.ground import plugins
-from biaslab.keep import closure, pruning, store
-from biaslab.keep.pruning import CURRENT, KEPT, UNREAD, prune, results, table
+from biaslab.keep import pruning, store
+from biaslab.keep.pruning import prune, results, table
 from biaslab.keep.store import Store, locked
 from biaslab.net.purchases import OK, Answers, Bought, Ledger
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
 WORK = partial(indicate, "gazetteer", {})
-MODULE = "biaslab.captions.indicators"
+DAY = 86400
 
 
 @pytest.fixture
@@ -28,24 +27,22 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "store"
 
 
-def compute(root, code=None, work=WORK, rows=2, **inputs):
-    """Compute a stage, as if its function depended on some other ``code``, and return its folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        if code is not None:
-            own = closure.of(work)
-            patch.setattr(closure, "of", lambda *_: {**own, **code})
-        stage = Store(root).stage("indicators", inputs, work)
-        stage.compute(CAPTIONS, shard_rows=rows, progress=False)
+def stage_of(root, **inputs):
+    return Store(root).stage("indicators", inputs, WORK)
+
+
+def compute(root, days=0, **inputs):
+    """Compute a stage, as if it had last been used some days ago, and return its folder."""
+    stage = stage_of(root, **inputs)
+    stage.compute(CAPTIONS, shard_rows=2, progress=False)
+    for path in stage.folder.rglob("*"):
+        os.utime(path, (time.time() - days * DAY,) * 2)
     return stage.folder
 
 
-def states(root):
-    return {r.path: r.state for r in results(root)}
-
-
-def old_code(root, **inputs):
-    """Compute a stage by code that there is no more."""
-    return compute(root, {MODULE: "0" * 16}, **inputs)
+def computed(root):
+    """Return whether each result holds nothing but what can be computed again."""
+    return {r.path: r.computed for r in results(root)}
 
 
 def run(capsys, *arguments):
@@ -70,37 +67,56 @@ def answered(root):
     Answers(Store(root).stage("answers", {"url": "http://here"}).folder).write("q", {"text": "a"})
 
 
-def test_results_of_changed_code_go_and_those_of_current_code_stay(root, monkeypatch, capsys):
-    now = compute(root)
-    old = [old_code(root), *(compute(root, {name: "0.1"}) for name in ("package:torch", "biaslab.gone"))]
-    assert states(root) == {now: CURRENT, **dict.fromkeys(old, UNREAD)}
-    status, said, _ = run(capsys, "prune")
+def test_results_that_were_not_used_for_some_days_go(root, monkeypatch, capsys):
+    now, old = compute(root), [compute(root, days=8, n=n) for n in range(3)]
+    assert computed(root) == dict.fromkeys([now, *old], True)
+    status, said, _ = run(capsys, "prune", "--days", "7")
     assert status == 0 and "Would delete 3 results" in said and "Nothing is deleted yet: add --yes." in said
-    assert len(states(root)) == 4
+    assert "Would delete 0 results" in run(capsys, "prune", "--days", "9")[1]
+    assert len(results(root)) == 4
     found = results(root)
-    status, said, _ = run(capsys, "prune", "--yes")
+    status, said, _ = run(capsys, "prune", "--days", "7", "--yes")
     assert status == 0 and "Deleted 3 results, 0.0 MB" in said
     assert [*(root / "indicators").iterdir()] == [now]
-    # Another that looked at the same time is not disturbed.
+    # Another process that looked at the same time is not disturbed.
     with monkeypatch.context() as patch:
         patch.setattr(pruning, "results", lambda root: found)
-        assert prune(root, delete=True) == ([], [])
-    # What stays is found by the same key, and not computed again; what went is.
+        assert [r.path for r in prune(root, days=7, delete=True)[0]] == []
+    # What stays is found by the same key and not computed again; what went is computed.
     times = {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")}
-    assert compute(root) == now and {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")} == times
-    assert old_code(root) == old[0] and states(root)[old[0]] == UNREAD
-    assert "Would delete 1 result," in run(capsys, "prune")[1]
+    stage_of(root).compute(CAPTIONS, shard_rows=2, progress=False)
+    assert {p: p.stat().st_mtime_ns for p in now.glob("*.parquet")} == times
+    assert compute(root, n=0) == old[0]
 
 
-def test_a_changed_source_is_what_makes_results_unread(root, monkeypatch):
-    folder = compute(root)
-    summary = closure._summary
-    monkeypatch.setattr(closure, "_known", {})
-    monkeypatch.setattr(closure, "_read", {root / closure.KEPT})
-    pruning._code_here.cache_clear()
-    monkeypatch.setattr(closure, "_summary", lambda text, package: summary(text + "\nNEW = 1\n", package))
-    assert states(root) == {folder: UNREAD}
-    pruning._code_here.cache_clear()
+def test_reading_a_result_uses_it(root):
+    folder = compute(root, days=8)
+    assert len(prune(root, days=7)[0]) == 1
+    stage_of(root).compute(CAPTIONS, shard_rows=2, progress=False)
+    assert prune(root, days=7) == ([], []) and len([*folder.glob("*.parquet")]) == 2
+    # Whoever may not write there reads it all the same.
+    (folder / "stage.json").unlink()
+    assert len(stage_of(root).compute(CAPTIONS, shard_rows=2, progress=False)) == len(CAPTIONS)
+
+
+def test_a_stage_is_pruned_by_its_name(root, capsys):
+    folder = compute(root, days=8)
+    other = Store(root).stage("spellings", {}, WORK)
+    other.compute(CAPTIONS, shard_rows=2, progress=False)
+    assert "Would delete 0 results" in run(capsys, "prune", "--stage", "spellings", "--days", "1")[1]
+    assert "Deleted 1 result," in run(capsys, "prune", "--stage", "spellings", "--yes")[1]
+    assert set(computed(root)) == {folder} and not other.folder.exists()
+    status, _, error = run(capsys, "prune", "--stage", "indicator", "--yes")
+    assert status == 2 and "'indicator'" in error and "indicators" in error
+
+
+@pytest.mark.parametrize("given", [["prune"], ["--yes"], ["prune", "--yes"], ["--days", "1"], ["--stage", "a"]])
+def test_who_does_not_say_what_to_prune_is_asked(root, capsys, given):
+    compute(root)
+    error = "biaslab: Select the results to prune: biaslab store prune --days N, --stage NAME, or both.\n"
+    assert run(capsys, *given)[::2] == (2, error)
+    for days in ("-1", "nan", "inf"):
+        assert "must be a number of days, 0 or more" in run(capsys, "prune", "--days", days)[2]
 
 
 def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
@@ -109,43 +125,28 @@ def test_nothing_that_was_bought_asked_fetched_or_rated_goes(root, capsys):
     fetched = root / "downloads" / ("0" * 16)
     (fetched / "images").mkdir(parents=True)
     (fetched / "images" / "1.jpg").write_bytes(b"\xff\xd8\xff")
-    # Of other code, and somebody has put ratings there.
-    rated = old_code(root)
+    # Somebody has put ratings there.
+    rated = compute(root)
     (rated / "ratings.csv").write_text("image,gender\n1,woman\n")
     files = {p: p.read_bytes() for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"}
-    assert states(root) == dict.fromkeys((bought, fetched, rated), KEPT)
-    status, said, _ = run(capsys, "prune", "--yes")
-    assert status == 0 and said == f"Deleted 0 results, 0.0 MB, from {root}.\n"
+    assert computed(root) == dict.fromkeys((bought, fetched, rated), False)
+    for selected in (["--days", "0"], *(["--stage", folder.parent.name] for folder in computed(root))):
+        status, said, _ = run(capsys, "prune", *selected, "--yes")
+        assert status == 0 and said == f"Deleted 0 results, 0.0 MB, from {root}.\n"
     assert {p: p.read_bytes() for p in files} == files
     ledger = Ledger(bought)
     ledger.load()
     assert ledger.has("ab" * 32) and float(ledger.spent) == 0.25
 
 
-def elsewhere(rows):
-    return rows
-
-
-def test_what_cannot_be_compared_is_kept(root, monkeypatch, capsys):
-    broken = [compute(root, n=n) for n in range(3)]
-    (broken[0] / "stage.json").unlink()
-    (broken[1] / "stage.json").write_text('{"code": ')
-    text = (broken[2] / "stage.json").read_text()
-    (broken[2] / "stage.json").write_text(json.dumps(json.loads(text) | {"code": {}}))
-    unknown = [compute(root, work=elsewhere)]
-    unknown += [compute(root, {name: "0" * 16}) for name in ("package:absent", "somebody.model")]
-    # Judged by another package.
-    unknown.append(old_code(root, settings={"gender": "plugin:mine"}))
-    now = compute(root, settings={"gender": "plugin:mine"})
-    assert states(root) == {now: CURRENT, **dict.fromkeys([*broken, *unknown], KEPT)}
-    assert "Deleted 0 results" in run(capsys, "prune", "--yes")[1] and len(states(root)) == 8
-    # Of a package that is installed, it is known that it holds something else.
-    monkeypatch.setattr(plugins, "packages", lambda: frozenset(("somebody",)))
-    assert states(root)[unknown[2]] == UNREAD
+def test_a_folder_without_a_description_is_kept(root):
+    folder = compute(root)
+    (folder / "stage.json").unlink()
+    assert computed(root) == {folder: False}
 
 
 def test_the_table(root, capsys):
-    folder = old_code(root)
+    folder = compute(root)
     compute(root, n=1)
     bought = buy(root)
     for path in folder.rglob("*"):
@@ -153,9 +154,9 @@ def test_the_table(root, capsys):
     rows = table(results(root)).set_index("stage")
     assert list(rows.index) == ["bought_images", "indicators", "total"]
     assert rows["results"].tolist() == [1, 2, 3]
-    assert rows[[*pruning.STATES]].to_numpy().tolist() == [[0, 0, 1], [1, 1, 0], [1, 1, 1]]
-    assert rows.loc["total", "oldest"] == rows.loc["indicators", "oldest"] == "2023-11-14"
-    assert rows.loc["total", "newest"] > "2023-11-15" and rows.loc["bought_images", "oldest"] > "2023-11-15"
+    assert rows["never_pruned"].tolist() == [1, 0, 1]
+    assert rows.loc["total", "used_first"] == rows.loc["indicators", "used_first"] == "2023-11-14"
+    assert rows.loc["total", "used_last"] > "2023-11-15" and rows.loc["bought_images", "used_first"] > "2023-11-15"
     status, said, _ = run(capsys)
     assert status == 0 and said.endswith(f"Store: {root}\n")
     inside = sum(p.stat().st_size for p in bought.rglob("*") if p.is_file())
@@ -163,31 +164,24 @@ def test_the_table(root, capsys):
 
 
 def test_no_store_and_an_empty_one_say_so(root, tmp_path, capsys):
-    for arguments in ((), ("prune",), ("prune", "--yes")):
+    for arguments in ((), ("prune", "--days", "1"), ("prune", "--days", "1", "--yes")):
         assert run(capsys, *arguments) == (0, f"The store {root} is not there.\n", "")
     root.mkdir()
-    (root / "modules.json").write_text("{}")
+    (root / "notes.json").write_text("{}")
     assert run(capsys) == (0, f"The store {root} holds no results.\n", "")
-    # Links are not followed.
-    old = old_code(root)
-    away = old.rename(tmp_path / old.name)
-    old.symlink_to(away)
-    assert results(root) == []
-    assert prune(root, delete=True)[0] == [] and (away / "stage.json").exists()
     # Of another place, which is no store.
     (tmp_path / "photos" / "2024").mkdir(parents=True)
     (tmp_path / "photos" / "2024" / "1.jpg").write_bytes(b"1")
     assert run(capsys, "--store", str(tmp_path))[1] == f"The store {tmp_path} holds no results.\n"
-    assert run(capsys, "--yes")[::2] == (2, "biaslab: --yes says how to prune: biaslab store prune --yes\n")
 
 
 def test_a_result_whose_lock_is_held_stays(root, capsys):
-    folder = old_code(root)
+    folder = compute(root)
     with locked(next(folder.glob("*.parquet"))):
-        for arguments in (["prune"], ["prune", "--yes"]):
-            status, said, _ = run(capsys, *arguments)
-            assert status == 0 and f"a process works there: indicators/{folder.name}\n" in said
-    assert states(root) == {folder: UNREAD}
+        for arguments in ([], ["--yes"]):
+            status, said, _ = run(capsys, "prune", "--days", "0", *arguments)
+            assert status == 0 and f"Left, in use by a process: indicators/{folder.name}\n" in said
+    assert set(computed(root)) == {folder}
     assert len(prune(root, delete=True)[0]) == 1
 
 
@@ -199,7 +193,7 @@ def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
         return fill(*task)
 
     monkeypatch.setattr(store, "_fill_shard", pruned_before)
-    folder = old_code(root)
+    folder = compute(root)
     assert [r.path for r in left] == [folder, folder]
     assert len([*folder.glob("*.parquet")]) == 2
     # The lock of the run goes with it.
@@ -208,7 +202,7 @@ def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
 
 
 def test_what_a_stopped_prune_left_goes_with_the_next_one(root, monkeypatch):
-    now, old = compute(root), old_code(root)
+    now, old = compute(root), compute(root, days=8, n=1)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
 
         def stopped(folder):
@@ -216,26 +210,26 @@ def test_what_a_stopped_prune_left_goes_with_the_next_one(root, monkeypatch):
             raise KeyboardInterrupt
 
         patch.setattr(shutil, "rmtree", stopped)
-        prune(root, delete=True)
-    assert not old.exists() and sorted(states(root).values()) == [CURRENT, UNREAD]
-    assert len(prune(root, delete=True)[0]) == 1
+        prune(root, days=7, delete=True)
+    assert not old.exists() and len(results(root)) == 2
+    assert len(prune(root, days=9, delete=True)[0]) == 1
     assert [*(root / "indicators").iterdir()] == [now]
 
 
 def test_who_may_not_delete_is_told_so(root, monkeypatch, capsys):
-    theirs = old_code(root)
+    theirs = compute(root)
 
     def refused(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(type(root), "rename", refused)
-    status, _, error = run(capsys, "prune", "--yes")
+    status, _, error = run(capsys, "prune", "--days", "0", "--yes")
     assert status == 2 and error.startswith(f"biaslab: This user may not use {theirs}")
-    assert states(root) == {theirs: UNREAD} and len([*theirs.glob("*.parquet")]) == 2
+    assert computed(root) == {theirs: True} and len([*theirs.glob("*.parquet")]) == 2
 
 
 def test_links_are_not_followed(root, tmp_path):
-    old = old_code(root)
+    old = compute(root)
     away = old.rename(tmp_path / old.name)
     old.symlink_to(away)
     assert results(root) == []
@@ -243,7 +237,7 @@ def test_links_are_not_followed(root, tmp_path):
 
 
 def test_two_that_prune_at_once_do_not_disturb_each_other(root, monkeypatch):
-    old = [compute(root, {MODULE: str(k) * 16}) for k in range(3)]
+    old = [compute(root, n=n) for n in range(3)]
     found = results(root)
     prune(root, delete=True)
     monkeypatch.setattr(pruning, "results", lambda root: found)

@@ -7,7 +7,7 @@ import pytest
 
 from biaslab.ground import tables
 from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.papers import paired, paradox
 from biaslab.study import Study
 
@@ -22,7 +22,7 @@ def analysis(monkeypatch):
         return pd.DataFrame({"n": [len(frame)], "name": ["a"], "seed": [seed]})
 
     counted.computed, counted.version = computed, 1
-    monkeypatch.setattr(closure, "digest", lambda work, **_: f"{work.__name__} {work.version}")
+    monkeypatch.setattr(code_digest, "digest", lambda work, **_: f"{work.__name__} {work.version}")
     return counted
 
 

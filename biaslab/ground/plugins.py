@@ -1,7 +1,7 @@
 """What other packages bring to this one, found by entry points: ``docs/howto/extend.md`` lists their groups.
 
-What a package brings is keyed by its own code and data, and nothing else is: :mod:`biaslab.keep.closure` follows the
-modules of these packages as it does this one's, from the objects that a stage is given.
+What a package brings is keyed by its own code and data, and nothing else is: :mod:`biaslab.keep.code_digest` follows
+the modules of these packages as it does this one's, from the objects that a stage is given.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from pathlib import Path
 
 from biaslab.ground.errors import ParameterError, unknown_name
 
-# Put together, for they name no modules: biaslab.keep.closure would take them for such.
-_GIVEN = ("models", "corpora", "judges", "truth", "notebooks")
-GROUPS = tuple(f"biaslab.{what}" for what in _GIVEN)
+GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.truth", "biaslab.notebooks")
 MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS = GROUPS
 
 

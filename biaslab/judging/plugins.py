@@ -23,7 +23,7 @@ from biaslab.ground.errors import BiaslabError, InputError, ParameterError, load
 from biaslab.ground.genders import GENDERS
 from biaslab.judging.person import Person
 from biaslab.judging.words import UNCLEAR
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.models import registry
 
 PLUGIN = "plugin:"
@@ -62,7 +62,7 @@ def digest(name: str) -> str:
     judge.
     """
     point, argument = _named(name)
-    whole = hashlib.sha256(f"{closure.brought(point)} {argument} ".encode())
+    whole = hashlib.sha256(f"{code_digest.brought(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(reading.content(path))
     with loading(name, "a judge"):

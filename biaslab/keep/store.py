@@ -1,12 +1,12 @@
 """Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
 
 A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
-(:mod:`biaslab.keep.closure`). Its result is cut into shards of rows, whose file names hold their number and a digest of
-the rows that they were computed from. Each is written to a temporary name and then renamed: a file under its own name
-is whole. Its SHA-256 lies beside it, is written first and checked whenever the shard is read; a damaged shard is set
-aside as ``*.damaged`` and computed again. A lock per shard lets several processes share the work of one stage, and one
-per process at work keeps the stage from being pruned (:mod:`biaslab.keep.pruning`); several machines must share the
-folder under the same path.
+(:mod:`biaslab.keep.code_digest`). Its result is cut into shards of rows, whose file names hold their number and a
+digest of the rows that they were computed from. Each is written to a temporary name and then renamed: a file under its
+own name is whole. Its SHA-256 is in a file next to it, which is written first and checked whenever the shard is read; a
+damaged shard is renamed to ``*.damaged`` and computed again. A lock per shard lets several processes share the work of
+one stage, and one per process at work keeps the stage from being pruned (:mod:`biaslab.keep.pruning`); several machines
+must share the folder under the same path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.ground.places import ROOT_VARIABLE, default_root
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.keep import engine as engines
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Store:
         rows (index from 0) and returns a table of any number of rows. It must depend on nothing but these rows and the
         inputs, and travels to workers; None for a stage that only lends its folder.
         """
-        code = {} if work is None else closure.of(work)
+        code = {} if work is None else code_digest.of(work)
         # Only workers elsewhere can have other code.
         _agreed.add(digest(code))
         key = {"name": name, "inputs": dict(inputs), "code": code}
@@ -214,6 +214,9 @@ class Stage:
                 lock.unlink()
 
     def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+        # The time of the last use, for biaslab.keep.pruning.
+        with contextlib.suppress(OSError):
+            os.utime(self.folder / "stage.json")
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         with self._in_use():
@@ -260,7 +263,7 @@ def _check_code(work: Work, code: Mapping[str, str]) -> None:
     told = digest(code)
     if told in _agreed:
         return
-    here = closure.of(work)
+    here = code_digest.of(work)
     other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
     if other:
         raise RunError(

@@ -19,7 +19,7 @@ from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.ground.errors import MissingInputError, ParameterError
 from biaslab.judging import copies
 from biaslab.judging.names import is_file
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.measures.instances import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest
 from biaslab.models.images import ImageSource
@@ -37,7 +37,7 @@ class TrueMaps:
     def __init__(self, truth: Truth, images: ImageSource, table: pd.DataFrame) -> None:
         self._truth, self._images = truth, images
         self.texts: dict[str, str] = dict(zip(table["image_id"], table["text"], strict=True))
-        whole = repr((images.digest, sorted(self.texts.items()), closure.digest(truth.word_masks)))
+        whole = repr((images.digest, sorted(self.texts.items()), code_digest.digest(truth.word_masks)))
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
 
     def word_maps(self, image_ids: Sequence[str]) -> list[WordMaps]:

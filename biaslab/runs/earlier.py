@@ -10,7 +10,7 @@ from pathlib import Path
 
 from biaslab.ground import plugins, tables
 from biaslab.ground.errors import ParameterError, RunError
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
@@ -67,21 +67,21 @@ def fingerprint(
 
 
 def code_of(notebook: Notebook) -> dict[str, str]:
-    """Return digests of the code that a notebook's results and page come from, as :func:`biaslab.keep.closure.of` does.
+    """Return the digests of :func:`biaslab.keep.code_digest.of` for the code behind a notebook's results and page.
 
     A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it
     takes, the code of both counts.
     """
     from biaslab import report
 
-    cells, declared = closure.used(notebook.cells), tables.schemas()
+    declared = tables.schemas()
     # How images were made is a table, too.
     takes = notebook.takes | {"pipeline_settings"}
     papers = {declared[name].paper if name in declared else "" for name in takes}
     if not papers.issubset(tables.measuring()):
         papers = set(tables.measuring())
     taken = [module for module in sources.modules() if module.split(".")[2] in papers]
-    return closure.of(Study, report.render_notebook, *taken, *sorted(cells))
+    return code_digest.of(Study, report.render_notebook, *taken, *sorted(code_digest.imported(notebook.cells)))
 
 
 def brought(images: bool) -> list[str]:
@@ -96,7 +96,7 @@ def brought(images: bool) -> list[str]:
     for point in points:
         # What is broken says so where it is used.
         with contextlib.suppress(ParameterError):
-            found.add(closure.brought(point))
+            found.add(code_digest.brought(point))
     return sorted(found)
 
 

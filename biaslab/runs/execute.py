@@ -18,7 +18,7 @@ from pathlib import Path
 from biaslab import __version__
 from biaslab.ground import processor, redact
 from biaslab.ground.errors import RunError
-from biaslab.keep import closure, kernels, store
+from biaslab.keep import code_digest, kernels, store
 from biaslab.models import hub
 from biaslab.request import makes_images
 from biaslab.runs.earlier import digests
@@ -67,7 +67,7 @@ def processes_of(jobs: list[Job], side_by_side: int) -> kernels.Processes:
     workers = _workers(jobs, side_by_side)
     given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
     given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
-    modules = sorted(closure.imported(cell for job in jobs for cell in job.notebook.cells))
+    modules = sorted(code_digest.imported(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
     return kernels.Processes(given, read_libraries, modules)
@@ -192,7 +192,7 @@ def read_libraries(modules: Iterable[str]) -> None:
         importlib.import_module(name)
     kernels.read_modules(modules)
     # What it reads of sources serves each notebook that keeps an analysis.
-    closure.of(Study)
+    code_digest.of(Study)
     report.warm_up()
 
 

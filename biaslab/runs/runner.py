@@ -18,7 +18,7 @@ from pathlib import Path
 
 from biaslab.ground import plugins, redact
 from biaslab.ground.errors import RunError
-from biaslab.keep import closure, kernels, store
+from biaslab.keep import code_digest, kernels, store
 from biaslab.report import records
 from biaslab.runs import earlier, execute, gather, jobs
 from biaslab.runs.params import RunParams, as_yaml
@@ -68,7 +68,7 @@ def run(
         began = time.monotonic()
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = gather.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
-        record["code"] = closure.digest(gather.gather) + earlier.declared()
+        record["code"] = code_digest.digest(gather.gather) + earlier.declared()
         record["left_out"] = [*jobs.left_out(planned), *jobs.unmatched(jobs.pipelines(planned))]
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)

@@ -20,7 +20,7 @@ from biaslab.ground.places import project_root
 from biaslab.ground.progress import ATTEMPT, working
 from biaslab.ground.values import check_draws
 from biaslab.ground.wording import level
-from biaslab.keep import closure, store
+from biaslab.keep import code_digest, store
 from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
@@ -243,7 +243,7 @@ class Study:
         """
         taken = signature(analysis).parameters
         options = {name: value for name, value in self.draws.items() if name in taken} | options
-        key = hashlib.sha256(f"{closure.digest(analysis)} {sorted(options.items())}".encode())
+        key = hashlib.sha256(f"{code_digest.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
         path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.ground.errors import InputError
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.models import registry
 from biaslab_world.art import read_yaml
 from biaslab_world.looks import look
@@ -337,7 +337,7 @@ class Corpus:
     def digest(self) -> str:
         """Sixteen hexadecimal digits that change with the settings and with the code that writes captions."""
         knobs = skew_knobs(self.skew)
-        whole = repr(("mini", self.rows, self.seed, self.skew, knobs, closure.digest(Corpus)))
+        whole = repr(("mini", self.rows, self.seed, self.skew, knobs, code_digest.digest(Corpus)))
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     @property

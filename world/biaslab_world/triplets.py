@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.ground.errors import InputError, unknown_name
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.keep.engine import Memo
 from biaslab_world import render, truthful
 from biaslab_world.looks import CASUAL
@@ -202,7 +202,7 @@ class Depictions:
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that change with the settings and with the code that writes captions."""
-        whole = repr((self.rows, self.seed, self.skew, closure.digest(draw)))
+        whole = repr((self.rows, self.seed, self.skew, code_digest.digest(draw)))
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     def batches(self, size: int = 8192, part: int | None = None, wanted=None) -> Iterator[pd.DataFrame]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.keep import closure
+from biaslab.keep import code_digest
 from biaslab.models import registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes
@@ -176,4 +176,4 @@ def draw(seed: int, prompt: str, index: int, what: str) -> int:
 
 def digest(module: str, *given: object) -> str:
     """Return sixteen hexadecimal digits that change with ``given`` and with the code that ``module`` depends on."""
-    return hashlib.sha256(repr((given, closure.digest(module))).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((given, code_digest.digest(module))).encode()).hexdigest()[:16]
