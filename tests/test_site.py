@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -101,7 +102,14 @@ def test_other_commands_are_there(text):
 
 
 @pytest.mark.parametrize("text", blocks("python"))
-def test_python_can_be_run(text):
+def test_python_can_be_run(text, tmp_path, monkeypatch):
+    # The captions of a reader, in the folder where the page works.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "captions").mkdir()
+    captions = [
+        (f"http://localhost/{n}.jpg", f"a photo of a {job}") for n, job in enumerate(["nurse", "cook", "pilot"])
+    ]
+    pd.DataFrame(captions, columns=["url", "text"]).to_parquet(tmp_path / "captions" / "0.parquet")
     tree = ast.parse(text)
     bound = {
         alias.asname or alias.name

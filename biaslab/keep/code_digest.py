@@ -108,26 +108,30 @@ def _hash(*values: Any) -> str:
 
 def _reached(works: Iterable[Any]) -> tuple[list[str], dict[str, str]]:
     """Return the modules of ``works`` and of the objects that they hold, and digests of code defined elsewhere."""
-    todo = [work for work in works if not isinstance(work, str)]
+    # With each whether the values that it holds count; what a stage's own code is given is an input of the stage.
+    todo = [(work, True) for work in works if not isinstance(work, str)]
     found: dict[str, str] = {}
     names = [name for work in works if isinstance(work, str) for name in (work, f"{work}.*")]
     # Holds the objects, so that no two have the same id.
     seen: dict[int, Any] = {}
     while todo:
-        value = todo.pop()
+        value, counts = todo.pop()
         if id(value) in seen:
             continue
         seen[id(value)] = value
-        held = _held(value)
-        todo += held
+        held, elsewhere = _held(value), _is_elsewhere(value)
+        if not counts and _is_elsewhere(type(value)):
+            continue
+        todo += [(each, counts and elsewhere) for each in held]
         module = value.__module__ if isinstance(value, types.FunctionType | type) else type(value).__module__
         names.append(module or "")
         if isinstance(value, types.ModuleType):
             names += [value.__name__, f"{value.__name__}.*"]
-        elif _is_elsewhere(value):
+        elif elsewhere:
             name = f"function:{getattr(value, '__qualname__', '')}"
             codes = [*_codes(value.__code__)] if isinstance(value, types.FunctionType) else []
-            found[name] = _hash(found.get(name), [_facts(code, value.__doc__) for code in codes], [*map(_plain, held)])
+            facts = [_facts(code, value.__doc__) for code in codes]
+            found[name] = _hash(found.get(name), facts, [*map(_plain, held)] if counts else [])
     return names, found
 
 
