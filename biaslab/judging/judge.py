@@ -26,7 +26,7 @@ from biaslab.judging.pinned import DLIB
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import JUDGED, OUTCOMES, SELDOM, WITHHELD
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
-from biaslab.keep.engine import Memo
+from biaslab.keep.workers import Memo
 from biaslab.keep.store import Store
 from biaslab.models.images import ImageSource, Unreadable, check_image
 

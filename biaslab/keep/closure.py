@@ -63,7 +63,7 @@ _NO_CODE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _APART = frozenset(
     (
         PACKAGE,
-        *(f"{PACKAGE}.{name}" for name in ("ground.places", "keep.closure", "keep.engine", "keep.store")),
+        *(f"{PACKAGE}.{name}" for name in ("ground.places", "keep.closure", "keep.store", "keep.workers")),
         # What is tried before work decides about no number.
         f"{PACKAGE}.pipeline.rehearsal",
     )
