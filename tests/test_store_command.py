@@ -195,13 +195,13 @@ def test_a_result_whose_lock_is_held_stays(root, capsys):
 
 
 def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
-    fill, left = store._fill_shard, []
+    fill, left = store._Fill.__call__, []
 
     def pruned_before(*task):
         left.extend(prune(root, delete=True)[1])
         return fill(*task)
 
-    monkeypatch.setattr(store, "_fill_shard", pruned_before)
+    monkeypatch.setattr(store._Fill, "__call__", pruned_before)
     folder = old_code(root)
     assert [r.path for r in left] == [folder, folder]
     assert len([*folder.glob("*.parquet")]) == 2

@@ -15,7 +15,6 @@ import functools
 import getpass
 import hashlib
 import itertools
-import logging
 import os
 import pickle
 import signal
@@ -24,6 +23,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -32,7 +32,6 @@ from typing import Any
 
 from biaslab.ground.errors import BiaslabError, ParameterError, RunError
 
-_log = logging.getLogger(__name__)
 # How often tasks are submitted again after a worker was killed, without a result in between.
 RETRIES = 3
 # Seconds in which a cluster that is running has to answer and to have a worker.
@@ -165,11 +164,11 @@ class Workers:
         call = functools.partial(_call, hashlib.sha256(payload).hexdigest(), payload, gpu)
         done = failures = 0
         while done < len(tasks):
+            results = submit(call, tasks[done:])
             try:
-                with contextlib.closing(submit(call, tasks[done:])) as results:
-                    for result in results:
-                        done, failures = done + 1, 0
-                        yield result
+                for result in results:
+                    done, failures = done + 1, 0
+                    yield result
             except Exception as error:
                 if type(error).__name__ not in _KILLED:
                     raise
@@ -180,6 +179,11 @@ class Workers:
                         f"Workers were killed {RETRIES + 1} times at the same piece, often for lack of memory. Finished "
                         f"pieces are kept. Use fewer workers, or machines with more memory. The last time: {error}"
                     ) from None
+            finally:
+                with warnings.catch_warnings():
+                    # joblib warns of tasks that are cancelled.
+                    warnings.simplefilter("ignore", UserWarning)
+                    results.close()
 
     def _local(self, call: Callable[..., Any], tasks: list) -> Generator[Any, None, None]:
         """Return the results of this machine's workers, in order."""
@@ -221,35 +225,34 @@ def start_scheduler(workers: Workers) -> dict[str, str]:
     return {SCHEDULER: _client(workers.address, workers.count).scheduler.address}
 
 
-@functools.cache
 def _client(address: str, count: int) -> Any:
     """Return the client of a Dask cluster that has a worker."""
-    from distributed import Client
-
-    patience: float | None = PATIENCE
-    queue, address = (address, os.environ.get(SCHEDULER, "")) if address in QUEUES else ("", address)
     try:
-        if queue:
-            # A batch system may take hours to start the first worker.
-            patience = None
-            _log.info("Waiting for workers that %s starts.", queue)
-        if queue and not address:
-            import dask_jobqueue
-
-            cluster = getattr(dask_jobqueue, QUEUES[queue])()
-            cluster.scale(count)
-            client = Client(cluster, set_as_default=False)
-        else:
-            where = {"scheduler_file" if os.path.exists(address) else "address": address}
-            client = Client(**where, timeout=PATIENCE, set_as_default=False)
-        client.wait_for_workers(1, timeout=patience)
+        client = _connected(address, count)
+        # A batch system may take hours to start the first worker.
+        client.wait_for_workers(1, timeout=None if address in QUEUES else PATIENCE)
     except (OSError, RuntimeError, ValueError) as error:
         raise RunError(
-            f"The Dask cluster {queue or address!r} cannot be used: {error}. Start one with `dask scheduler` and `dask "
-            "worker`, and name the scheduler's address or file as compute.address; for a batch system, see its section "
-            "of dask-jobqueue's configuration."
+            f"The Dask cluster {address!r} cannot be used: {error}. Start one with `dask scheduler` and `dask worker`, "
+            "and name the scheduler's address or file as compute.address; for a batch system, see its section of "
+            "dask-jobqueue's configuration."
         ) from error
     return client
+
+
+@functools.cache
+def _connected(address: str, count: int) -> Any:
+    from distributed import Client
+
+    scheduler = os.environ.get(SCHEDULER, "") if address in QUEUES else address
+    if scheduler:
+        where = {"scheduler_file" if os.path.exists(scheduler) else "address": scheduler}
+        return Client(**where, timeout=PATIENCE, set_as_default=False)
+    import dask_jobqueue
+
+    cluster = getattr(dask_jobqueue, QUEUES[address])()
+    cluster.scale(count)
+    return Client(cluster, set_as_default=False)
 
 
 # -- in a worker -----------------------------------------------------------------------------------------
