@@ -44,8 +44,8 @@ class ComputeSettings(Group):
     )
     workers: Whole = field(
         0,
-        "Worker processes, each with a GPU in turn where there are any; with 0 or 1, notebooks do the work. For `dask`, "
-        "how many a batch system starts; a cluster that is running works with all of its own.",
+        "Worker processes, each with a GPU in turn where there are any; with 0 or 1, notebooks do the work. For "
+        "`dask`, how many a batch system starts; a cluster that is running works with all of its own.",
         "processes",
         ge=0,
     )

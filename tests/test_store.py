@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import time
 from pathlib import Path

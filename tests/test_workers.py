@@ -1,4 +1,4 @@
-"""Workers give the same results in the same order, bounded in threads, and tasks outlive the workers that are killed."""
+"""Workers give the same results in the same order, bounded in threads, and tasks outlive workers that are killed."""
 
 import contextlib
 import os

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.ground.places import ROOT_VARIABLE, default_root
 from biaslab.keep import closure
-from biaslab.keep.workers import Workers
+from biaslab.keep.workers import HERE, Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ class Store:
         root: Path | str | None = None,
         *,
         share: tuple[int, int] | None = None,
-        workers: Workers = Workers(),
+        workers: Workers = HERE,
     ) -> None:
         """Use a folder, made when first written to: :func:`biaslab.ground.places.default_root` where it is None.
 
@@ -90,7 +90,7 @@ class Stage:
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
-    workers: Workers = Workers()
+    workers: Workers = HERE
 
     def within(self) -> Stage:
         """Return this stage as one that the work of another asks for: all of it, in the process that works."""

@@ -1,9 +1,8 @@
 """Where the work of stages runs: in this process, in worker processes of this machine, or on a Dask cluster.
 
-joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its workers
-(dask-jobqueue). A worker has one task at a time. The function and the tasks are pickled. A worker loads
-a function once and keeps it until it is given another one, with what the function has loaded (a model, in a
-:class:`Memo`).
+joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its
+workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker loads a
+function once, and keeps it with what it has loaded (a model, in a :class:`Memo`) until it is given another function.
 
 The machines of a cluster need the same versions of biaslab and its packages, and the store's folder under one path.
 """
@@ -176,8 +175,9 @@ class Workers:
                 # Dask has given the task to several workers by then.
                 if failures > RETRIES or self.engine == "dask":
                     raise RunError(
-                        f"Workers were killed {RETRIES + 1} times at the same piece, often for lack of memory. Finished "
-                        f"pieces are kept. Use fewer workers, or machines with more memory. The last time: {error}"
+                        f"Workers were killed {RETRIES + 1} times at the same piece, often for lack of memory. "
+                        "Finished pieces are kept. Use fewer workers, or machines with more memory. The last time: "
+                        f"{error}"
                     ) from None
             finally:
                 with warnings.catch_warnings():
@@ -254,6 +254,9 @@ def _connected(address: str, count: int) -> Any:
     cluster.scale(count)
     return Client(cluster, set_as_default=False)
 
+
+HERE = Workers()
+"""No workers: this process does the work."""
 
 # -- in a worker -----------------------------------------------------------------------------------------
 
