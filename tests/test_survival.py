@@ -23,7 +23,7 @@ from biaslab.runs import shards
 
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
 KILLS = 8
-SHARDS = {"generated": 28, "judgements": 4, "people": 10}
+SHARDS = {"generated": 28, "fingerprints": 3, "judgements": 4, "people": 10}
 
 
 @pytest.fixture(scope="module")
