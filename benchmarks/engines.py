@@ -33,8 +33,8 @@ def measure(name: str, workers: Workers, n: int, seconds: float, at_once: int) -
     took, used = time.perf_counter() - began, time.process_time() - used
     overhead = 1e3 * (took * at_once / n - seconds)
     print(
-        f"{name:6} start {started:6.2f} s, overhead {overhead:6.2f} ms of a worker per task, {1e3 * used / n:5.2f} ms of "
-        "this process",
+        f"{name:6} start {started:6.2f} s, overhead {overhead:6.2f} ms of a worker per task, {1e3 * used / n:5.2f} ms "
+        "of this process",
         flush=True,
     )
 

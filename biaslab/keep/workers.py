@@ -189,6 +189,7 @@ class Workers:
         """Return the results of this machine's workers, in order."""
         import joblib
 
+        _end_at_exit()
         n_threads = max(1, _own_threads() // self.count)
         begin = {"initializer": _begin, "initargs": (os.getpid(),)}
         with joblib.parallel_config("loky", n_jobs=self.count, inner_max_num_threads=n_threads, **begin):
@@ -212,6 +213,16 @@ class Workers:
             raise RunError(f"The scheduler of the Dask cluster {self.address!r} has ended: {error}") from None
         finally:
             client.cancel(futures)
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    """Have worker processes end with this one; if multiprocessing started it, it would wait until they are idle."""
+    from multiprocessing.util import Finalize
+
+    from joblib.externals.loky import get_reusable_executor
+
+    Finalize(None, lambda: get_reusable_executor().shutdown(kill_workers=True), exitpriority=10)
 
 
 def start_scheduler(workers: Workers) -> dict[str, str]:
