@@ -222,7 +222,12 @@ def _end_at_exit() -> None:
 
     from joblib.externals.loky import get_reusable_executor
 
-    Finalize(None, lambda: get_reusable_executor().shutdown(kill_workers=True), exitpriority=10)
+    def end() -> None:
+        executor = get_reusable_executor(reuse=True)
+        # joblib's own kind of executor removes its temporary folder, too.
+        getattr(executor, "terminate", executor.shutdown)(kill_workers=True)
+
+    Finalize(None, end, exitpriority=10)
 
 
 def start_scheduler(workers: Workers) -> dict[str, str]:
