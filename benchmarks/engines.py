@@ -51,7 +51,7 @@ def main() -> None:
         return
     from distributed import LocalCluster
 
-    one = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    one = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(**one) as cluster:
         measure("Dask", Workers("dask", address=cluster.scheduler_address), options.tasks, options.seconds, 2)
 

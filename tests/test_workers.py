@@ -370,7 +370,7 @@ def test_processes_of_a_run_share_the_workers_that_a_batch_system_starts(monkeyp
     import dask_jobqueue
     from distributed import LocalCluster
 
-    local = partial(LocalCluster, n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+    local = partial(LocalCluster, n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
     monkeypatch.setattr(dask_jobqueue, "SLURMCluster", local)
     slurm = Workers("dask", 2, "slurm")
     given = start_scheduler(slurm)
