@@ -224,6 +224,30 @@ def test_each_worker_loads_once_and_stays_for_the_next_function(tmp_path):
     assert [square for square, _, _ in TWO.run(facts, range(3))] == [0, 1, 4]
 
 
+class Heavy(Loads):
+    """Work with a model of 350 MB."""
+
+    def load(self):
+        super().load()
+        self.weights = b"x" * 350_000_000
+        return []
+
+    def __call__(self, x):
+        time.sleep(0.6)
+        super().__call__(x)
+        return os.getpid()
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_worker_that_loads_a_large_model_is_not_replaced(tmp_path):
+    # joblib would take it for one that leaks memory.
+    first = {pid for pid, _ in TWO.run(partial(device, tmp_path / "first", 2), range(6))}
+    (tmp_path / "heavy").mkdir()
+    assert set(TWO.run(Heavy(tmp_path / "heavy"), range(10))) == first
+    assert len(list((tmp_path / "heavy").iterdir())) == 2
+
+
 @pytest.mark.slow
 def test_each_worker_has_a_gpu_in_turn(monkeypatch, tmp_path):
     # Places are held by locks in the folder of temporary files.

@@ -292,6 +292,10 @@ def _begin(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=follow, name="biaslab worker", daemon=True).start()
+    from joblib.externals.loky import process_executor
+
+    # loky would take a worker that loads a larger model than before for one that leaks memory, and start another one.
+    process_executor._USE_PSUTIL = False
 
 
 def _call(digest: str, payload: bytes, gpu: bool, n_threads: int, task: bytes) -> Any:
