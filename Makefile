@@ -7,8 +7,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 # Optional dependencies to install: dev (tests, lint), models (torch, diffusers, open_clip, ...; all but the printed
-# numbers need them, and the package in the folder world does), ray (work on a cluster).
-EXTRAS ?= dev,models,ray
+# numbers need them, and the package in the folder world does), dask (work on a cluster).
+EXTRAS ?= dev,models,dask
 # The versions that all of it is tried with; LOCK= takes the newest instead, as where torch has to fit the machine.
 LOCK ?= requirements.lock
 WORLD := $(if $(findstring models,$(EXTRAS)),--editable world)
@@ -85,7 +85,7 @@ lint: $(STAMP)  ## Check style, types and which package imports which
 
 lock: $(STAMP)  ## Write requirements.lock anew, of today's versions
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --no-annotate --python-version 3.11 pyproject.toml \
-	  $(foreach extra,models dev ray peers,--extra $(extra)) --output-file requirements.lock
+	  $(foreach extra,models dev dask peers,--extra $(extra)) --output-file requirements.lock
 
 format: $(STAMP)  ## Apply style
 	$(BIN)/ruff check --fix .

@@ -1,83 +1,59 @@
-"""Time two Ray workers against one, on search and on embedding; ``workers.py`` has images, judgements and reruns.
+"""Time what workers cost: the start of two, and the overhead of a task, against a loop in this process.
 
-Run: ``python benchmarks/engines.py`` on a machine with two free processors; some minutes. Workers have one thread
-each, the cluster of this machine is up before a clock starts, and each time includes the start of the workers and
-what they load. ``--rows``, ``--times`` and ``--texts`` size the work: the less it is, the more the start weighs.
+Run: ``python benchmarks/engines.py``; a minute. Workers of this machine (loky) and of a Dask cluster on the loopback
+address compute the same tasks, which sleep for ``--seconds`` each; none does more than sleep, so that two processors
+that are busy otherwise change little. ``workers.py`` has images and judgements.
 """
 
 import argparse
 import os
-import tempfile
 import time
-from pathlib import Path
+from functools import partial
+from importlib.util import find_spec
 
 if __name__ == "__main__":
-    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ |= {"OMP_NUM_THREADS": "1"}
 
-import _corpus
-
-
-def make_corpus(folder: Path, captions: str, rows: int, times: int) -> str:
-    """Write captions as Parquet files, give each of them several names, and return a pattern for all."""
-    _corpus.write_corpus(folder, _corpus.read_lines(captions), rows, share=0.1)
-    for path in list((folder / "parquet").iterdir()):
-        for i in range(1, times):
-            os.link(path, path.with_stem(f"{path.stem}-{i}"))
-    return str(folder / "parquet" / "*.parquet")
+from biaslab.keep.workers import HERE, Workers
 
 
-def seconds(work) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def work(seconds: float, k: int) -> int:
+    """Sleep, and return the square of a number."""
+    time.sleep(seconds)
+    return k * k
 
 
-def of_workers(what: str, work) -> None:
-    """Print the times of ``work(folder, workers)`` with one and with two, and their ratio."""
-    found = {}
-    for workers in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            found[workers] = seconds(lambda folder=folder, workers=workers: work(folder, workers))
-    ratio = found[1] / found[2]
-    print(f"{what:32} one worker {found[1]:6.1f} s, two {found[2]:6.1f} s, ratio {ratio:.2f} (reach: 1.7)", flush=True)
+def measure(name: str, workers: Workers, n: int, seconds: float, at_once: int) -> None:
+    """Print the seconds until two tasks are done, and the milliseconds that each of ``n`` further ones costs."""
+    began, used = time.perf_counter(), time.process_time()
+    list(workers.run(partial(work, 0), range(2)))
+    started = time.perf_counter() - began
+    began, used = time.perf_counter(), time.process_time()
+    assert list(workers.run(partial(work, seconds), range(n))) == [k * k for k in range(n)]
+    took, used = time.perf_counter() - began, time.process_time() - used
+    overhead = 1e3 * (took * at_once / n - seconds)
+    print(
+        f"{name:6} start {started:6.2f} s, overhead {overhead:6.2f} ms of a worker per task, {1e3 * used / n:5.2f} ms "
+        "of this process",
+        flush=True,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--captions", default="", help="file of captions to recombine; else the embedded ones")
-    parser.add_argument("--rows", type=int, default=4 * 2**20, help="captions that are made")
-    parser.add_argument("--times", type=int, default=10, help="how often the search meets each of them")
-    parser.add_argument("--texts", type=int, default=16 * 8192, help="captions embedded")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=0.05, help="that a task takes")
     options = parser.parse_args()
+    measure("none", HERE, options.tasks, options.seconds, 1)
+    measure("loky", Workers(count=2), options.tasks, options.seconds, 2)
+    if find_spec("distributed") is None:
+        print("Dask is not installed")
+        return
+    from distributed import LocalCluster
 
-    import pandas as pd
-
-    from biaslab import lexicons
-    from biaslab.captions.corpus import open_corpus
-    from biaslab.captions.neighbours import Encoder, embed, embedding_stage
-    from biaslab.captions.search import search
-    from biaslab.keep import engine
-    from biaslab.keep.store import Store
-
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = make_corpus(Path(folder), options.captions, options.rows, options.times)
-        terms = lexicons.load("paradox_occupations")
-        # Starts the cluster.
-        list(engine.get("ray", workers=2).map(str, [1, 2]))
-
-        def searching(store: str, workers: int) -> None:
-            ray = engine.get("ray", workers=workers)
-            search(open_corpus(corpus), terms, store=Store(store, engine=ray), progress=False)
-
-        of_workers(f"search of {options.rows * options.times:,} captions", searching)
-
-        texts = pd.concat([b["text"] for b in open_corpus(corpus, rows=options.texts).batches()]).tolist()
-
-        def embedding(store: str, workers: int) -> None:
-            encoder, ray = Encoder(device="cpu"), engine.get("ray", workers=workers)
-            embed(texts, encoder, embedding_stage(Store(store, engine=ray), encoder), progress=False)
-
-        of_workers(f"embedding of {options.texts:,} captions", embedding)
+    one = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**one) as cluster:
+        measure("Dask", Workers("dask", address=cluster.scheduler_address), options.tasks, options.seconds, 2)
 
 
 if __name__ == "__main__":

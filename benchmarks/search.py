@@ -40,14 +40,13 @@ pa.set_cpu_count(1)
 from biaslab import lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.keep.engine import LocalEngine
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Workers
 
 if __name__ == "__main__":
     folder, workers, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as store:
-        engine = LocalEngine(int(workers) if int(workers) > 1 else 0)
-        kept = Store(store, engine=engine)
+        kept = Store(store, workers=Workers(count=int(workers)))
         found = search(open_corpus(folder), lexicons.load("paradox_occupations"), store=kept, progress=False)
     found.totals.to_csv(out, index=False)
     print(f"  {len(found.captions):,} captions sampled")

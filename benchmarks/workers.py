@@ -1,12 +1,11 @@
 """Time two worker processes against one, on generation and on judging with the embedded models.
 
-Run: ``python benchmarks/workers.py`` on a machine with two free processors; some minutes. Each worker has one thread
-and is pinned to a processor of its own. Started on a few images before the clock starts, they make images of the
-templates, and judge those behind captions; models are loaded, and shards written and read, as in any run. ``--engine
-ray`` takes actors of Ray instead, which are not pinned. It also says whether one worker and two made the same bytes,
-what both stages take when nothing has changed since, and what two processors of this machine give at most: convolutions
-as the model has them in two processes, pinned likewise, that share nothing. Where two are threads of one core, that is
-far from twice as much.
+Run: ``python benchmarks/workers.py`` on a machine with two free processors; some minutes. Each worker has one thread;
+one worker is this process. Started on a few images before the clock starts, they make images of the templates, and
+judge those behind captions; models are loaded, and shards written and read, as in any run. It also says whether one
+worker and two made the same bytes, what both stages take when nothing has changed since, and what two processors of
+this machine give at most: convolutions as the model has them in two processes, pinned to a processor each, that share
+nothing. Where two are threads of one core, that is far from twice as much.
 """
 
 import argparse
@@ -20,13 +19,6 @@ from pathlib import Path
 
 if __name__ == "__main__":
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-
-
-def pin(loop, processors: list[int]) -> None:
-    """Pin a local engine's idle workers to a processor each."""
-    for member, processor in zip(getattr(loop, "_idle", ()), processors, strict=False):
-        if hasattr(member, "_process") and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(member._process.pid, {processor})
 
 
 # Convolutions on one processor for two seconds, all processes at once; how many were made.
@@ -79,7 +71,7 @@ def _timed(pipeline) -> dict[str, tuple[float, int]]:
 
 
 def work(
-    folder: Path, name: str, workers: int, images: int, n_steps: int
+    folder: Path, workers: int, images: int, n_steps: int
 ) -> tuple[dict[str, tuple[float, float, int]], dict[str, str]]:
     """Return seconds, seconds once more and images of each part, and the digests of shards that were made."""
     from biaslab import lexicons
@@ -90,15 +82,13 @@ def work(
         return {
             "captions": {"occupations": names, "approaches": ["naive"], "per_occupation": 200},
             "generation": {"images_per_prompt": n, "steps": steps},
-            "compute": {"engine": name, "workers": workers, "store": str(folder / store), "device": "cpu"},
+            "compute": {"workers": workers, "store": str(folder / store), "device": "cpu"},
         }
 
     # Two pieces, for two workers, which the other pipeline shares.
     warm = Pipeline("mini", Settings.of(some("warm", 16, 2, 1)), seed=1, progress=False)
     warm.judgements("generated")
     timed = warm.changed(**some("timed", 62, images // (4 * 62), n_steps))
-    if name == "local":
-        pin(warm.engine, sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
     first, again = (_timed(one) for one in (timed, timed.changed()))
     seconds = {part: (took, again[part][0], n) for part, (took, n) in first.items()}
     root = folder / "timed"
@@ -112,14 +102,13 @@ def work(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--engine", default="local", choices=["local", "ray"])
     parser.add_argument("--images", type=int, default=4 * 62 * 4, help="made and judged, a multiple of 248")
     parser.add_argument("--steps", type=int, default=10)
     options = parser.parse_args()
     found, shards = {}, {}
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
-            found[workers], shards[workers] = work(Path(folder), options.engine, workers, options.images, options.steps)
+            found[workers], shards[workers] = work(Path(folder), workers, options.images, options.steps)
     most = ceiling()
     for part, (one, again, n) in found[1].items():
         two = found[2][part][0]

@@ -39,15 +39,21 @@ class ComputeSettings(Group):
         "fit: `none`; `model`, each part while another computes, which is a little slower; `sequential`, each layer, "
         "which takes least of a GPU and is many times slower. Images are the same.",
     )
-    engine: Literal["local", "ray"] = field("local", "Where work runs: `local` (this machine) or `ray` (a cluster).")
+    engine: Literal["local", "dask"] = field(
+        "local", "Where work runs: `local` (this machine) or `dask` (a Dask cluster; it takes `address`)."
+    )
     workers: Whole = field(
         0,
-        "Worker processes, each with a GPU in turn where there are any; 0 is none for `local`, and one for each "
-        "processor, or GPU, of the cluster for `ray`.",
+        "Worker processes, each with a GPU in turn where there are any; with 0 or 1, notebooks do the work. For "
+        "`dask`, how many a batch system starts; a cluster that is running works with all of its own.",
         "processes",
         ge=0,
     )
-    address: str = field("", "Address of the Ray cluster; empty is `$RAY_ADDRESS`, or a cluster of this machine alone.")
+    address: str = field(
+        "",
+        "Dask cluster: address of a scheduler (`tcp://HOST:8786`), path of a scheduler file, or a batch system that "
+        "starts the workers: `slurm`, `pbs`, `lsf`, `sge`, `oar` or `htcondor`.",
+    )
     store: Folder = field("", "Folder where stages keep results; empty is `outputs/.store`.")
 
 

@@ -2,13 +2,12 @@
 
 ``life(STORE, OUT, ENGINE, WORKERS, SECONDS)`` makes the paradox's images and those of people alone and in pairs, and
 judges them, with stand-ins that need no library of models, so that processes start in a second. It writes
-OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage, the digest in the shard's name, the
-process that computes it, and the node where it is Ray's.
+OUT/tables.pickle. Every shard that is computed leaves a line in OUT/log: the stage, the digest in the shard's name, and
+the process that computes it.
 """
 
 import os
 import pickle
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -82,15 +81,13 @@ class Light(Pipeline):
             return super().run(work, *given, **more)
 
 
-def watched(log, seconds, nodes, stage, work, rows):
-    """Do some work, noted and slowly, and not before so many nodes are at work."""
-    ray = sys.modules.get("ray")
-    node = ray.get_runtime_context().get_node_id() if ray and ray.is_initialized() else "here"
+def watched(log, seconds, workers, stage, work, rows):
+    """Do some work, noted and slowly, and not before so many workers are at work."""
     with open(log, "a") as file:
-        file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()} {node}\n")
+        file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()}\n")
     late = time.monotonic() + 200
-    while nodes > 1 and len({line.rpartition(" ")[2] for line in Path(log).read_text().splitlines()}) < nodes:
-        assert time.monotonic() < late, "One node does all the work."
+    while workers > 1 and len({line.rpartition(" ")[2] for line in Path(log).read_text().splitlines()}) < workers:
+        assert time.monotonic() < late, "One worker does all the work."
         time.sleep(0.05)
     time.sleep(seconds)
     return work(rows)
@@ -108,7 +105,7 @@ def cut(put=setattr):
 
 
 def images_of(root, engine="local", workers=0):
-    """Return a pipeline that makes and judges a few images in small pieces; engine ``ray@ADDRESS`` is a cluster."""
+    """Return a pipeline that makes and judges a few images in small pieces; engine ``dask@FILE`` is a cluster."""
     cut()
     name, _, address = engine.partition("@")
     given = {
@@ -123,13 +120,13 @@ def images_of(root, engine="local", workers=0):
 
 def main(root, out, engine, workers, seconds):
     log = os.path.join(out, "log")
-    # A cluster that is there has two nodes, and one could be done before the other begins.
-    nodes = 2 if "@" in engine else 1
+    # A cluster has two workers, and one could be done before the other begins.
+    at_work = 2 if "@" in engine else 1
 
     def slowly(stage, units, **options):
         work = stage.work
         if not hasattr(work, "__wrapped__"):
-            stage.work = partial(watched, log, seconds, nodes, stage.key["name"], work)
+            stage.work = partial(watched, log, seconds, at_work, stage.key["name"], work)
             # What is watched is the same code.
             stage.work.__wrapped__ = work
         return compute_iter(stage, units, **options)

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from biaslab.keep import code_digest, engine, kernels
+from biaslab.keep import code_digest, kernels
+from biaslab.keep.workers import THREADS
 from biaslab.runs import execute, params, runner
 
 pytestmark = pytest.mark.long
@@ -65,7 +66,7 @@ def test_what_is_forked_has_started_no_thread(tmp_path, root):
     (tmp_path / "looked.py").write_text("import sys\nseen = [name in sys.modules for name in ('seaborn', 'torch')]\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     # BLAS starts as many threads as it may use, and ends them before a fork.
-    one = dict.fromkeys(engine.THREADS, "1") | {"PYTHONPATH": path}
+    one = dict.fromkeys(THREADS, "1") | {"PYTHONPATH": path}
     with kernels.Processes(one, execute.read_libraries, [*used, "looked", *models]) as made:
         code = "import os, sys, looked; threads = len(os.listdir(f'/proc/{os.getppid()}/task'))"
         code += "; found = threads, looked.seen, [name for name in names if name not in sys.modules]"

@@ -27,7 +27,6 @@ CONDA = {
     "open_clip_torch": "open-clip-torch",
     "bleach[css]": "bleach-with-css",
     "opencv-python-headless": "opencv",
-    "ray": "ray-core",
 }
 # What the user of this project was promised to find in the environment.
 PROMISED = "jupyterlab papermill diffusers torch open_clip_torch sentence-transformers seaborn statsmodels datasets"
@@ -59,7 +58,7 @@ def test_conda_users_get_what_pip_users_get(root):
     conda = yaml.safe_load((root / "environment.yml").read_text())["dependencies"]
     pip = next(d["pip"] for d in conda if isinstance(d, dict))
     there = {d.lower() for d in [*(d for d in conda if isinstance(d, str)), *pip]}
-    for requirement in [*needed, *extras["models"], *extras["dev"], *extras["ray"]]:
+    for requirement in [*needed, *extras["models"], *extras["dev"], *extras["dask"]]:
         name, version = re.fullmatch(r"([A-Za-z0-9_\[\]-]+)(.*)", requirement).groups()
         assert f"{CONDA.get(name, name)}{version}".lower() in there, requirement
     names = {re.match(r"[A-Za-z0-9_-]+", r).group() for r in [*needed, *extras["models"], *extras["lab"]]}
@@ -75,7 +74,7 @@ def test_the_lock_holds_a_version_of_all_that_setup_installs_within_the_bounds(r
     for line in map(Requirement, lines):
         if line.marker is None or line.marker.evaluate():
             locked[canonicalize_name(line.name)] = line.specifier
-    for requirement in map(Requirement, [*needed, *extras["dev"], *extras["models"], *extras["ray"]]):
+    for requirement in map(Requirement, [*needed, *extras["dev"], *extras["models"], *extras["dask"]]):
         (pinned,) = locked[canonicalize_name(requirement.name)]
         assert pinned.operator == "==" and requirement.specifier.contains(pinned.version), requirement
         # This one ran a file of the model's folder that had the library's name.
@@ -177,7 +176,7 @@ def test_make_plans_setup_before_every_job(root):
         words = ["make", "-n", target, "VENV=.venv-that-does-not-exist"]
         planned = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout
         assert "-m venv" in planned
-        assert planned.index('--editable ".[dev,models,ray]" --editable world') < planned.index(job)
+        assert planned.index('--editable ".[dev,models,dask]" --editable world') < planned.index(job)
 
 
 def test_no_two_notebooks_save_a_figure_under_one_name(root):

@@ -25,7 +25,7 @@ def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypat
     [
         ("published", {}, "cuda", 0),
         ("published", {"workers": 2}, "cpu", 1),
-        ("published", {"engine": "ray"}, "cpu", 1),
+        ("published", {"engine": "dask"}, "cpu", 1),
         ("mini", {}, "cuda", 1),
         ("mini", {}, "cpu", 0),
         ("mini", {"device": "cpu"}, "cuda", 0),

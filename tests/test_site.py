@@ -200,7 +200,7 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
     by_name = {one.name: one for one in found}
     assert by_name["generation.steps"].facts == "whole number or null; 1 to 1000 steps; default null"
     assert by_name["people.aspect"].limits == "0.1 to 10"
-    assert by_name["compute.engine"].facts == 'one of `local`, `ray`; default "local"'
+    assert by_name["compute.engine"].facts == 'one of `local`, `dask`; default "local"'
     assert by_name["judging.texts"].kind == "list of texts"
     assert by_name["compute.store"].kind == "path" and by_name["judging.gender"].kind == "name or path"
     # What an installed package brings.

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import time
 from pathlib import Path
@@ -15,8 +16,9 @@ from fake_endpoint import process, wait
 
 from biaslab import lexicons
 from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.keep import code_digest, engine
-from biaslab.keep.store import Store, UnfinishedError, _fill_shard, _rows_digest, explained, replace
+from biaslab.keep import code_digest
+from biaslab.keep.store import Store, UnfinishedError, _Fill, _rows_digest, explained, replace
+from biaslab.keep.workers import Workers
 
 
 class Calls(list):
@@ -259,7 +261,6 @@ def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
 
 
 def square(rows):
-    engine.advance(10 * len(rows))
     return pd.DataFrame({"x": rows["x"], "square": rows["x"] ** 2})
 
 
@@ -267,7 +268,7 @@ def test_workers_give_the_same(tmp_path, monkeypatch):
     counted = []
     monkeypatch.setattr("tqdm.tqdm.update", lambda bar, n=1: counted.append(n))
     alone = Store(tmp_path / "alone").stage("squares", {}, square)
-    shared = Store(tmp_path / "shared", engine=engine.get("local", workers=2)).stage("squares", {}, square)
+    shared = Store(tmp_path / "shared", workers=Workers(count=2)).stage("squares", {}, square)
     expected = alone.compute(UNITS, shard_rows=2)
     found = shared.compute(UNITS, shard_rows=2)
     pd.testing.assert_frame_equal(found, expected)
@@ -275,10 +276,6 @@ def test_workers_give_the_same(tmp_path, monkeypatch):
         assert shards(alone)[i].name == shards(shared)[i].name
         assert shards(alone)[i].read_bytes() == shards(shared)[i].read_bytes()
     assert counted == [2, 2, 2, 1] * 2
-    # Work can say itself how far it is.
-    counted.clear()
-    Store(tmp_path).stage("squares", {}, square).compute(UNITS, shard_rows=2, advances=True)
-    assert counted == [20, 20, 20, 10]
 
 
 def test_shares_make_the_whole(tmp_path):
@@ -301,11 +298,15 @@ def test_shares_make_the_whole(tmp_path):
 
 def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     code = code_digest.of(square)
+    fill = pickle.loads(pickle.dumps(_Fill(square, code)))
     with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
-        _fill_shard(square, code, (tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
-    other = code | {"biaslab.ground.errors": "other"}
-    with pytest.raises(RunError, match=r"biaslab.ground.errors on .* is not that of .*the same versions of biaslab"):
-        _fill_shard(square, other, (tmp_path / "a/b/c" / "000000-0.parquet", UNITS))
+        fill((tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
+    fill = _Fill(square, code | {"biaslab.ground.errors": "other"})
+    # The processes of a host share its code.
+    fill.host = "another host"
+    other = pickle.dumps(fill)
+    with pytest.raises(RunError, match=r"has other code than the process that asked.*the same versions of biaslab"):
+        pickle.loads(other)
 
 
 # As pandas 2.2 with pyarrow 17 and pandas 3.1 with pyarrow 26 both made them, whose texts and times have other types.

@@ -182,17 +182,17 @@ def test_a_result_whose_lock_is_held_stays(root, capsys):
             status, said, _ = run(capsys, "prune", "--days", "0", *arguments)
             assert status == 0 and f"Left, in use by a process: indicators/{folder.name}\n" in said
     assert set(computed(root)) == {folder}
-    assert len(prune(root, delete=True)[0]) == 1
+    assert len(prune(root, days=0, delete=True)[0]) == 1
 
 
 def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
-    fill, left = store._fill_shard, []
+    fill, left = store._Fill.__call__, []
 
     def pruned_before(*task):
-        left.extend(prune(root, delete=True)[1])
+        left.extend(prune(root, days=0, delete=True)[1])
         return fill(*task)
 
-    monkeypatch.setattr(store, "_fill_shard", pruned_before)
+    monkeypatch.setattr(store._Fill, "__call__", pruned_before)
     folder = compute(root)
     assert [r.path for r in left] == [folder, folder]
     assert len([*folder.glob("*.parquet")]) == 2

@@ -9,8 +9,6 @@ import os
 import pickle
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -19,13 +17,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import survivor
+from clusters import cluster
 
 from biaslab.runs import shards
 
 pytestmark = pytest.mark.long
-
+needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
 KILLS = 8
-SHARDS = {"generated": 28, "judgements": 4, "people": 10}
+SHARDS = {"generated": 28, "fingerprints": 3, "judgements": 4, "people": 10}
 
 
 @pytest.fixture(scope="module")
@@ -98,28 +97,35 @@ class Runs:
     def computed(self):
         """Return stage, digest and process of each shard that was computed, in order."""
         # Files are made within the work that states facts.
-        return [(of, digest, int(pid)) for of, digest, pid, _ in self._log() if of != "generated_files"]
-
-    def nodes(self):
-        """Return the nodes on which shards were computed."""
-        return {node for _, _, _, node in self._log()}
-
-    def _log(self):
         log = self.folder / "out" / "log"
         lines = (line.split() for line in log.read_text().splitlines()) if log.exists() else ()
         # The last line of a process that was killed may be cut off.
-        return [words for words in lines if len(words) == 4]
+        whole = [words for words in lines if len(words) == 3]
+        return [(of, digest, int(pid)) for of, digest, pid in whole if of != "generated_files"]
+
+    def reach(self, n, life):
+        """Wait until so many shards have been begun."""
+        while len(self.computed()) < n:
+            time.sleep(0.02)
+            assert life.runs(), life.end()
 
     def check(self):
-        """Look at every file: whole ones fit their checksums, and nothing half written is left."""
+        """Look at every file, and return the digests of shards: whole ones fit their checksums."""
+        digests = {}
         for path in self.store.glob("*/*/*.parquet"):
-            expected = Path(f"{path}.sha256").read_text().strip()
-            assert hashlib.sha256(path.read_bytes()).hexdigest() == expected
+            digests[path.relative_to(self.store)] = hashlib.sha256(path.read_bytes()).hexdigest()
+            assert digests[path.relative_to(self.store)] == Path(f"{path}.sha256").read_text().strip()
+        return digests
 
 
 @pytest.fixture(scope="module")
-def drawings(forks, tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("drawings"), forks)
+def undisturbed(forks, tmp_path_factory):
+    return Runs(tmp_path_factory.mktemp("drawings"), forks)
+
+
+@pytest.fixture(scope="module")
+def drawings(undisturbed):
+    runs = undisturbed
     tables = runs.finish(runs.start())
     assert Counter(stage for stage, _, _ in runs.computed()) == SHARDS
     assert all(table["gender"].isin(["female", "male"]).sum() > 20 for table in tables)
@@ -164,69 +170,59 @@ def test_killed_at_random_moments(forks, drawings, tmp_path):
     assert not list(runs.store.rglob("*.tmp"))
 
 
-# A cluster of two nodes of one processor each on this machine; told to, it loses the second. It ends with its input.
-NODES = """
-import os, sys
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-from biaslab.keep.engine import STARTS
-from ray.cluster_utils import Cluster
-
-for _ in range(STARTS):
-    try:
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        second = cluster.add_node(num_cpus=1)
-        break
-    except Exception as error:
-        print(error, file=sys.stderr)
-print(cluster.address, flush=True)
-for line in sys.stdin:
-    cluster.remove_node(second, allow_graceful=False)
-cluster.shutdown()
-"""
-
-
-@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra 'ray'")
-def test_images_on_two_ray_nodes_of_which_one_is_lost(forks, drawings, tmp_path):
+@needs_dask
+def test_images_of_two_dask_workers_of_which_one_is_killed(forks, undisturbed, drawings, tmp_path):
     runs = Runs(tmp_path / "runs", forks)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", NODES], text=True, **pipes) as cluster:
-        address = cluster.stdout.readline().strip()
-        assert address, "The cluster did not start."
-        process = runs.start(engine=f"ray@{address}", workers=2, seconds=0.2)
-        while len(runs.computed()) < 6 or len(runs.nodes()) < 2:
-            time.sleep(0.05)
-            assert process.runs(), process.end()
-        print("lose", file=cluster.stdin, flush=True)
+    with cluster(tmp_path / "cluster") as started:
+        process = runs.start(engine=f"dask@{started.file}", seconds=0.2)
+        runs.reach(10, process)
+        os.kill(runs.computed()[-1][2], signal.SIGKILL)
         same(runs.finish(process), drawings)
-        cluster.stdin.close()
-    runs.check()
+    # The same bytes as without workers.
+    assert runs.check() == undisturbed.check()
     begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
     assert len(begun) == sum(SHARDS.values())
-    # What the lost node had in hand is all that was begun again.
+    # What the lost worker had in hand is all that was begun again.
     assert sum(begun.values()) <= sum(SHARDS.values()) + 1
 
 
-def test_images_of_killed_workers_and_of_a_killed_run(forks, drawings, tmp_path):
+@needs_dask
+def test_a_run_on_dask_that_is_killed_computes_what_is_missing_when_started_again(
+    forks, undisturbed, drawings, tmp_path
+):
+    runs = Runs(tmp_path / "runs", forks)
+    with cluster(tmp_path / "cluster") as started:
+        process = runs.start(engine=f"dask@{started.file}", seconds=0.2)
+        runs.reach(10, process)
+        assert process.kill() == -signal.SIGKILL
+        before, already = runs.finished(), len(runs.computed())
+        same(runs.finish(runs.start(engine=f"dask@{started.file}")), drawings)
+    assert runs.check() == undisturbed.check()
+    assert len(before) >= 8
+    assert not before.intersection((stage, digest) for stage, digest, _ in runs.computed()[already:])
+    # The workers finish what they have in hand, and nothing is computed twice.
+    assert len(runs.computed()) == sum(SHARDS.values())
+
+
+def test_images_of_killed_workers_and_of_a_killed_run(forks, undisturbed, drawings, tmp_path):
     runs = Runs(tmp_path / "runs", forks)
     process = runs.start(workers=2, seconds=0.1)
-    while len(runs.computed()) < 4:
-        time.sleep(0.02)
-        assert process.runs(), process.end()
+    runs.reach(4, process)
     victim = runs.computed()[-1][2]
     assert victim != process.pid
     os.kill(victim, signal.SIGKILL)
-    while len(runs.computed()) < 10:
-        time.sleep(0.02)
-        assert process.runs(), process.end()
+    runs.reach(12, process)
     process.kill()
+    # Its workers end with it, so that nothing is computed by them while the next one looks.
+    time.sleep(3)
     before, already = runs.finished(), len(runs.computed())
     same(runs.finish(runs.start(workers=2)), drawings)
-    runs.check()
+    assert runs.check() == undisturbed.check()
     begun = Counter((stage, digest) for stage, digest, _ in runs.computed())
     assert len(begun) == sum(SHARDS.values())
     assert not before.intersection((stage, digest) for stage, digest, _ in runs.computed()[already:])
-    # One worker was killed alone, and two with their run.
-    assert sum(begun.values()) <= sum(SHARDS.values()) + 3
+    # Two workers end where one is killed, and two with their run.
+    assert sum(begun.values()) <= sum(SHARDS.values()) + 4
 
 
 def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):

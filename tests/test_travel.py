@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from biaslab.judging import copies
-from biaslab.keep import engine
-from biaslab.keep.engine import Memo
+from biaslab.keep.workers import Memo, Workers
 from biaslab.models.images import FolderImages, Subset
 from biaslab.pipeline import Pipeline, Settings
 
@@ -78,11 +77,10 @@ def test_a_memo_computes_once_and_travels_empty():
     assert [double(k) for k in (1, 2, 1)] == [2, 4, 2] and calls == [1, 2]
     # What travels holds a list of its own.
     assert travelled(double)(1) == 2 and calls == [1, 2]
-    assert engine.Memo(int)() == 0
+    assert Memo(int)() == 0
 
 
-def test_pipelines_like_one_share_its_workers(world):
+def test_pipelines_like_one_have_its_workers(world):
     two = world.changed(compute={"workers": 2})
-    assert two.changed("mini", generation={"steps": 1}).engine is two.engine and two.engine.workers == 2
-    assert two.changed(compute={"workers": 3}).engine is not two.engine is not world.engine
+    assert two.changed("mini", generation={"steps": 1}).workers == two.store.workers == Workers(count=2)
     assert world.sharing(1, 3).store.share == (1, 3) and world.sharing(1, 3).changed("mini").store.share == (1, 3)

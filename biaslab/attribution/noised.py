@@ -16,8 +16,8 @@ from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_ma
 from biaslab.attribution.words import columns
 from biaslab.generation.generator import Generator, image_seed
 from biaslab.ground.errors import ParameterError
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource
 
 _SHARD_ROWS = 128

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 import numpy as np
@@ -19,7 +19,6 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.plaintext import is_printable, may_change, parted, plain
-from biaslab.keep.engine import LocalEngine, advance
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,21 +87,19 @@ def over_parts(
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
-    ``work`` takes a row whose column ``part`` is its number, and says how many captions it has read with
-    :func:`biaslab.keep.engine.advance`. ``name`` and ``inputs`` beside the corpus key what the store keeps.
+    ``work`` takes a row whose column ``part`` is the part's number. ``name`` and ``inputs`` beside the corpus key what
+    the store keeps. The progress bar counts parts.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
-    label = f"Searching {corpus.name}"
+    shown: dict[str, Any] = {"label": f"Searching {corpus.name}", "unit": "parts", "progress": progress}
     if store is None:
         from tqdm import tqdm
 
-        each = (parts[i : i + 1] for i in range(len(parts)))
-        with tqdm(desc=label, unit=" captions", leave=False, file=sys.stderr, disable=not progress) as bar:
-            yield from LocalEngine().map(work, each, advanced=bar.update)
+        bar = {"desc": shown["label"], "unit": " parts", "leave": False, "file": sys.stderr, "disable": not progress}
+        yield from (work(parts[i : i + 1]) for i in tqdm(range(len(parts)), **bar))
         return
     stage = store.stage(name, {"corpus": corpus.digest, **inputs}, work)
-    options = {"label": label, "unit": "captions", "advances": True, "progress": progress}
-    yield from stage.compute_iter(parts, shard_rows=1, **options)
+    yield from stage.compute_iter(parts, shard_rows=1, **shown)
 
 
 class Matcher:
@@ -240,7 +237,6 @@ class _Work:
         def mentions(texts: pa.Array | pd.Series) -> np.ndarray:
             nonlocal n_corpus, terms
             n_corpus += len(texts)
-            advance(len(texts))
             rows, terms = self._matcher.match(texts)
             return rows
 
@@ -268,7 +264,7 @@ class _Work:
         best = pd.concat([self._best, found[["term", "priority"]]]).drop_duplicates()
         self._best = _smallest([best], self._keep)
         last = self._best[self._best.groupby("term").cumcount() == self._keep - 1]
-        # An engine may hand out its one copy of the array, which nobody can write to.
+        # A worker may be given its one copy of the array, which nobody can write to.
         self._limits = self._limits.copy()
         self._limits[last["term"]] = last["priority"]
         return found

@@ -15,8 +15,8 @@ from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.ground.errors import ParameterError
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Stage, Store
+from biaslab.keep.workers import Memo
 from biaslab.measures.similarity import cosines, word_mean
 from biaslab.models import checkpoints
 

@@ -20,8 +20,8 @@ from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.names import GROUNDED, files_digest, is_file, parts
 from biaslab.judging.segmenters import folded
 from biaslab.judging.settings import Thresholds
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Memo
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
 from biaslab.models.images import ImageSource
 

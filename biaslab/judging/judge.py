@@ -26,8 +26,8 @@ from biaslab.judging.pinned import DLIB
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import JUDGED, OUTCOMES, SELDOM, WITHHELD
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource, Unreadable, check_image
 
 BOX = ("x0", "y0", "x1", "y1")

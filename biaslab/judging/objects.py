@@ -14,8 +14,8 @@ import pandas as pd
 from biaslab.ground.errors import ParameterError
 from biaslab.judging import judge, loaded
 from biaslab.judging.segmenters import folded
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Memo
 from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 

@@ -26,8 +26,8 @@ from biaslab.judging.judge import BOX, NUMBERS, Judge, JudgeSettings
 from biaslab.judging.person import Person, wider
 from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource, Unreadable
 
 SHARED = 0.1

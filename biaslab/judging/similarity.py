@@ -11,8 +11,8 @@ from biaslab.ground.errors import unknown_name
 from biaslab.judging import features, loaded
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Memo
 from biaslab.measures import similarity as measures
 from biaslab.measures.similarity import METRICS, NETWORKS
 from biaslab.models import registry

@@ -18,8 +18,8 @@ import pandas as pd
 
 from biaslab.judging import blip, judge, people
 from biaslab.judging.questions import question, read_answer
-from biaslab.keep.engine import Memo
 from biaslab.keep.store import Stage, Store
+from biaslab.keep.workers import Memo
 from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 

@@ -29,7 +29,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from biaslab.ground import lifeline, places
-from biaslab.keep.engine import THREADS, threads, threads_given
+from biaslab.keep.workers import THREADS, threads, threads_given
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

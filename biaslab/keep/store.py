@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.ground.places import ROOT_VARIABLE, default_root
 from biaslab.keep import code_digest
-from biaslab.keep import engine as engines
+from biaslab.keep.workers import HERE, Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,12 +53,12 @@ class Store:
         root: Path | str | None = None,
         *,
         share: tuple[int, int] | None = None,
-        engine: engines.Engine | None = None,
+        workers: Workers = HERE,
     ) -> None:
         """Use a folder, made when first written to: :func:`biaslab.ground.places.default_root` where it is None.
 
         With a ``share`` of (i, n) only shards of each stage are computed through this store whose number leaves i when
-        divided by n. ``engine`` is where the work of stages runs; this process where it is None.
+        divided by n. ``workers`` do the work of stages; by default, this process does.
 
         Raises ParameterError: The share is not one of (0, n) to (n - 1, n).
         """
@@ -66,7 +66,7 @@ class Store:
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
             raise ParameterError(f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1.")
-        self.share, self.engine = share, engine
+        self.share, self.workers = share, workers
 
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
         """Return the stage ``name`` (lower-case words joined by ``_`` or ``-``) that does some work with these inputs.
@@ -77,11 +77,9 @@ class Store:
         inputs, and travels to workers; None for a stage that only lends its folder.
         """
         code = {} if work is None else code_digest.of(work)
-        # Only workers elsewhere can have other code.
-        _agreed.add(digest(code))
         key = {"name": name, "inputs": dict(inputs), "code": code}
         folder = self.root / name / digest(key)[:16]
-        return Stage(folder, key, work, self.share, self.engine)
+        return Stage(folder, key, work, self.share, self.workers)
 
 
 @dataclass(eq=False)
@@ -92,7 +90,7 @@ class Stage:
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
-    engine: engines.Engine | None = None
+    workers: Workers = HERE
 
     def within(self) -> Stage:
         """Return this stage as one that the work of another asks for: all of it, in the process that works."""
@@ -120,7 +118,6 @@ class Stage:
         shard_rows: int,
         label: str = "",
         unit: str = "images",
-        advances: bool = False,
         progress: bool = True,
         gpu: bool = False,
     ) -> Iterator[pd.DataFrame]:
@@ -128,13 +125,12 @@ class Stage:
 
         All missing shards are computed before the first is yielded; only one is held in memory at a time. Values come
         from the files in every case, so a first and a later call yield the same. Order and values of the units, one row
-        each, identify the shards. The progress bar calls the work ``label`` and counts ``unit``; with ``advances`` the
-        work says itself how far it is (:func:`biaslab.keep.engine.advance`). ``gpu`` is whether it uses a GPU where
-        there is one.
+        each, identify the shards. The progress bar calls the work ``label`` and counts the rows of finished shards in
+        ``unit``. ``gpu`` is whether the work uses a GPU where there is one.
 
         Raises InputError: The work returned a table that does not fit in Parquet. ParameterError: The work cannot be
-        given to the engine's workers. RunError: The disk is full, workers do not see the store's folder, or the engine
-        failed.
+        given to workers. RunError: The disk is full, workers do not see the store's folder or have other code, or
+        workers failed.
         UnfinishedError: This store computes a share, which is done, and others are not.
         """
         from tqdm import tqdm
@@ -149,31 +145,27 @@ class Stage:
                 tqdm(
                     desc=label or str(self.key["name"]),
                     unit=f" {unit}",
-                    total=None if advances else len(units),
-                    initial=0 if advances else len(units) - sum(map(len, missing.values())),
+                    total=len(units),
+                    initial=len(units) - sum(map(len, missing.values())),
                     disable=not progress,
                     leave=False,
                     file=sys.stderr,
                 ) as bar,
             ):
-                work = self._work()
-                fill = partial(_fill_shard, work, self.key["code"])
-                tasks = ((path, missing[path]) for path in mine)
-                advanced = bar.update if advances else None
+                fill = _Fill(self._work(), self.key["code"])
                 # In the first pass, a shard that another process computes just now is left to it.
                 busy = []
-                results = (self.engine or engines.get()).map(fill, tasks, gpu=gpu, advanced=advanced)
                 # Closed at once where something fails, so that no worker goes on unheard.
-                with contextlib.closing(results):
+                with contextlib.closing(
+                    self.workers.run(fill, [(path, missing[path]) for path in mine], gpu=gpu)
+                ) as results:
                     for path, finished in zip(mine, results, strict=True):
-                        if not finished:
-                            busy.append(path)
-                        elif not advances:
+                        if finished:
                             bar.update(len(missing[path]))
+                        else:
+                            busy.append(path)
                 for path in busy:
-                    with locked(path):
-                        if not path.exists():
-                            _write(path, work(missing[path]))
+                    once(path, partial(fill.work, missing[path]))
         left = sum(not path.exists() for path in missing)
         if left:
             raise UnfinishedError(
@@ -235,43 +227,41 @@ class _BusyError(Exception):
     """Another process computes this shard."""
 
 
-def _fill_shard(work: Work, code: Mapping[str, str], task: tuple[Path, pd.DataFrame]) -> bool:
-    """Compute one missing shard; return whether it exists now, False where another process has it."""
-    path, rows = task
-    _check_code(work, code)
-    if not path.parent.is_dir():
-        raise RunError(
-            f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines need "
-            "the store in a folder that all of them share under the same path: name one as the setting store, or as "
-            f"{ROOT_VARIABLE}."
-        )
-    try:
-        with locked(path, wait=False):
-            if not path.exists():
-                _write(path, work(rows))
-    except _BusyError:
-        return False
-    return True
+class _Fill:
+    """Computes missing shards, here or in a worker: path and rows in, out whether the shard exists now.
 
+    It does not where another process computes it. Raises RunError: A worker has other code than the process that asked
+    for the work, or does not see the store's folder.
+    """
 
-# What has been compared in this process.
-_agreed: set[str] = set()
+    def __init__(self, work: Work, code: Mapping[str, str]) -> None:
+        self.work, self.code, self.host = work, code, platform.node()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a worker, whose code can differ on another host."""
+        vars(self).update(state)
+        if self.host != platform.node() and code_digest.of(self.work) != self.code:
+            raise RunError(
+                f"{platform.node()}, where a worker runs, has other code than the process that asked for the work. "
+                "Start that process again if the code has changed; all machines need the same versions of biaslab and "
+                "of what it computes with."
+            )
 
-def _check_code(work: Work, code: Mapping[str, str]) -> None:
-    """Refuse to work, on another machine, with other code than that by which a stage is keyed."""
-    told = digest(code)
-    if told in _agreed:
-        return
-    here = code_digest.of(work)
-    other = [name for name in {**code, **here} if code.get(name) != here.get(name)]
-    if other:
-        raise RunError(
-            f"{other[0]} on {platform.node()}, where a worker runs, is not that of the process that asked for the "
-            "work. Start that process again if the code has changed; all machines need the same versions of biaslab "
-            "and of what it computes with."
-        )
-    _agreed.add(told)
+    def __call__(self, task: tuple[Path, pd.DataFrame]) -> bool:
+        path, rows = task
+        if not path.parent.is_dir():
+            raise RunError(
+                f"{path.parent} is not there on {platform.node()}, where a worker runs. Workers on several machines "
+                "need the store in a folder that all of them share under the same path: name one as the setting store, "
+                f"or as {ROOT_VARIABLE}."
+            )
+        try:
+            with locked(path, wait=False):
+                if not path.exists():
+                    _write(path, self.work(rows))
+        except _BusyError:
+            return False
+        return True
 
 
 def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:

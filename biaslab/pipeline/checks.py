@@ -116,7 +116,7 @@ def check(pipeline: Pipeline) -> None:
     if pipeline.settings.judging.ratings:
         part.read(pipeline.settings.judging.ratings)
     s = pipeline.settings
-    _ = pipeline.engine, s.captions.corpus and pipeline.corpus.digest
+    _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
     if s.captions.paraphraser == "endpoint" and paraphrased:
         pipeline.endpoint("paraphraser").check_key()

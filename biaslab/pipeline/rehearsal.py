@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from biaslab.ground import wording
 from biaslab.ground.errors import ParameterError
 from biaslab.keep import kernels
-from biaslab.keep.engine import THREADS
+from biaslab.keep.workers import THREADS
 from biaslab.models import hub
 from biaslab.pipeline import asked as asked_for
 from biaslab.pipeline import checks, trials, uses
@@ -107,7 +107,7 @@ def rehearsed(
     for part in parts if not done else ():
         # What workers of a cluster have, this machine may not.
         compute = part.request.settings.compute
-        if compute.engine == "ray" and (compute.address or os.environ.get("RAY_ADDRESS")):
+        if compute.engine == "dask":
             continue
         if (fetch or part.here) and (time or part.known not in _answered):
             todo.setdefault(part.known, part)

@@ -34,8 +34,8 @@ from biaslab.judging import copies, judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.judging.settings import VisionSettings
-from biaslab.keep import engine
 from biaslab.keep.store import Store
+from biaslab.keep.workers import Workers
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.models import registry, truths
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
@@ -117,8 +117,6 @@ class Stages:
         self.progress_file = progress_file
         # Which share of the work is this pipeline's, as in biaslab.keep.store.Store.
         self.share: tuple[int, int] | None = None
-        # Workers of one pipeline would keep devices from those of another, so that pipelines like this one share them.
-        self._engines: dict[tuple, engine.Engine] = {}
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -130,7 +128,7 @@ class Stages:
         """Return one with another model (empty: the same) or other settings by group (``generation={"steps": 20}``)."""
         progress = {"progress": self.progress, "progress_file": self.progress_file}
         made = type(self)(model or self.model, self._given.changed(**changes), seed=self.seed, **progress)
-        made.share, made._engines = self.share, self._engines
+        made.share = self.share
         return made
 
     @cached_property
@@ -222,7 +220,7 @@ class Stages:
     @cached_property
     def store(self):
         """The store of stages' results."""
-        return Store(self.settings.compute.store, share=self.share, engine=self.engine)
+        return Store(self.settings.compute.store, share=self.share, workers=self.workers)
 
     @cached_property
     def words(self) -> Words:
@@ -659,13 +657,10 @@ class Stages:
         return self.settings.compute.device
 
     @property
-    def engine(self):
+    def workers(self) -> Workers:
         """What computes shards."""
-        s = self.settings.compute
-        asked = s.engine, s.workers, s.address
-        if asked not in self._engines:
-            self._engines[asked] = engine.get(*asked)
-        return self._engines[asked]
+        compute = self.settings.compute
+        return Workers(compute.engine, compute.workers, compute.address)
 
     def run(self, work: Callable, *given, **more):
         """Return what ``work`` gives on this pipeline's store."""

@@ -25,7 +25,6 @@ from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
 from biaslab.ground.errors import ParameterError
 from biaslab.ground.plaintext import plain
-from biaslab.keep.engine import advance
 from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
 
@@ -200,7 +199,6 @@ class _Work:
 
         def wanted(texts: pa.Array | pd.Series) -> np.ndarray:
             nonlocal n, n_people, by_step, by_word
-            advance(len(texts))
             rows = np.unique(self._people.match(texts)[0])
             n, n_people = n + len(texts), n_people + len(rows)
             some = texts.iloc[rows] if isinstance(texts, pd.Series) else texts.take(pa.array(rows))

@@ -19,6 +19,7 @@ from biaslab import __version__
 from biaslab.ground import processor, redact
 from biaslab.ground.errors import RunError
 from biaslab.keep import code_digest, kernels, store
+from biaslab.keep.workers import Workers, start_scheduler
 from biaslab.models import hub
 from biaslab.request import makes_images
 from biaslab.runs.earlier import digests
@@ -56,7 +57,7 @@ def at_a_time(params: RunParams) -> int:
     """
     settings = params.values.get("settings")
     compute = (settings.get("compute") if isinstance(settings, Mapping) else None) or {}
-    alone = bool(compute.get("workers")) or compute.get("engine") == "ray"
+    alone = bool(compute.get("workers")) or compute.get("engine") == "dask"
     if not (params.jobs or alone) and makes_images(params.default("source")):
         alone = (compute.get("device", "auto").replace("auto", processor.accelerator())) != "cpu"
     return params.jobs or int(alone)
@@ -67,6 +68,9 @@ def processes_of(jobs: list[Job], side_by_side: int) -> kernels.Processes:
     workers = _workers(jobs, side_by_side)
     given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
     given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
+    # One cluster for all notebooks, where a batch system starts it.
+    for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):
+        given |= start_scheduler(Workers(compute.engine, compute.workers, compute.address))
     modules = sorted(code_digest.imported(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES

@@ -335,11 +335,10 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "_perform", None)
-    given = {"dalleval": {"scenes": 1}, "compute": {"engine": "ray", "address": "ray://10.0.0.1:10001"}}
+    given = {"dalleval": {"scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}
     checked = of_scenes(root, given)
     opened = [jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
-    monkeypatch.setattr(Pipeline, "engine", None)
     found = planning.rehearse(jobs.plan(checked))
     assert {part.use.setting for part in found.parts} == {"dalleval.detector", "model"}
     assert all(part.tried is None for part in found.parts) and found.measured == {}

@@ -24,7 +24,7 @@ import pandas as pd
 
 from biaslab.ground.errors import InputError, unknown_name
 from biaslab.keep import code_digest
-from biaslab.keep.engine import Memo
+from biaslab.keep.workers import Memo
 from biaslab_world import render, truthful
 from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Scene, Thing, light_at, sample_person

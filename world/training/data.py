@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from biaslab.ground.errors import InputError
-from biaslab.keep.engine import LocalEngine
+from biaslab.keep.workers import Workers
 from training import autoencoder
 
 BLOCK = 4096
@@ -42,7 +42,7 @@ def prepare(
         return
     starts = range(0, rows, BLOCK)
     jobs = [(folder, vae, range(start, min(start + BLOCK, rows)), examples, arrays) for start in starts]
-    list(tqdm(LocalEngine(_WORKERS).map(_encode, jobs), total=len(jobs), unit="block", desc="renders"))
+    list(tqdm(Workers(count=_WORKERS).run(_encode, jobs), total=len(jobs), unit="block", desc="renders"))
     for name in arrays:
         pieces = [np.load(folder / f"{name}-{start}.npy") for start in starts]
         _save(folder, name, np.concatenate(pieces))

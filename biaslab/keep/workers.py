@@ -1,0 +1,348 @@
+"""Where the work of stages runs: in this process, in worker processes of this machine, or on a Dask cluster.
+
+joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its
+workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker loads a
+function once, and keeps it with what it has loaded (a model, in a :class:`Memo`) until it is given another function.
+
+The machines of a cluster need the same versions of biaslab and its packages, and the store's folder under one path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import hashlib
+import itertools
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from biaslab.ground.errors import BiaslabError, ParameterError, RunError
+
+# How often tasks are submitted again after a worker was killed, without a result in between.
+RETRIES = 3
+# Seconds in which a cluster that is running has to answer and to have a worker.
+PATIENCE = 60.0
+# Batch systems that start the workers of a cluster, and their classes in dask-jobqueue.
+QUEUES = {
+    "htcondor": "HTCondorCluster",
+    "lsf": "LSFCluster",
+    "oar": "OARCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "slurm": "SLURMCluster",
+}
+# The variable that tells the processes of a run the scheduler for which a batch system starts workers.
+SCHEDULER = "BIASLAB_SCHEDULER"
+# The variables that limit the threads of numpy, pyarrow, torch, numexpr and tokenizers; torch reads the first.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+# Errors of loky and of Dask that say that a worker was killed.
+_KILLED = ("TerminatedWorkerError", "KilledWorker")
+# Which GPUs a process sees.
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class Memo:
+    """A function that computes once per argument in each process; it is pickled without its results."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Take the function; its arguments must be hashable."""
+        self.__wrapped__ = function
+        self._kept = functools.cache(function)
+
+    def __call__(self, *given: Any) -> Any:
+        """Return what the function gives."""
+        return self._kept(*given)
+
+    def __reduce__(self) -> tuple:
+        return Memo, (self.__wrapped__,)
+
+
+def threads(n: int) -> dict[str, str]:
+    """Return the variables of a process that uses ``n`` threads, in each library: sums in parts have other digits."""
+    return dict.fromkeys(THREADS, str(max(1, n)))
+
+
+def threads_given() -> int:
+    """Return how many threads the user gives a process (``OMP_NUM_THREADS``); 0 where the variable is not set."""
+    # Those of nested parts may follow, behind a comma.
+    said = os.environ.get(THREADS[0], "").partition(",")[0].strip()
+    return int(said) if said.isdecimal() else 0
+
+
+def _own_threads() -> int:
+    return threads_given() or _processors()
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# -- in the process that asks for the work ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers that ``compute.engine``, ``compute.workers`` and ``compute.address`` name; by default, none.
+
+    Raises ParameterError: The three do not fit one another, or Dask is not installed.
+    """
+
+    engine: str = "local"
+    count: int = 0
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        if self.engine == "local":
+            if self.address:
+                raise ParameterError(
+                    f"compute.address is {self.address!r} and compute.engine is 'local'; set the engine to 'dask', or "
+                    "the address to ''."
+                )
+        elif not self.address:
+            raise ParameterError(
+                "compute.engine is 'dask' and compute.address is ''; set the address to that of a scheduler, to the "
+                f"path of a scheduler file, or to one of {', '.join(QUEUES)}."
+            )
+        elif self.address in QUEUES and not self.count:
+            raise ParameterError(
+                f"compute.address is {self.address!r} and compute.workers is 0; set it to the number of workers that "
+                "the batch system starts."
+            )
+        elif find_spec("distributed") is None or find_spec("dask_jobqueue") is None:
+            raise ParameterError(
+                "compute.engine is 'dask', which needs Dask: run `pip install 'biaslab[dask]'`, or set it to 'local'."
+            )
+
+    def run(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any], *, gpu: bool = False
+    ) -> Generator[Any, None, None]:
+        """Yield ``function(task)`` for each task, in order; an error of the function ends the iteration.
+
+        Without workers, and where a single task is given to workers of this machine, a task is computed in this process
+        when its result is asked for. When a worker is killed, tasks without a result are submitted again: the function
+        returns at once for what it has finished. Closing the generator ends workers of this machine. ``gpu`` is whether
+        the function uses a GPU where there is one.
+
+        Raises ParameterError: The function cannot be pickled. RunError: Workers were killed again and again, the
+        cluster does not answer, or the function raised an error that is none of biaslab's.
+        """
+        tasks = list(tasks)
+        if self.engine == "local" and min(self.count, len(tasks)) < 2:
+            yield from map(function, tasks)
+            return
+        import cloudpickle
+
+        try:
+            payload = cloudpickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ParameterError(
+                f"Workers cannot be given {function!r:.200}: {error}. Use a function whose arguments and values can be "
+                "pickled, or no workers."
+            ) from None
+        submit = self._local if self.engine == "local" else self._dask
+        call = functools.partial(_call, hashlib.sha256(payload).hexdigest(), payload, gpu)
+        done = failures = 0
+        while done < len(tasks):
+            results = submit(call, tasks[done:])
+            try:
+                for result in results:
+                    done, failures = done + 1, 0
+                    yield result
+            except Exception as error:
+                if type(error).__name__ not in _KILLED:
+                    raise
+                failures += 1
+                # Dask has given the task to several workers by then.
+                if failures > RETRIES or self.engine == "dask":
+                    raise RunError(
+                        f"Workers were killed {RETRIES + 1} times at the same piece, often for lack of memory. "
+                        "Finished pieces are kept. Use fewer workers, or machines with more memory. The last time: "
+                        f"{error}"
+                    ) from None
+            finally:
+                with warnings.catch_warnings():
+                    # joblib warns of tasks that are cancelled.
+                    warnings.simplefilter("ignore", UserWarning)
+                    results.close()
+
+    def _local(self, call: Callable[..., Any], tasks: list) -> Generator[Any, None, None]:
+        """Return the results of this machine's workers, in order."""
+        import joblib
+
+        _end_at_exit()
+        n_threads = max(1, _own_threads() // self.count)
+        begin = {"initializer": _begin, "initargs": (os.getpid(),)}
+        with joblib.parallel_config("loky", n_jobs=self.count, inner_max_num_threads=n_threads, **begin):
+            parallel = joblib.Parallel(return_as="generator", batch_size=1)
+            return parallel(joblib.delayed(call)(n_threads, pickle.dumps(task)) for task in tasks)
+
+    def _dask(self, call: Callable[..., Any], tasks: list) -> Generator[Any, None, None]:
+        """Yield the results of a cluster's workers, in order.
+
+        Not by joblib, which waits without end for a result that is lost with its worker.
+        """
+        from distributed.client import FutureCancelledError
+
+        client = _client(self.address, self.count)
+        n_threads = max(1, min(_own_threads(), *client.ncores().values()))
+        futures = [client.submit(call, n_threads, pickle.dumps(task), pure=False) for task in tasks]
+        try:
+            for future in futures:
+                yield future.result()
+        except FutureCancelledError as error:
+            raise RunError(f"The scheduler of the Dask cluster {self.address!r} has ended: {error}") from None
+        finally:
+            client.cancel(futures)
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    """Have worker processes end with this one; if multiprocessing started it, it would wait until they are idle."""
+    from multiprocessing.util import Finalize
+
+    from joblib.externals.loky import get_reusable_executor
+
+    def end() -> None:
+        executor = get_reusable_executor(reuse=True)
+        # joblib's own kind of executor removes its temporary folder, too.
+        getattr(executor, "terminate", executor.shutdown)(kill_workers=True)
+
+    Finalize(None, end, exitpriority=10)
+
+
+def start_scheduler(workers: Workers) -> dict[str, str]:
+    """Have a batch system start workers, and return the variables by which other processes of a run reach them.
+
+    The workers end with this process. Empty where ``workers`` are not started by a batch system. Raises RunError: The
+    batch system refuses.
+    """
+    if workers.address not in QUEUES:
+        return {}
+    return {SCHEDULER: _client(workers.address, workers.count).scheduler.address}
+
+
+def _client(address: str, count: int) -> Any:
+    """Return the client of a Dask cluster that has a worker."""
+    try:
+        client = _connected(address, count)
+        # A batch system may take hours to start the first worker.
+        client.wait_for_workers(1, timeout=None if address in QUEUES else PATIENCE)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RunError(
+            f"The Dask cluster {address!r} cannot be used: {error}. Start one with `dask scheduler` and `dask worker`, "
+            "and name the scheduler's address or file as compute.address; for a batch system, see its section of "
+            "dask-jobqueue's configuration."
+        ) from error
+    return client
+
+
+@functools.cache
+def _connected(address: str, count: int) -> Any:
+    from distributed import Client
+
+    scheduler = os.environ.get(SCHEDULER, "") if address in QUEUES else address
+    if scheduler:
+        where = {"scheduler_file" if os.path.exists(scheduler) else "address": scheduler}
+        return Client(**where, timeout=PATIENCE, set_as_default=False)
+    import dask_jobqueue
+
+    cluster = getattr(dask_jobqueue, QUEUES[address])()
+    cluster.scale(count)
+    return Client(cluster, set_as_default=False)
+
+
+HERE = Workers()
+"""No workers: this process does the work."""
+
+# -- in a worker -----------------------------------------------------------------------------------------
+
+# The function that this worker has loaded, by the digest of its pickle.
+_loaded: dict[str, Callable[[Any], Any]] = {}
+# A worker of a cluster may have several threads: they are for the libraries, and tasks are computed one at a time.
+_turn = threading.Lock()
+
+
+def _begin(parent: int) -> None:
+    """Have this process ignore Ctrl-C, which ends the process that started it, and end with that process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=follow, name="biaslab worker", daemon=True).start()
+    from joblib.externals.loky import process_executor
+
+    # loky would take a worker that loads a larger model than before for one that leaks memory, and start another one.
+    process_executor._USE_PSUTIL = False
+
+
+def _call(digest: str, payload: bytes, gpu: bool, n_threads: int, task: bytes) -> Any:
+    """Compute a task in a worker."""
+    with _turn:
+        try:
+            os.environ.update(threads(n_threads))
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(n_threads)
+            if gpu:
+                _pin()
+            if digest not in _loaded:
+                # First, so that memory is never needed for both.
+                _loaded.clear()
+                _loaded[digest] = pickle.loads(payload)
+            return _loaded[digest](pickle.loads(task))
+        except Exception as error:
+            where = "".join(traceback.format_exception(error))
+            if not isinstance(error, BiaslabError):
+                # Errors of libraries may not be picklable.
+                raise RunError(f"A worker failed:\n{where}") from None
+            error.add_note(f"In a worker:\n{where}")
+            raise error from None
+
+
+@functools.cache
+def _pin() -> Any:
+    """Let this process see one of the machine's GPUs, in turn; return the lock by which it holds its place."""
+    from filelock import FileLock, Timeout
+
+    # In one order for all workers, whatever comes first for each.
+    gpus = sorted(_gpus())
+    name = f"biaslab-{getpass.getuser()}-{hashlib.sha256(','.join(gpus).encode()).hexdigest()[:16]}"
+    for place in itertools.count() if len(gpus) > 1 else ():
+        lock = FileLock(Path(tempfile.gettempdir()) / f"{name}-{place}.lock")
+        with contextlib.suppress(Timeout):
+            lock.acquire(timeout=0)
+            os.environ[_VISIBLE] = gpus[place % len(gpus)]
+            return lock
+    return None
+
+
+def _gpus() -> list[str]:
+    """Return the GPUs that this process sees."""
+    said = os.environ.get(_VISIBLE)
+    if said is not None:
+        return [name for name in said.split(",") if name]
+    import torch
+
+    return [str(k) for k in range(torch.cuda.device_count())]
