@@ -10,25 +10,21 @@ import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
-from pathlib import Path
 
 # Seconds between looks at who the parent is, where the system does not tell.
 _LOOK = 1.0
 
 
-def follow(parent: int, note: str = "") -> None:
+def follow(parent: int) -> None:
     """End this process, even where it is stopped, as soon as its parent has ended, or at once where it is gone already.
 
-    On Linux the system sees to it; elsewhere a thread looks once a second, which a stopped process cannot. ``note`` is
-    a file to write this process's own id to.
+    On Linux the system sees to it; elsewhere a thread looks once a second, which a stopped process cannot.
     """
     if not (sys.platform == "linux" and _signalled()):
         threading.Thread(target=_look, args=(parent,), name="biaslab lifeline", daemon=True).start()
     # It may have ended before the system was asked.
     if os.name == "posix" and os.getppid() != parent:
         os._exit(1)
-    if note:
-        Path(note).write_text(str(os.getpid()), encoding="ascii")
 
 
 def _signalled() -> bool:
