@@ -28,7 +28,7 @@ class Warm:
 
     def close(self) -> None:
         if self._kernels is not None:
-            self._kernels.kill()
+            self._kernels.__exit__()
 
 
 class _OfOneRun:

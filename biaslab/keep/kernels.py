@@ -7,6 +7,7 @@ when it holds much memory. A kernel ends with the process that started it (``JPY
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -15,6 +16,7 @@ import queue
 import random
 import sys
 import tempfile
+import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +53,8 @@ class Kernels:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        for kernel in self._kernels:
+            kernel.close()
 
     @contextlib.contextmanager
     def one(self, folder: Path, log: Path) -> Iterator[KernelManager]:
@@ -65,6 +68,7 @@ class Kernels:
                 kernel.execute(f"kernels.reset({str(folder)!r}, {self.environment!r})")
                 yield kernel.manager
             finally:
+                kernel.manager.disconnect()
                 # Where it cannot be written, the notebook's own files say what to do about it.
                 with contextlib.suppress(OSError):
                     kernel.write_log(log)
@@ -97,6 +101,7 @@ class Kernels:
             raise
         finally:
             self._free.put(kernel)
+            _close_loop()
 
     def interrupt(self) -> None:
         """Send Ctrl-C to the kernels, so that what is written just now is written to its end."""
@@ -131,6 +136,43 @@ def read_modules(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
+def _close_loop() -> None:
+    """Close the event loop that jupyter_client and nbclient leave open in each thread that uses them."""
+    from jupyter_core.utils import ensure_event_loop
+
+    if threading.current_thread() is not threading.main_thread():
+        ensure_event_loop().close()
+
+
+@functools.cache
+def _manager() -> type:
+    """Return the class of kernels' managers."""
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import KernelManager
+
+    class Manager(KernelManager):
+        def __init__(self) -> None:
+            # The kernel of this Python, even where the user has one of the same name at home; nbclient awaits clients.
+            specs, clients = KernelSpecManager(kernel_dirs=[]), "jupyter_client.asynchronous.AsyncKernelClient"
+            super().__init__(kernel_name="python3", kernel_spec_manager=specs, client_class=clients)
+            if sys.platform == "linux":
+                # A name of its own, of no file. Ports are picked before they are used, and what another process takes
+                # meanwhile ends the kernel or, where it is the one for output, leaves it waiting for ever.
+                self.transport, self.ip = "ipc", f"@biaslab-{uuid.uuid4().hex}"
+            self._connected: list[Any] = []
+
+        def client(self, **kwargs: Any) -> Any:
+            self._connected.append(super().client(**kwargs))
+            return self._connected[-1]
+
+        def disconnect(self) -> None:
+            """Close the connections of :meth:`client`, which nbclient leaves open."""
+            while self._connected:
+                self._connected.pop().stop_channels()
+
+    return Manager
+
+
 class _Kernel:
     """One kernel: its process and the connection to it."""
 
@@ -141,21 +183,11 @@ class _Kernel:
 
     def start(self, environment: Mapping[str, str], modules: list[str]) -> None:
         """Start the process and let it import modules; it executes nothing else before it has done so."""
-        from jupyter_client.kernelspec import KernelSpecManager
-        from jupyter_client.manager import KernelManager
-
-        # The kernel of this Python, even where the user has one of the same name at home.
-        specs = KernelSpecManager(kernel_dirs=[])
-        client = "jupyter_client.asynchronous.AsyncKernelClient"
-        self.manager = KernelManager(kernel_name="python3", kernel_spec_manager=specs, client_class=client)
-        if sys.platform == "linux":
-            # A name of its own, of no file. Ports are picked before they are used, and what another process takes
-            # meanwhile ends the kernel or, where it is the one for output, leaves it waiting for ever.
-            self.manager.transport, self.manager.ip = "ipc", f"@biaslab-{uuid.uuid4().hex}"
+        self.manager = _manager()()
         arguments = ["--IPKernelApp.log_level=ERROR"]
         self.manager.start_kernel(env=dict(environment), stderr=self._log, extra_arguments=arguments)
         self._client = self.manager.blocking_client()
-        self._client.start_channels()
+        self._client.start_channels(iopub=False, stdin=False, hb=False, control=False)
         self._client.execute(f"from biaslab.keep import kernels; kernels.warm({modules!r})", silent=True)
 
     @property
@@ -204,6 +236,11 @@ class _Kernel:
         """End the process."""
         self._client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+
+    def close(self) -> None:
+        """End the process for good."""
+        self.kill()
+        self._log.close()
 
 
 # -- in the kernel ---------------------------------------------------------------------------------------
