@@ -185,7 +185,7 @@ class _Kernel:
         """Start the process and let it import modules; it executes nothing else before it has done so."""
         self.manager = _manager()()
         arguments = ["--IPKernelApp.log_level=ERROR"]
-        self.manager.start_kernel(env=dict(environment), stderr=self._log, extra_arguments=arguments)
+        self.manager.start_kernel(env=dict(environment), stdout=self._log, stderr=self._log, extra_arguments=arguments)
         self._client = self.manager.blocking_client()
         self._client.start_channels(iopub=False, stdin=False, hb=False, control=False)
         self._client.execute(f"from biaslab.keep import kernels; kernels.warm({modules!r})", silent=True)
