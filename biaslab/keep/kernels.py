@@ -65,7 +65,7 @@ class Kernels:
         """
         with self._taken() as kernel:
             try:
-                kernel.execute(f"kernels.reset({str(folder)!r}, {self.environment!r})")
+                kernel.call(reset, str(folder), self.environment)
                 yield kernel.manager
             finally:
                 kernel.manager.disconnect()
@@ -79,11 +79,8 @@ class Kernels:
         ``log`` is the file for standard error, which is written as the function runs. Raises EOFError: The kernel was
         killed.
         """
-        with self._taken() as kernel, tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "call")
-            file.write_bytes(pickle.dumps((log, function, args)))
-            kernel.execute(f"kernels.answer({str(file)!r})")
-            result, error = pickle.loads(file.read_bytes())
+        with self._taken() as kernel:
+            result, error = kernel.call(_answer, log, function, args)
         if error is not None:
             raise error
         return result
@@ -205,17 +202,21 @@ class _Kernel:
         except psutil.Error:
             return 0
 
-    def execute(self, code: str) -> None:
-        """Execute code of this module and wait for its end. Raises EOFError: The kernel was killed."""
-        code = f"from biaslab.keep import kernels; {code}"
-        request = self._client.execute(code, silent=True, store_history=False)
-        while self.alive:
-            with contextlib.suppress(queue.Empty):
-                reply = self._client.get_shell_msg(timeout=1)
-                if reply["parent_header"].get("msg_id") == request:
-                    if reply["content"]["status"] != "ok":
-                        raise RuntimeError("\n".join(reply["content"].get("traceback", ())))
-                    return
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of this module in the kernel. Raises EOFError: The kernel was killed."""
+        with tempfile.TemporaryDirectory() as folder:
+            # Not as code, of which errors would show what it holds, such as keys.
+            file = Path(folder, "call")
+            file.write_bytes(pickle.dumps((function, args)))
+            code = f"from biaslab.keep import kernels; kernels.serve({str(file)!r})"
+            request = self._client.execute(code, silent=True, store_history=False)
+            while self.alive:
+                with contextlib.suppress(queue.Empty):
+                    reply = self._client.get_shell_msg(timeout=1)
+                    if reply["parent_header"].get("msg_id") == request:
+                        if reply["content"]["status"] != "ok":
+                            raise RuntimeError(f"The kernel failed: {reply['content'].get('evalue')}")
+                        return pickle.loads(file.read_bytes())
         raise EOFError("The kernel was killed.")
 
     def write_log(self, path: Path) -> None:
@@ -284,11 +285,12 @@ def reset(folder: str, environment: Mapping[str, str]) -> None:
     os.environ.update(environment, JPY_PARENT_PID=str(os.getppid()))
     sys.path[:] = _kept["path"]
     warnings.filters[:] = _kept["filters"]
-    for name in set(sys.modules) - _kept["modules"]:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(_kept["folder"] + os.sep):
+    for name, module in list(sys.modules.items()):
+        # Some modules answer to every name.
+        names = getattr(module, "__dict__", {})
+        names.get("__warningregistry__", {}).clear()
+        if name not in _kept["modules"] and str(names.get("__file__")).startswith(_kept["folder"] + os.sep):
             del sys.modules[name]
-    for module in list(sys.modules.values()):
-        getattr(module, "__warningregistry__", {}).clear()
     os.chdir(folder)
     _kept["folder"] = folder
     # They start anywhere, and differ between notebooks.
@@ -298,14 +300,18 @@ def reset(folder: str, environment: Mapping[str, str]) -> None:
     gc.collect()
 
 
-def answer(file: str) -> None:
-    """Call the function that a file holds, and leave in the file what it returned and what it raised."""
+def serve(file: str) -> None:
+    """Call the function that a file holds with its arguments, and leave in the file what it returns."""
     path = Path(file)
-    log, function, args = pickle.loads(path.read_bytes())
+    function, args = pickle.loads(path.read_bytes())
+    path.write_bytes(pickle.dumps(function(*args)))
+
+
+def _answer(log: Path, function: Callable[..., Any], args: tuple) -> tuple[Any, Exception | None]:
+    """Return what a function returns and what it raises; standard error goes to a file."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", buffering=1, encoding="utf-8") as out, contextlib.redirect_stderr(out):
         try:
-            answered = function(*args), None
+            return function(*args), None
         except Exception as error:
-            answered = None, error
-    path.write_bytes(pickle.dumps(answered))
+            return None, error
