@@ -284,7 +284,7 @@ def reset(folder: str, environment: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment, JPY_PARENT_PID=str(os.getppid()))
     sys.path[:] = _kept["path"]
-    warnings.filters[:] = _kept["filters"]
+    warnings.filters[:] = _kept["filters"]  # type: ignore[index]  # It is a list.
     for name, module in list(sys.modules.items()):
         # Some modules answer to every name.
         names = getattr(module, "__dict__", {})
