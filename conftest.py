@@ -179,8 +179,8 @@ def any_text(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def processes_of_all():
-    """Return what stands in the place of a run's own processes, and reads libraries once."""
+def kernels_of_all():
+    """Return what stands in the place of a run's own kernels, and imports libraries once."""
     from warm import Warm
 
     warm = Warm()
@@ -189,12 +189,11 @@ def processes_of_all():
 
 
 @pytest.fixture
-def warm(processes_of_all, monkeypatch):
-    """Let runs share the process that reads their libraries, where it can be forked."""
+def warm(kernels_of_all, monkeypatch):
+    """Let runs share kernels."""
     from biaslab.keep import kernels
 
-    if kernels.FORKS:
-        monkeypatch.setattr(kernels, "Processes", processes_of_all)
+    monkeypatch.setattr(kernels, "Kernels", kernels_of_all)
 
 
 @pytest.fixture
@@ -204,7 +203,7 @@ def inline(monkeypatch):
 
     from biaslab.keep import kernels
 
-    monkeypatch.setattr(kernels, "Processes", inline.Processes)
+    monkeypatch.setattr(kernels, "Kernels", inline.Kernels)
     monkeypatch.setattr("biaslab.runs.execute._papermill", inline.executed)
 
 

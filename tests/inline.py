@@ -14,30 +14,40 @@ import pytest
 from biaslab.ground.errors import MissingInputError
 
 
-class Processes:
-    """In the place of ``keep.kernels.Processes``: calls are made one by one, in this process."""
+class Kernels:
+    """In the place of ``keep.kernels.Kernels``: calls are made one by one, in this process."""
 
     _one = threading.Lock()
 
-    def __init__(self, environment, *_):
-        self._environment = environment
+    def __init__(self, n, environment, modules=()):
+        self.environment = environment
 
     def __enter__(self):
+        self._pages = pytest.MonkeyPatch()
+        # Not before: what results and pages come from is told by the functions that make them.
+        self._pages.setattr("biaslab.report.render_notebook", lambda notebook, page, **_: page.touch())
         return self
 
     def __exit__(self, *_):
+        self._pages.undo()
+
+    def kill(self):
         pass
 
-    kill = __exit__
+    interrupt = kill
 
-    def call(self, log, function, *given):
+    @contextlib.contextmanager
+    def alone(self):
+        """Let one thread at a time execute what a kernel would, with its environment."""
         with self._one, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
             # As in a process of its own.
             warnings.simplefilter("ignore")
-            for name, value in self._environment.items():
+            for name, value in self.environment.items():
                 patch.setenv(name, value)
-            # Not before: what results and pages come from is told by the functions that make them.
-            patch.setattr("biaslab.report.render_notebook", lambda notebook, page, **_: page.touch())
+            yield
+
+    def call(self, log, function, *given):
+        with self.alone():
             return function(*given)
 
 
@@ -51,11 +61,11 @@ def run(notebook: Path, parameters: dict) -> None:
                 space |= parameters
 
 
-def executed(job, target: Path) -> str:
+def executed(job, target: Path, running: Kernels) -> str:
     """Run a job's notebook, and return what went wrong, in the place of ``execute._papermill``."""
     target.write_bytes(job.notebook.path.read_bytes())
     try:
-        with contextlib.chdir(job.notebook.path.parent):
+        with running.alone(), contextlib.chdir(job.notebook.path.parent):
             run(job.notebook.path, job.parameters)
     except MissingInputError as error:
         return f"MissingInputError: {error}"

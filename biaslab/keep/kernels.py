@@ -1,126 +1,114 @@
-"""Calls in processes of their own, and kernels beside them, forked from one process that has read their libraries.
+"""Notebook kernels that run for as long as a run does: each imports the libraries once and executes many notebooks.
 
-On Linux, :class:`Processes` starts one process that imports what notebooks need and starts no thread. For each call it
-forks one, which in turn has forked the process that becomes its kernel before anything else. Elsewhere, where libraries
-of the system do not survive a fork, each call has a new process, and its kernel, too. Every process ends with the one
-that started it.
+Between notebooks a kernel is reset (:func:`reset`), and it is started again after an error, when it was killed, and
+when it holds much memory. A kernel ends with the process that started it (``JPY_PARENT_PID``).
 """
 
 from __future__ import annotations
 
-import builtins
 import contextlib
+import functools
 import gc
 import importlib
 import os
-import signal
-import subprocess
+import pickle
+import queue
+import random
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, Pipe
-from multiprocessing.reduction import recv_handle, send_handle
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import lifeline, places
+from biaslab.ground import places
 from biaslab.keep.workers import THREADS, threads, threads_given
 
 if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
+    from jupyter_client.manager import KernelManager
 
-FORKS = sys.platform == "linux"
-_SERVE = "import sys; del sys.path[0]; from biaslab.keep import kernels; kernels.serve()"
-# Set while libraries are read: figures go to the notebook, as a kernel sets it; Arrow's allocator starts no thread; and
-# torch asks the driver's files for a GPU, since none can be used after a fork once it was started before.
-_WHILE_READING = {
-    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-}
 REHEARSED = "BIASLAB_REHEARSED"
 """Environment variable of processes whose run was rehearsed, so that they do not do it again."""
 MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
-"""Read once where several processes compute images or vectors: each would take ten seconds of a processor for it."""
-# jsonschema, which nbformat needs, imports it where it is installed: 1.5 s for a format that notebooks lack.
-_NEEDLESS = "rfc3987_syntax"
+"""Imported by kernels that compute images or vectors, which takes about ten seconds of a processor."""
+# Bytes of memory above which a kernel is started again before its next notebook.
+_MOST_MEMORY = 2 * 2**30
 
 
-class Processes:
-    """Processes for calls, side by side, with variables of an environment; a context, at whose end they have ended.
+class Kernels:
+    """``n`` running kernels with variables of an environment, which import modules; a context that ends them."""
 
-    ``read(*args)`` is called once, before the others are forked: it imports what they need, but nothing that starts a
-    thread or a device.
-    """
+    def __init__(self, n: int, environment: Mapping[str, str], modules: Iterable[str] = ()) -> None:
+        self.environment = {**os.environ, **environment}
+        self._modules = list(modules)
+        self._kernels = [_Kernel() for _ in range(n)]
+        self._free: queue.SimpleQueue[_Kernel] = queue.SimpleQueue()
+        for kernel in self._kernels:
+            kernel.start(self.environment, self._modules)
+            self._free.put(kernel)
 
-    def __init__(self, environment: Mapping[str, str], read: Callable[..., None], *args: Any) -> None:
-        self._environment = dict(environment)
-        self._lock = threading.Lock()
-        self._started: list[subprocess.Popen | SpawnProcess] = []
-        self._control, theirs = Pipe()
-        with theirs:
-            if not FORKS:
-                return
-            with lifeline.sheltered():
-                warm = subprocess.Popen(
-                    [sys.executable, "-c", _SERVE, str(theirs.fileno()), str(os.getpid())],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    env={**os.environ, **environment},
-                )
-                self._started.append(warm)
-        # Whether it is still there, calls find out.
-        with contextlib.suppress(OSError):
-            self._control.send((read, args))
-
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> Kernels:
         return self
 
-    def __exit__(self, error: object, *_: object) -> None:
-        # What forks ends when nobody can ask it any more.
-        self._control.close()
-        if error is not None:
-            self.kill()
-        for process in self._started:
-            process.wait() if isinstance(process, subprocess.Popen) else process.join()
+    def __exit__(self, *_: object) -> None:
+        for kernel in self._kernels:
+            kernel.close()
+
+    @contextlib.contextmanager
+    def one(self, folder: Path, log: Path) -> Iterator[KernelManager]:
+        """Yield the manager of a kernel that no other thread uses, reset, with ``folder`` as its working folder.
+
+        ``log`` is the file for what the process writes to standard error. An error ends the kernel; the next use starts
+        it again. Raises EOFError: The kernel was killed.
+        """
+        with self._taken() as kernel:
+            try:
+                kernel.call(reset, str(folder), self.environment)
+                yield kernel.manager
+            finally:
+                kernel.manager.disconnect()
+                # Where it cannot be written, the notebook's own files say what to do about it.
+                with contextlib.suppress(OSError):
+                    kernel.write_log(log)
 
     def call(self, log: Path, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what a function of a module returns, called in a process of its own, or raise what it raises.
+        """Return what a function of a module returns, called in a kernel, or raise what it raises.
 
-        ``log`` is the file where standard error goes, the kernel's as well. Raises EOFError: The process was killed.
+        ``log`` is the file for standard error, which is written as the function runs. Raises EOFError: The kernel was
+        killed.
         """
-        ours, theirs = Pipe()
-        with ours:
-            try:
-                with theirs, self._lock:
-                    self._start(theirs)
-                ours.send((log, function, args))
-                result, error = ours.recv()
-            except OSError as lost:
-                raise EOFError from lost
+        with self._taken() as kernel:
+            result, error = kernel.call(_answer, log, function, args)
         if error is not None:
             raise error
         return result
 
-    def _start(self, connection: Connection) -> None:
-        if FORKS:
-            send_handle(self._control, connection.fileno(), self._started[0].pid)
-            return
-        with lifeline.sheltered():
-            given = connection, os.getpid(), self._environment
-            process = get_context("spawn").Process(target=_answer_anew, args=given)
-            process.start()
-            self._started.append(process)
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[_Kernel]:
+        kernel = self._free.get()
+        try:
+            if not kernel.alive or kernel.memory > _MOST_MEMORY:
+                kernel.kill()
+                kernel.start(self.environment, self._modules)
+            yield kernel
+        except BaseException:
+            kernel.kill()
+            raise
+        finally:
+            self._free.put(kernel)
+            _close_loop()
+
+    def interrupt(self) -> None:
+        """Send Ctrl-C to the kernels, so that what is written just now is written to its end."""
+        for kernel in self._kernels:
+            kernel.interrupt()
 
     def kill(self) -> None:
-        """End all processes at once, with what they do just now; kernels end with theirs."""
-        for process in self._started:
-            process.kill()
+        """End all kernels at once."""
+        for kernel in self._kernels:
+            kernel.kill()
 
 
 def environment(workers: int = 1) -> dict[str, str]:
@@ -133,8 +121,6 @@ def environment(workers: int = 1) -> dict[str, str]:
         **{name: os.environ[name] for name in THREADS if os.environ.get(name)},
         # Notebooks run in their own folders; the store is where it is for this process.
         places.ROOT_VARIABLE: str(places.default_root().absolute()),
-        # The kernel of this environment, even where the user has one of the same name at home.
-        "JUPYTER_PREFER_ENV_PATH": "1",
     }
 
 
@@ -147,197 +133,185 @@ def read_modules(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
-def _answer_anew(connection: Connection, parent: int, environment: Mapping[str, str]) -> None:
-    lifeline.begin(parent)
-    os.environ.update(environment)
-    sys.modules.setdefault(_NEEDLESS, None)  # type: ignore[arg-type]  # None keeps a module from being imported.
-    if question := _question(connection):
-        _answer(connection, *question)
+def _close_loop() -> None:
+    """Close the event loop that jupyter_client and nbclient leave open in each thread that uses them."""
+    from jupyter_core.utils import ensure_event_loop
+
+    if threading.current_thread() is not threading.main_thread():
+        ensure_event_loop().close()
 
 
-def _received(connection: Connection) -> Any:
-    """Return what a connection sends; None where it ends before that, because who would send it was stopped."""
-    try:
-        return connection.recv()
-    except (EOFError, OSError):
-        return None
+@functools.cache
+def _manager() -> type:
+    """Return the class of kernels' managers."""
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import KernelManager
 
-
-def _question(connection: Connection) -> tuple[Callable[..., Any], tuple] | None:
-    """Return the call that a connection asks for, with standard error where it wants it; None where it ends first."""
-    if not (asked := _received(connection)):
-        return None
-    log, function, args = asked
-    # Where it cannot be written, the call says what to do about it.
-    with contextlib.suppress(OSError):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-    return function, args
-
-
-def _answer(connection: Connection, function: Callable[..., Any], args: tuple) -> None:
-    with connection:
-        try:
-            answer, raised = function(*args), None
-        except Exception as error:
-            answer, raised = None, error
-        connection.send((answer, raised))
-
-
-# -- the process that forks ------------------------------------------------------------------------------
-
-
-def serve() -> None:
-    """Be the process that :class:`Processes` starts, and then each of those that it forks."""
-    connection, parent = map(int, sys.argv[1:])
-    lifeline.begin(parent)
-    with Connection(connection) as control:
-        if not (asked := _received(control)):
-            return
-        _read(*asked)
-        work = _fork_when_asked(control)
-    # Out of the loop, so that each process ends as any other does.
-    work()
-
-
-def _read(read: Callable[..., None], args: tuple) -> None:
-    before, folder = dict(os.environ), os.getcwd()
-    os.environ.update({**_WHILE_READING, **before})
-    # Where nobody put settings for matplotlib.
-    os.chdir(Path(__file__).parents[1])
-    sys.modules[_NEEDLESS] = None  # type: ignore[assignment]  # As above.
-    # pandas looks, when it is read, whether it is in a kernel, and shows more of wide tables where it is not.
-    vars(builtins)["get_ipython"] = lambda: SimpleNamespace(kernel=None)
-    # It only saves time: what is wrong is told by the call that needs it.
-    with contextlib.suppress(Exception):
-        read(*args)
-    del sys.modules[_NEEDLESS], vars(builtins)["get_ipython"]
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(before)
-    # What is there now stays, so that looking for waste copies no memory.
-    gc.collect()
-    gc.freeze()
-
-
-def _fork_when_asked(control: Connection) -> Callable[[], None]:
-    """Fork two processes for each connection that is sent, and return what each of them is to do."""
-    warm = os.getpid()
-    while True:
-        try:
-            connection = Connection(recv_handle(control))
-        except EOFError:
-            connection = None
-        # Take note of those that have ended; after the last, of all.
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG if connection else 0)[0]:
-                pass
-        if connection is None:
-            return lambda: None
-        if os.fork():
-            connection.close()
-            continue
-        lifeline.follow(warm)
-        if not (question := _question(connection)):
-            return lambda: None
-        caller = os.getpid()
-        ours, theirs = Pipe()
-        if pid := os.fork():
-            theirs.close()
-            _waiting.append(_Forked(pid, ours))
-            return partial(_answer, connection, *question)
-        connection.close()
-        ours.close()
-        return partial(_become_kernel, theirs, caller)
-
-
-# -- kernels ---------------------------------------------------------------------------------------------
-
-
-class _Forked:
-    """A process that waits to become a kernel; the part of :class:`subprocess.Popen` that Jupyter uses."""
-
-    stdin = stdout = stderr = None
-    returncode: int | None = None
-
-    def __init__(self, pid: int, connection: Connection) -> None:
-        self.pid = pid
-        self.start = connection.send
-
-    def poll(self) -> int | None:
-        return self._ended(os.WNOHANG)
-
-    def wait(self) -> int | None:
-        return self._ended(0)
-
-    def _ended(self, how: int) -> int | None:
-        if self.returncode is None:
-            ended, status = os.waitpid(self.pid, how)
-            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-
-# The one that was forked beside this process, until it is a kernel.
-_waiting: list[_Forked] = []
-
-
-@cache
-def manager() -> type:
-    """Return the class of kernels' managers: the first kernel is the process that waits for it, if there is one."""
-    from jupyter_client.manager import AsyncKernelManager
-    from jupyter_client.provisioning import LocalProvisioner
-
-    class Provisioner(LocalProvisioner):
-        async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
-            if not _waiting or "ipykernel_launcher" not in cmd:
-                return await super().launch_kernel(cmd, **kwargs)
-            self.process = _waiting.pop()
-            self.cwd = kwargs.get("cwd", os.getcwd())
-            self.process.start((cmd, self.cwd, kwargs["env"]))
-            # It leads a group of its own.
-            self.pid = self.pgid = self.process.pid
-            return self.connection_info
-
-    class Manager(AsyncKernelManager):
-        def __init__(self, **kwargs: Any) -> None:
-            super().__init__(**kwargs)
-            if FORKS:
+    class Manager(KernelManager):
+        def __init__(self) -> None:
+            # The kernel of this Python, even where the user has one of the same name at home; nbclient awaits clients.
+            specs, clients = KernelSpecManager(kernel_dirs=[]), "jupyter_client.asynchronous.AsyncKernelClient"
+            super().__init__(kernel_name="python3", kernel_spec_manager=specs, client_class=clients)
+            if sys.platform == "linux":
                 # A name of its own, of no file. Ports are picked before they are used, and what another process takes
                 # meanwhile ends the kernel or, where it is the one for output, leaves it waiting for ever.
                 self.transport, self.ip = "ipc", f"@biaslab-{uuid.uuid4().hex}"
-            self.provisioner = Provisioner(kernel_id="", kernel_spec=self.kernel_spec, parent=self)
+            self._connected: list[Any] = []
+
+        def client(self, **kwargs: Any) -> Any:
+            self._connected.append(super().client(**kwargs))
+            return self._connected[-1]
+
+        def disconnect(self) -> None:
+            """Close the connections of :meth:`client`, which nbclient leaves open."""
+            while self._connected:
+                self._connected.pop().stop_channels()
 
     return Manager
 
 
-def _become_kernel(connection: Connection, parent: int) -> None:
-    """Wait for a command that starts a kernel and do as it would, but for reading libraries."""
-    lifeline.follow(parent)
-    with connection:
-        if not (started := _received(connection)):
-            return
-    command, folder, environment = started
-    import ipykernel_launcher
-    from ipykernel.kernelapp import IPKernelApp
+class _Kernel:
+    """One kernel: its process and the connection to it."""
 
-    os.setsid()
-    os.chdir(folder)
+    def __init__(self) -> None:
+        # Both append, so that this process can read what the kernel has written.
+        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115
+        self._logged = 0
+
+    def start(self, environment: Mapping[str, str], modules: list[str]) -> None:
+        """Start the process and let it import modules; it executes nothing else before it has done so."""
+        self.manager = _manager()()
+        arguments = ["--IPKernelApp.log_level=ERROR"]
+        self.manager.start_kernel(env=dict(environment), stdout=self._log, stderr=self._log, extra_arguments=arguments)
+        self._client = self.manager.blocking_client()
+        self._client.start_channels(iopub=False, stdin=False, hb=False, control=False)
+        self._client.execute(f"from biaslab.keep import kernels; kernels.warm({modules!r})", silent=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.manager.is_alive()
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of the process; 0 where the system does not say."""
+        import psutil
+
+        try:
+            return psutil.Process(self.manager.provisioner.pid).memory_info().rss
+        except psutil.Error:
+            return 0
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of this module in the kernel. Raises EOFError: The kernel was killed."""
+        with tempfile.TemporaryDirectory() as folder:
+            # Not as code, of which errors would show what it holds, such as keys.
+            file = Path(folder, "call")
+            file.write_bytes(pickle.dumps((function, args)))
+            code = f"from biaslab.keep import kernels; kernels.serve({str(file)!r})"
+            request = self._client.execute(code, silent=True, store_history=False)
+            while self.alive:
+                with contextlib.suppress(queue.Empty):
+                    reply = self._client.get_shell_msg(timeout=1)
+                    if reply["parent_header"].get("msg_id") == request:
+                        if reply["content"]["status"] != "ok":
+                            raise RuntimeError(f"The kernel failed: {reply['content'].get('evalue')}")
+                        return pickle.loads(file.read_bytes())
+        raise EOFError("The kernel was killed.")
+
+    def write_log(self, path: Path) -> None:
+        """Write what the process has put out on standard error since the last call to a file, if there is any."""
+        self._log.seek(self._logged)
+        if written := self._log.read():
+            self._logged += len(written)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(written)
+
+    def interrupt(self) -> None:
+        """Interrupt what the process executes."""
+        with contextlib.suppress(OSError, RuntimeError):
+            if self.alive:
+                self.manager.interrupt_kernel()
+
+    def kill(self) -> None:
+        """End the process."""
+        self._client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    def close(self) -> None:
+        """End the process for good."""
+        self.kill()
+        self._log.close()
+
+
+# -- in the kernel ---------------------------------------------------------------------------------------
+
+# What :func:`reset` restores.
+_kept: dict[str, Any] = {}
+
+
+def warm(modules: Iterable[str]) -> None:
+    """Import modules in a kernel that has started, and note the state that :func:`reset` restores."""
+    import matplotlib as mpl
+    import numpy as np
+    from IPython import get_ipython
+
+    read_modules(modules)
+    get_ipython().run_line_magic("matplotlib", "inline")
+    _kept.update(look=mpl.rcParams.copy(), path=list(sys.path), filters=list(warnings.filters), errors=np.geterr())
+    _kept.update(modules=set(sys.modules), folder=os.getcwd())
+
+
+def reset(folder: str, environment: Mapping[str, str]) -> None:
+    """Restore the state of a kernel for its next notebook, in the working folder ``folder``.
+
+    That is the namespace, execution count, figures and their style, options of pandas, NumPy's error handling,
+    environment, search path, filters of warnings and which were shown, states of global random generators, and modules
+    next to the last notebook. Libraries stay imported, with what a notebook changes in them by assignment.
+    """
+    import matplotlib as mpl
+    import numpy as np
+    import pandas as pd
+    from IPython import get_ipython
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
+    mpl.rcParams.update(_kept["look"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pd.reset_option("all")
+    np.seterr(**_kept["errors"])
     os.environ.clear()
-    os.environ.update(environment)
-    os.environ["JPY_PARENT_PID"] = str(parent)
-    # NumPy's own draws begin anywhere, not alike in all kernels; Python's do so by themselves.
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()
-    sys.argv = [ipykernel_launcher.__file__, *command[command.index("ipykernel_launcher") + 1 :]]
-    IPKernelApp.launch_instance([*sys.argv[1:], f"--IPKernelApp.parent_handle={parent}"])
+    os.environ.update(environment, JPY_PARENT_PID=str(os.getppid()))
+    sys.path[:] = _kept["path"]
+    warnings.filters[:] = _kept["filters"]  # type: ignore[index]  # It is a list.
+    for name, module in list(sys.modules.items()):
+        # Some modules answer to every name.
+        names = getattr(module, "__dict__", {})
+        names.get("__warningregistry__", {}).clear()
+        if name not in _kept["modules"] and str(names.get("__file__")).startswith(_kept["folder"] + os.sep):
+            del sys.modules[name]
+    os.chdir(folder)
+    _kept["folder"] = folder
+    # They start anywhere, and differ between notebooks.
+    random.seed()
+    np.random.seed()  # noqa: NPY002
+    get_ipython().reset(new_session=True)
+    gc.collect()
+
+
+def serve(file: str) -> None:
+    """Call the function that a file holds with its arguments, and leave in the file what it returns."""
+    path = Path(file)
+    function, args = pickle.loads(path.read_bytes())
+    path.write_bytes(pickle.dumps(function(*args)))
+
+
+def _answer(log: Path, function: Callable[..., Any], args: tuple) -> tuple[Any, Exception | None]:
+    """Return what a function returns and what it raises; standard error goes to a file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", buffering=1, encoding="utf-8") as out, contextlib.redirect_stderr(out):
+        try:
+            return function(*args), None
+        except Exception as error:
+            return None, error

@@ -74,15 +74,13 @@ def rehearsed(
     always: bool = False,
     time: bool = False,
     say: Callable[[str], object] | None = None,
-    processes: kernels.Processes | None = None,
 ) -> Rehearsal:
     """Try what pipelines use for measured tables, before the images ``asked`` for are made.
 
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
     finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
-    of each model at an endpoint is bought. ``say`` is told what is done. ``processes`` has the process for it, else
-    one is started. Raises ParameterError: Something does not answer, or an input cannot be used: all of it in one
-    message.
+    of each model at an endpoint is bought. ``say`` is told what is done. Raises ParameterError: Something does not
+    answer, or an input cannot be used: all of it in one message.
     """
     left = [one for one in asked if one.left > 0]
     done = bool(os.environ.get(kernels.REHEARSED))
@@ -118,7 +116,7 @@ def rehearsed(
         _check_disk(todo.values())
         if say:
             say(_under_way(todo.values(), bought))
-        found = _perform(list(todo.values()), bought, processes, progress=say is not None)
+        found = _perform(list(todo.values()), bought, progress=say is not None)
         results = dict(zip(todo, found, strict=True))
         if problems := [tried.problem for tried in found if tried.problem]:
             raise uses.together(problems)
@@ -163,9 +161,7 @@ def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
     return list(found.values())
 
 
-def _perform(
-    todo: list[Trial], purchases: list[Trial], processes: kernels.Processes | None, *, progress: bool
-) -> list[Tried]:
+def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[Tried]:
     """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
@@ -174,15 +170,14 @@ def _perform(
     # It has the processors for itself, whatever is left to a process of the run.
     threads = int(environment[THREADS[0]])
     with contextlib.ExitStack() as stack:
-        if processes is None:
-            modules = trials.__name__, *kernels.MODEL_MODULES
-            processes = stack.enter_context(kernels.Processes(environment, kernels.read_modules, modules))
+        modules = trials.__name__, *kernels.MODEL_MODULES
+        running = stack.enter_context(kernels.Kernels(1, environment, modules))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pool = stack.enter_context(ThreadPoolExecutor(1))
         bar = tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr)
         stack.enter_context(bar)
         log, under_way = Path(folder, "log"), Path(folder, "under_way")
-        coming = pool.submit(processes.call, log, trials.perform, todo, purchases, under_way, threads)
+        coming = pool.submit(running.call, log, trials.perform, todo, purchases, under_way, threads)
         told = None
         try:
             while not coming.done():
@@ -196,7 +191,7 @@ def _perform(
             said = f"{of.use.setting} is {of.use.name!r}: its process was killed, likely because "
             raise ParameterError(said + trials.too_large(of)) from None
         except BaseException:
-            processes.kill()
+            running.kill()
             raise
         bar.n = len(todo)
         bar.set_postfix_str("")

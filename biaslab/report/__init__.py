@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from biaslab.report.all_runs import check_overview, overview
 from biaslab.report.index import build
-from biaslab.report.notebook import render_notebook, warm_up
+from biaslab.report.notebook import render_notebook
 
-__all__ = ["build", "check_overview", "overview", "render_notebook", "warm_up"]
+__all__ = ["build", "check_overview", "overview", "render_notebook"]

@@ -82,16 +82,6 @@ def render_notebook(
     return pages.write_page(html_path, _rendered(notebook, page, ipynb_path))
 
 
-def warm_up() -> None:
-    """Make what every page needs, so that the processes that are forked from this one need not."""
-    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-
-    table = new_output("display_data", {"text/html": "<table><tr><td>1</td></tr></table>", "text/plain": "1"})
-    cells = [new_markdown_cell("# Title\n\nÉ: $x_1$"), new_code_cell("1", outputs=[table])]
-    page = dict.fromkeys(("title", "has_heading", "index_href", "ran", "style", "policy"), "")
-    _rendered(new_notebook(cells=cells), page, Path())
-
-
 def _rendered(notebook: Any, page: dict[str, Any], path: Path) -> str:
     resources = {"metadata": {"path": str(path.parent), "name": path.stem}, "page": page}
     return _exporter().from_notebook_node(notebook, resources=resources)[0]

@@ -1,14 +1,13 @@
-"""Notebooks executed headless: each in a process of its own, several side by side, below the folder of one attempt."""
+"""Notebooks executed headless: each in a kernel, several at a time, below the folder of one attempt."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import shutil
-import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -26,19 +25,16 @@ from biaslab.runs.earlier import digests
 from biaslab.runs.gather import copy, notes, write_json
 from biaslab.runs.jobs import Job
 from biaslab.runs.params import RunParams
-from biaslab.study import Study, sources
+from biaslab.study import sources
 from biaslab.study.study import ATTEMPT, PARTS, PROGRESS
 
-_START_SECONDS = 120
-# The file of a part with the id of the process that executes its notebook.
-_KERNEL = "kernel.pid"
-# The file of a part with what its processes say on standard error.
+# The file of a part with what its kernel says on standard error.
 _LOG = "kernel.log"
-# Read once for all notebooks of a run and their pages.
-_MODULES = """biaslab.report papermill nbconvert.exporters.html psutil ipykernel.kernelapp ipykernel.zmqshell
-    tornado.platform.asyncio IPython.core.debugger IPython.extensions.storemagic filelock pyarrow.dataset
-    pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats seaborn
-    matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
+# Imported by each kernel before its first notebook.
+_MODULES = """psutil filelock pyarrow.dataset pyarrow.parquet pandas.io.formats.csvs pandas.io.formats.html scipy.stats
+    seaborn matplotlib.backends.backend_agg matplotlib.backends.backend_svg PIL.JpegImagePlugin"""
+# nbconvert's exporter is for one thread at a time.
+_rendering = threading.Lock()
 # Seconds that notebooks have for ending by themselves when the user stops the run.
 _GRACE = 1.5
 KEPT = (
@@ -63,8 +59,8 @@ def at_a_time(params: RunParams) -> int:
     return params.jobs or int(alone)
 
 
-def processes_of(jobs: list[Job], side_by_side: int) -> kernels.Processes:
-    """Return processes for some jobs; what their notebooks need is read from now on, beside whatever comes first."""
+def _kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
+    """Return kernels for the notebooks of jobs, with the libraries that these import."""
     workers = _workers(jobs, side_by_side)
     given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
     given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
@@ -74,7 +70,7 @@ def processes_of(jobs: list[Job], side_by_side: int) -> kernels.Processes:
     modules = sorted(code_digest.imported(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
-    return kernels.Processes(given, read_libraries, modules)
+    return kernels.Kernels(workers, given, [*_MODULES.split(), *modules])
 
 
 def _workers(jobs: list[Job], side_by_side: int) -> int:
@@ -84,7 +80,6 @@ def _workers(jobs: list[Job], side_by_side: int) -> int:
 def execute_all(
     jobs: list[Job],
     side_by_side: int,
-    processes: kernels.Processes,
     progress: bool,
     note: Callable[[list[dict]], None],
 ) -> tuple[list[dict], bool]:
@@ -108,10 +103,7 @@ def execute_all(
     stopped = False
     with tqdm(total=len(jobs), unit="notebook", disable=not progress, file=sys.stderr) as bar:
         try:
-            # A process may be killed for want of memory: what was lost with it is tried once more, alone.
-            for job in _side_by_side(jobs, _workers(jobs, side_by_side), processes, ended, waiting):
-                for again in _side_by_side([job], 1, processes_of([job], 1), ended, waiting):
-                    ended(again, _record(again, "failed", "The process that executed it was killed."))
+            _side_by_side(jobs, side_by_side, ended, waiting)
         except KeyboardInterrupt:
             stopped = True
     for job in jobs:
@@ -123,50 +115,34 @@ def execute_all(
 
 def _side_by_side(
     jobs: list[Job],
-    workers: int,
-    processes: kernels.Processes,
+    side_by_side: int,
     ended: Callable[[Job, dict], None],
     waiting: Callable[[Iterable[Job]], None],
-) -> list[Job]:
-    """Execute jobs and return those lost because a process was killed.
-
-    ``waiting`` is called every other second, with those that are executed just then.
-    """
-    lost = []
-    with processes, ThreadPoolExecutor(workers) as pool:
+) -> None:
+    """Execute jobs; ``waiting`` is called every other second, with those that are executed just then."""
+    workers = _workers(jobs, side_by_side)
+    with _kernels(jobs, side_by_side) as running, ThreadPoolExecutor(workers) as pool:
         pending, left = list(jobs), dict[Future, Job]()
-        # Ctrl-C may come as soon as the first call is made.
         try:
             while pending or left:
                 while pending and len(left) < workers:
                     job = following(pending, left.values())
                     pending.remove(job)
-                    log = job.attempt / job.slug / _LOG
-                    left[pool.submit(processes.call, log, execute, job)] = job
+                    left[pool.submit(execute, job, running)] = job
                 done, _ = wait(left, timeout=2, return_when=FIRST_COMPLETED)
                 for future in done:
-                    job = left.pop(future)
-                    try:
-                        ended(job, future.result())
-                    except EOFError:
-                        lost.append(job)
-                        shutil.rmtree(job.attempt / job.slug, ignore_errors=True)
+                    ended(left.pop(future), future.result())
                 if not done:
                     waiting(left.values())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             try:
-                # Windows would end them by it.
-                if isinstance(error, KeyboardInterrupt) and os.name == "posix":
-                    # The kernels hear Ctrl-C, so that what is written just now is written to its end.
-                    for note in _found(jobs[0].attempt, _KERNEL):
-                        with contextlib.suppress(OSError, ValueError):
-                            os.kill(int(note.read_text(encoding="ascii")), signal.SIGINT)
-                    wait([future for future in left if future.running()], timeout=_GRACE)
+                if isinstance(error, KeyboardInterrupt):
+                    running.interrupt()
+                    wait(left, timeout=_GRACE)
             finally:
-                processes.kill()
+                running.kill()
             raise
-    return lost
 
 
 def following(pending: Sequence[Job], running: Iterable[Job]) -> Job:
@@ -188,18 +164,6 @@ def print_aside(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def read_libraries(modules: Iterable[str]) -> None:
-    """Import what notebooks and their pages need, and make ready what each would make ready again."""
-    from biaslab import report
-
-    for name in _MODULES.split():
-        importlib.import_module(name)
-    kernels.read_modules(modules)
-    # What it reads of sources serves each notebook that keeps an analysis.
-    code_digest.of(Study)
-    report.warm_up()
-
-
 def _progress_line(attempt: Path) -> str:
     """Return a notebook and how far its stage is, of those the one that said so last; empty where none did just now."""
     logs = []
@@ -217,8 +181,8 @@ def _found(attempt: Path, name: str) -> list[Path]:
     return [Path(folder, name) for folder, _, files in os.walk(attempt) if name in files]
 
 
-def execute(job: Job) -> dict:
-    """Execute one notebook, render it, and return its record; never raise for what happens inside the notebook."""
+def execute(job: Job, running: kernels.Kernels) -> dict:
+    """Execute one notebook in a kernel, render it, and return its record; errors of the notebook are never raised."""
     if job.reason:
         return _record(job, "failed" if job.fails else "skipped", job.reason)
     from biaslab import report
@@ -231,7 +195,7 @@ def execute(job: Job) -> dict:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
-        failure = _papermill(job, target)
+        failure = _papermill(job, target, running)
         if target.exists():
             write_json(target, public(json.loads(target.read_text(encoding="utf-8"))))
     except (OSError, RunError, ValueError) as error:
@@ -245,7 +209,8 @@ def execute(job: Job) -> dict:
     title = job.notebook.title + (f" ({job.label})" if job.variant else "")
     files = {"notebook": target.relative_to(job.attempt).as_posix()}
     try:
-        report.render_notebook(target, page, title=title, index_href=index)
+        with _rendering:
+            report.render_notebook(target, page, title=title, index_href=index)
         files["html"] = page.relative_to(job.attempt).as_posix()
     except Exception as error:  # a page that cannot be made must not take the results along
         failure = failure or f"Its page could not be made: {_said(error, job)}"
@@ -254,36 +219,36 @@ def execute(job: Job) -> dict:
     return _record(job, status, failure, time.monotonic() - began) | files
 
 
-def _papermill(job: Job, target: Path) -> str:
+def _papermill(job: Job, target: Path, running: kernels.Kernels) -> str:
     """Execute the notebook and return what went wrong, or an empty text."""
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    # Said by the kernel before the first cell, in no name of the notebook's.
-    note = job.attempt / job.slug / _KERNEL
-    follow = f"__import__('biaslab.ground.lifeline').ground.lifeline.follow({os.getpid()}, {str(note)!r})"
+    folder = (job.notebook.folder or job.notebook.path.parent).absolute()
+    failure = ""
     try:
-        papermill.execute_notebook(
-            _literal(job.notebook.path),
-            _literal(target),
-            parameters=dict(job.parameters),
-            # Whatever the notebook says, which may be nothing or the environment of another machine.
-            kernel_name="python3",
-            language="python",
-            progress_bar=False,
-            cwd=str(job.notebook.folder or job.notebook.path.parent),
-            start_timeout=_START_SECONDS,
-            kernel_manager_class=kernels.manager(),
-            extra_arguments=[f"--IPKernelApp.exec_lines={follow}"],
-        )
-    except PapermillExecutionError as error:
-        return f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
+        with running.one(folder, job.attempt / job.slug / _LOG) as manager:
+            try:
+                papermill.execute_notebook(
+                    _literal(job.notebook.path),
+                    _literal(target),
+                    parameters=dict(job.parameters),
+                    # Whatever the notebook says, which may be nothing or the environment of another machine.
+                    kernel_name="python3",
+                    language="python",
+                    progress_bar=False,
+                    km=manager,
+                )
+            except PapermillExecutionError as error:
+                failure = f"{error.ename}: {_shortened(error.evalue)} (cell {error.exec_count})"
+                # Other errors end the kernel.
+                if error.ename != "MissingInputError":
+                    raise
+    except PapermillExecutionError:
+        pass
     except Exception as error:  # a kernel that died or would not start: the other notebooks go on
         return _said(error, job)
-    finally:
-        # Another process may be given its number.
-        note.unlink(missing_ok=True)
-    return ""
+    return failure
 
 
 def _literal(path: Path) -> str:

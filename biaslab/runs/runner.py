@@ -90,36 +90,33 @@ def run(
             for root in sorted({job.request.opened.store.root for job in left if job.makes_images}):
                 with store.explaining(root):
                     root.mkdir(parents=True, exist_ok=True)
-        side_by_side = execute.at_a_time(params)
-        # They read libraries while models are tried, and models are tried in one of them.
-        with execute.processes_of(left, side_by_side) if left else contextlib.nullcontext() as processes:
-            if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
-                # Printed numbers need none of what it reads.
-                from biaslab.runs import planning
+        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
+            # Printed numbers need none of what it reads.
+            from biaslab.runs import planning
 
-                planning.rehearse(planned, progress, processes=processes)
-            # What an earlier run has found stays until this one can begin.
-            if replaces:
-                shutil.rmtree(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            # The folders of earlier starts end, and whoever still writes there fails.
-            shutil.rmtree(attempts, ignore_errors=True)
-            same["attempt"].mkdir(parents=True)
+            planning.rehearse(planned, progress)
+        # What an earlier run has found stays until this one can begin.
+        if replaces:
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        # The folders of earlier starts end, and whoever still writes there fails.
+        shutil.rmtree(attempts, ignore_errors=True)
+        same["attempt"].mkdir(parents=True)
 
-            def note(done: list[dict], status: str = "running") -> None:
-                """Say how far the run is, with what it has found, in its record and on the page over all runs."""
-                notebooks = [*kept, *done]
-                found = {"findings": gather.gather_findings(folder, notebooks)[0]}
-                found["planned"] = len(kept) + len(left)
-                whole = {**record, "status": status, "notebooks": notebooks, **found}
-                gather.write_json(folder / records.FILE, public(whole))
-                report.overview(folder.parent)
+        def note(done: list[dict], status: str = "running") -> None:
+            """Say how far the run is, with what it has found, in its record and on the page over all runs."""
+            notebooks = [*kept, *done]
+            found = {"findings": gather.gather_findings(folder, notebooks)[0]}
+            found["planned"] = len(kept) + len(left)
+            whole = {**record, "status": status, "notebooks": notebooks, **found}
+            gather.write_json(folder / records.FILE, public(whole))
+            report.overview(folder.parent)
 
-            note([])
-            store.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
-            done, stopped = [], False
-            if processes:
-                done, stopped = execute.execute_all(left, side_by_side, processes, progress, note)
+        note([])
+        store.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
+        done, stopped = [], False
+        if left:
+            done, stopped = execute.execute_all(left, execute.at_a_time(params), progress, note)
         shutil.rmtree(attempts, ignore_errors=True)
         if stopped:
             # A second Ctrl-C may cut the report off.

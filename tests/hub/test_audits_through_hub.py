@@ -18,10 +18,7 @@ from biaslab.keep import kernels
 from biaslab.prompts import paired
 from biaslab.runs import params
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"),
-]
+pytestmark = pytest.mark.long
 
 # The least that each notebook takes, of small images.
 IMAGES = {

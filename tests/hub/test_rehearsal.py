@@ -30,10 +30,8 @@ from biaslab.request import Request
 from biaslab.runs import jobs, params, planning, runner
 from biaslab.study import sources
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(not kernels.FORKS, reason="open_clip's tiny models are known to processes that fork"),
-]
+pytestmark = pytest.mark.long
+
 # Notebooks of few small images.
 LEAST = {
     "people": {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 0, "aspect": 1},
