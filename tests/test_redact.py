@@ -116,6 +116,7 @@ def test_names_of_mappings_stay_distinct_and_images_as_they_are():
         ("me:word@h.org/v1", "a user or a password"),
         ("https://h.org/v1?a=1&pwd=word", "what looks like a key"),
         ("https://h.org/v1?X-Amz-Signature=word", "what looks like a key"),
+        ("https://h.org/v1?author=me&design=1&keyword=a", ""),
         ("https://h.org/v1;token=word/x", "what looks like a key"),
         ("https://h.org/v1#accessToken=word", "what looks like a key"),
         ("http://localhost:8000/v1", ""),

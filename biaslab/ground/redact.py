@@ -18,9 +18,12 @@ KEY = "[key]"
 _SHORTEST_KEY = 8
 # Environment variables that usually hold a key.
 _VARIABLE = re.compile(r"(?i)(?:.*_)?(?:(?:API_?)?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)")
-# A user before the host of a URL, and a value in its path, query or fragment with the name of a key.
+# A user before the host of a URL, and names of values in its path, query or fragment.
 _USER = re.compile(r"(?:[^/?#]*//)?[^/?#]*@")
-_NAMED_SECRET = re.compile(r"(?i)[/?&;#][^/?&;#=]*(?:key|token|secret|pass|pwd|sig|code|auth|cred)[^/?&;#=]*=[^&;#]")
+_URL_NAME = re.compile(r"[/?&;#]([^/?&;#=]+)=[^&;#]")
+# What the names of secrets contain, and words that are names of secrets.
+_IN_NAME = re.compile(r"(?i)key(?!word|board)|token|secret|passw|signature|credential")
+_WORDS = {"auth", "authorization", "code", "cred", "creds", "pass", "pwd", "sas", "session", "sid", "sig"}
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 # A path at the front of a text, after words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
 # its scheme.
@@ -82,7 +85,10 @@ def secret_in_url(url: str) -> str:
     """Return what in a URL looks like a secret: a user or password, or a value with the name of a key; else empty."""
     if _USER.match(url):
         return "a user or a password"
-    return "what looks like a key" if _NAMED_SECRET.search(url) else ""
+    for name in _URL_NAME.findall(url):
+        if _IN_NAME.search(name) or _WORDS & set(re.split(r"[^a-z]+", name.lower())):
+            return "what looks like a key"
+    return ""
 
 
 def folders(values: Any = None, *more: str | Path) -> dict[str, str]:
