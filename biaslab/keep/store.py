@@ -23,7 +23,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,21 +152,13 @@ class Stage:
                 ) as bar,
             ):
                 fill = _Fill(self._work(), self.key["code"])
-                # In the first pass, a shard that another process computes just now is left to it.
-                busy = []
+                tasks = [(path, missing[path]) for path in mine]
                 # Closed at once where something fails, so that no worker goes on unheard.
-                with contextlib.closing(
-                    self.workers.run(fill, [(path, missing[path]) for path in mine], gpu=gpu)
-                ) as results:
-                    for path, finished in zip(mine, results, strict=True):
-                        if finished:
-                            bar.update(len(missing[path]))
-                        else:
-                            busy.append(path)
-                for path in busy:
-                    once(path, partial(fill.work, missing[path]))
+                with contextlib.closing(self.workers.run(fill, tasks, gpu=gpu)) as results:
+                    for path, _ in zip(mine, results, strict=True):
+                        bar.update(len(missing[path]))
         left = sum(not path.exists() for path in missing)
-        if left:
+        if left and self.share:
             raise UnfinishedError(
                 f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
             )
@@ -228,10 +219,10 @@ class _BusyError(Exception):
 
 
 class _Fill:
-    """Computes missing shards, here or in a worker: path and rows in, out whether the shard exists now.
+    """Computes missing shards, here or in a worker, but for those that another process computes.
 
-    It does not where another process computes it. Raises RunError: A worker has other code than the process that asked
-    for the work, or does not see the store's folder.
+    Raises RunError: A worker has other code than the process that asked for the work, or does not see the store's
+    folder.
     """
 
     def __init__(self, work: Work, code: Mapping[str, str]) -> None:
@@ -247,7 +238,7 @@ class _Fill:
                 "of what it computes with."
             )
 
-    def __call__(self, task: tuple[Path, pd.DataFrame]) -> bool:
+    def __call__(self, task: tuple[Path, pd.DataFrame]) -> None:
         path, rows = task
         if not path.parent.is_dir():
             raise RunError(
@@ -255,13 +246,10 @@ class _Fill:
                 "need the store in a folder that all of them share under the same path: name one as the setting store, "
                 f"or as {ROOT_VARIABLE}."
             )
-        try:
-            with locked(path, wait=False):
-                if not path.exists():
-                    _write(path, self.work(rows))
-        except _BusyError:
-            return False
-        return True
+        # Whoever reads a shard waits for the process that computes it.
+        with contextlib.suppress(_BusyError), locked(path, wait=False):
+            if not path.exists():
+                _write(path, self.work(rows))
 
 
 def once(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
