@@ -137,7 +137,8 @@ def _reached(works: Iterable[Any]) -> tuple[list[str], dict[str, str]]:
 
 def _is_elsewhere(value: Any) -> bool:
     """Return whether a function, class or module belongs to no installed package, for instance to a notebook."""
-    value = value.func if isinstance(value, functools.partial) else value
+    if isinstance(value, functools.partial) and not hasattr(value, "__wrapped__"):
+        value = value.func
     if not isinstance(value, types.FunctionType | types.ModuleType | type):
         return False
     module = value.__name__ if isinstance(value, types.ModuleType) else value.__module__ or ""
@@ -148,7 +149,7 @@ def _is_elsewhere(value: Any) -> bool:
 
 def _held(value: Any) -> list[Any]:
     """Return what a function or an object holds; of functions, classes and modules from elsewhere all that they use."""
-    if isinstance(value, functools.partial):
+    if isinstance(value, functools.partial) and not hasattr(value, "__wrapped__"):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
