@@ -93,6 +93,8 @@ def prediction_powered(
         confidence: Level of the intervals, 0–1.
 
     ``n`` of an estimate counts people: those judged female or male by the judge, and those annotated as female or male.
+    An estimate of no people is NaN.
+
     Raises InputError: Shapes do not fit, or a value is out of range.
     """
     count, n, coefficients, strata, clusters = checks.aligned(
@@ -237,6 +239,8 @@ def _limits(
     value: float, error: float, n: int, degrees: float, base: float, reach: float, confidence: float
 ) -> Estimate:
     """Return a sum within its range ``base ± reach`` with Student's limits around it, cut at the range."""
+    if not n:
+        return Estimate(np.nan, np.nan, np.nan, 0)
     half = student.ppf((1 + confidence) / 2, degrees) * error if degrees > 0 else np.nan
     value = float(np.clip(value, base - reach, base + reach))
     low, high = np.clip([value - half, value + half], base - reach, base + reach)
@@ -246,7 +250,7 @@ def _limits(
 def _share(value: float, error: float, n: int, base: float, reach: float, confidence: float) -> Estimate:
     """Return a sum with the limits of Wilson's kind of the share of its range ``base ± reach`` that lies below it."""
     if not reach or not n:
-        return Estimate(float(value), np.nan, np.nan, n)
+        return Estimate(float(value) if n else np.nan, np.nan, np.nan, n)
     share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))
     limits = clustered_share_interval(share, Error(float(error) / 2 / reach, np.inf), n, confidence)
     low, high = (float(base + 2 * reach * (end - 0.5)) for end in limits)

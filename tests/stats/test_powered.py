@@ -65,6 +65,12 @@ def test_a_judge_that_says_nothing_takes_nothing_away():
     assert found.both.value == pytest.approx(found.ratings.value, abs=0.02)
 
 
+def test_prediction_powered_nobody_judged_has_no_estimate():
+    for more in ({}, {"clusters": [0, 1]}):
+        found = stats.prediction_powered([0, 0], [0, 0], [0.5, 0.5], [], [], [], base=0.5, **more)
+        assert all(np.isnan(one.value) and one.n == 0 for one in found[:3])
+
+
 def test_weights_put_right_a_sample_that_is_not_even():
     # Judged female are rated three times as often: those ratings alone would say 3 of 4.
     f = np.repeat([1.0, 0.0], 200)

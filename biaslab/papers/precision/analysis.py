@@ -67,7 +67,7 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     more = {"tuning": found.tuning, "worth": found.worth}
     rows = []
     for name, value in zip((JUDGE, RATINGS, BOTH), found[:3], strict=True):
-        why = reason if name != JUDGE else ""
+        why = reason if name != JUDGE else "" if value.n else "no person is judged female or male"
         why = why or (_FOLDED if one.folded and name != JUDGE else "")
         row = {**shared, "estimator": name, "estimate": value.value, **(more if name == BOTH else {})}
         rows.append(row | {"ci_low": value.ci_low, "ci_high": value.ci_high, "n": value.n, "reason": why})

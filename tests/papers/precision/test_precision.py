@@ -234,6 +234,14 @@ def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
     assert parts["percent"].sum() == pytest.approx(100)
 
 
+def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
+    people = own_people.assign(outcome="no_face", gender="")
+    table = precision.estimates(custom.headlines(people), ratings([]).head(0))
+    assert len(table) and table["estimate"].isna().all()
+    assert set(table.loc[table["estimator"] == "judge", "reason"]) == {"no person is judged female or male"}
+    assert len(precision.figures.estimates(table).axes) == 1
+
+
 def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
     table = precision.sizes(custom.headlines(own_people))
     whole = table[table["group"] == "all"].set_index("wanted")
