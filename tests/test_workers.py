@@ -156,6 +156,7 @@ def limits(_):
     return [os.environ.get(name) for name in THREADS], torch.get_num_threads()
 
 
+@pytest.mark.long
 def test_one_thread_is_one_in_every_library_and_wherever_work_runs(monkeypatch):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     for name in THREADS:
@@ -198,6 +199,7 @@ def test_a_killed_worker_costs_what_it_had_in_hand(tmp_path):
     assert (tmp_path / "met-2").read_text() == "xx"
 
 
+@pytest.mark.long
 def test_a_piece_that_kills_four_workers_is_an_error(tmp_path):
     with pytest.raises(RunError, match=r"killed 4 times .*lack of memory.*kept\. Use fewer workers"):
         list(TWO.run(partial(dies, tmp_path), [5, 6]))
@@ -267,6 +269,7 @@ def test_workers_end_when_the_results_are_closed(tmp_path):
 
 
 @pytest.mark.parametrize("said", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.long
 def test_workers_end_with_a_parent_that_was_killed_or_interrupted(tmp_path, said):
     script = """
 import sys

@@ -565,6 +565,7 @@ def child(paths, server, folder, shard=100, **settings):
     return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     kinds = ("endless", "gzip-bomb", "large", "webp", "big", "gzip-tail", "stated", "scans", "html")
     # More than are fetched at a time, with four large pictures.

@@ -316,6 +316,7 @@ quiet = partial(settings, max_examples=10, deadline=None, derandomize=True)
 
 @quiet(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen)
+@pytest.mark.long
 def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portraits, tmp_path_factory, which):
     root, rated, before = portraits
     place = tmp_path_factory.mktemp("copied")
