@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import tenacity
 
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
@@ -28,12 +27,12 @@ from biaslab.ground import pictures
 from biaslab.ground.errors import RunError
 from biaslab.keep.store import explaining, locked
 from biaslab.net import fetch
-from biaslab.net.endpoint import Failed
+from biaslab.net.endpoint import Failed, retrying
 
 CONCURRENCY, PER_HOST, SHARD = 16, 2, 100
 """Requests at a time, in all and to one host, and URLs in a shard."""
-ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 3, 1.0, 20.0
-"""Requests for one URL, the pause before the second in seconds, which doubles, and the longest pause."""
+ATTEMPTS = 3
+"""Requests for one URL, whose server is busy or breaks off."""
 _UNREACHED = ("no_address", "connection_failed", "timed_out")
 TEMPORARY = (*_UNREACHED, "rate_limited", "server_error", "failed", fetched.MISSING)
 """Outcomes of URLs that another run requests again."""
@@ -106,18 +105,9 @@ def _fetched(
     """Return the row of a URL and the image to save, or None where there is none."""
     row: dict[str, Any] = {"url": url, "status": "failed_to_download", "outcome": fetched.OK, "attempt": attempt}
     limits = fetch.Limits(settings.most_bytes, seconds=settings.seconds, opt_out=settings.opt_out)
-    again = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(
-            lambda e: isinstance(e, Failed) and e.retry and (e.wait or 0) <= LONGEST_WAIT
-        ),
-        stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_when_event_set(stop),
-        wait=lambda state: max(state.outcome.exception().wait or 0, FIRST_WAIT * 2 ** (state.attempt_number - 1)),
-        sleep=tenacity.sleep_using_event(stop),
-        reraise=True,
-    )
     try:
         with host:
-            body = again(fetch.get, url, limits, allow)
+            body = retrying(ATTEMPTS, stop, abandons=True)(fetch.get, url, limits, allow)
         row |= {"status": "failed_to_resize", "sha256": hashlib.sha256(body).hexdigest()}
         image, sizes = as_saved(body, settings)
         return row | sizes | {"status": "success"}, image

@@ -57,6 +57,32 @@ class Failed(Exception):
         self.outcome, self.detail, self.retry, self.wait = outcome, detail, retry, wait
 
 
+def retrying(tries: int, stop: threading.Event, *, abandons: bool = False) -> tenacity.Retrying:
+    """Return the policy that calls a function up to ``tries`` times while it raises :class:`Failed` with ``retry``.
+
+    Pauses are as long as the server asks for, else they double; they are up to a quarter longer at random, so that
+    requests do not return all at once, and at most :data:`LONGEST_WAIT` seconds. ``stop`` ends a pause and the calls.
+    With ``abandons``, a server that asks for a longer pause is not asked again.
+    """
+
+    def is_temporary(error: BaseException) -> bool:
+        return isinstance(error, Failed) and error.retry and not (abandons and (error.wait or 0) > LONGEST_WAIT)
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        # A server that says "at once" is no less busy.
+        seconds = state.outcome.exception().wait or FIRST_WAIT * 2 ** (state.attempt_number - 1)
+        return min(seconds * random.uniform(1, 1.25), LONGEST_WAIT)
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(is_temporary),
+        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(stop),
+        wait=pause,
+        sleep=tenacity.sleep_using_event(stop),
+        before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+        reraise=True,
+    )
+
+
 class StoppedError(Exception):
     """Another request ended the work."""
 
@@ -188,25 +214,8 @@ class Requests:
         return answer
 
     def again(self, tries: int, send: Callable[[], Any]) -> Any:
-        """Return what ``send()`` returns; call it up to ``tries`` times while it raises :class:`Failed` with ``retry``.
-
-        Pauses are as long as the server asks for, else they double; they are up to a quarter longer at random, so that
-        requests do not return all at once, and at most :data:`LONGEST_WAIT` seconds. An end of the work ends a pause.
-        """
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            asked = state.outcome.exception().wait
-            seconds = FIRST_WAIT * 2 ** (state.attempt_number - 1) if asked is None else asked
-            return min(seconds * random.uniform(1, 1.25), LONGEST_WAIT)
-
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, Failed) and error.retry),
-            stop=tenacity.stop_after_attempt(tries) | tenacity.stop_when_event_set(self.stop),
-            wait=pause,
-            sleep=tenacity.sleep_using_event(self.stop),
-            before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
-            reraise=True,
-        )(send)
+        """Return what ``send()`` returns; call it up to ``tries`` times, as :func:`retrying` says."""
+        return retrying(tries, self.stop)(send)
 
     def attempt(self, client: httpx.Client, digest: str, question: Any) -> tuple[Any, float | None]:
         """Ask one question once; return the answer, and after how many seconds the server wants to be asked again."""

@@ -30,15 +30,18 @@ from biaslab.captions.fetched import FetchedImages, shards
 from biaslab.captions.settings import DownloadSettings
 from biaslab.ground.errors import ParameterError, RunError
 from biaslab.models.images import Unreadable
+from biaslab.net import endpoint
 from biaslab.net import fetch as fetching
 
-FAST = {"PER_HOST": 16, "FIRST_WAIT": 0.01}
+FAST = {"PER_HOST": 16}
+FIRST_WAIT = 0.01
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fast():
     """Ask hosts without the usual pauses."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(endpoint, "FIRST_WAIT", FIRST_WAIT)
         for name, value in FAST.items():
             patch.setattr(downloads, name, value)
         yield
@@ -544,7 +547,8 @@ import json, pathlib, re, resource, sys
 import pandas as pd
 from biaslab.captions import downloads
 from biaslab.captions.settings import DownloadSettings
-table, folder, allow, settings, fast = json.loads(sys.argv[1])
+from biaslab.net import endpoint
+table, folder, allow, settings, fast, endpoint.FIRST_WAIT = json.loads(sys.argv[1])
 for name, value in fast.items():
     setattr(downloads, name, value)
 settings = DownloadSettings(**settings)
@@ -561,7 +565,7 @@ print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist()}))
 
 def child(paths, server, folder, shard=100, **settings):
     table = {"caption_id": [f"c{i}" for i in range(len(paths))], "url": [server.url(p) for p in paths]}
-    given = json.dumps([table, str(folder), server.address, settings, {**FAST, "SHARD": shard}])
+    given = json.dumps([table, str(folder), server.address, settings, {**FAST, "SHARD": shard}, FIRST_WAIT])
     return subprocess.Popen([sys.executable, "-c", CHILD, given], stdout=subprocess.PIPE, text=True)
 
 
