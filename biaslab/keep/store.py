@@ -162,6 +162,9 @@ class Stage:
             raise UnfinishedError(
                 f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
             )
+        # The time of the last use, for biaslab.keep.pruning.
+        with contextlib.suppress(OSError):
+            os.utime(self.folder / "stage.json")
         for path, rows in shards.items():
             yield self._read(path, rows)
 
@@ -197,9 +200,6 @@ class Stage:
                 lock.unlink()
 
     def _read(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
-        # The time of the last use, for biaslab.keep.pruning.
-        with contextlib.suppress(OSError):
-            os.utime(self.folder / "stage.json")
         with contextlib.suppress(_DamagedError, FileNotFoundError):
             return _read(path)
         with self._in_use():
@@ -246,7 +246,7 @@ class _Fill:
                 "need the store in a folder that all of them share under the same path: name one as the setting store, "
                 f"or as {ROOT_VARIABLE}."
             )
-        # Whoever reads a shard waits for the process that computes it.
+        # The read that follows waits for the process that computes the shard.
         with contextlib.suppress(_BusyError), locked(path, wait=False):
             if not path.exists():
                 _write(path, self.work(rows))
