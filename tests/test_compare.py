@@ -53,7 +53,7 @@ def test_what_stands_beside_both_does_not_keep_the_runs_own_models_apart():
     )
 
     def met(first, second):
-        return compare.side_by_side(first, second, "paired_stereotype_score", beside={"DALL-E 3"})
+        return compare.side_by_side(first, second, "paired_stereotype_score", printed={"DALL-E 3"})
 
     found = met(mine, yours)
     assert found[["model_first", "model_second", "score_difference"]].to_numpy().tolist() == [["mine", "yours", 20.0]]

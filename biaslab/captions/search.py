@@ -87,7 +87,7 @@ def over_parts(
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
-    ``work`` takes a row whose column ``part`` is the part's number. ``name`` and ``inputs`` beside the corpus key what
+    ``work`` takes a row whose column ``part`` is the part's number. ``name``, the corpus and ``inputs`` key what
     the store keeps. The progress bar counts parts.
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
@@ -264,7 +264,7 @@ class _Work:
         best = pd.concat([self._best, found[["term", "priority"]]]).drop_duplicates()
         self._best = _smallest([best], self._keep)
         last = self._best[self._best.groupby("term").cumcount() == self._keep - 1]
-        # A worker may be given its one copy of the array, which nobody can write to.
+        # The array that a worker is given may be read-only.
         self._limits = self._limits.copy()
         self._limits[last["term"]] = last["priority"]
         return found

@@ -41,12 +41,12 @@ def named(text: str) -> str:
 
 
 def _named(text: str) -> str:
-    found = _PATH.fullmatch(text)
-    if not found:
+    match = _PATH.fullmatch(text)
+    if not match:
         return text
-    path = found[2]
+    path = match[2]
     name = PureWindowsPath(path).name if path[1:2] == ":" else path.rstrip("/").rpartition("/")[2]
-    return found[1] + name if name not in ("", "~") else text
+    return match[1] + name if name not in ("", "~") else text
 
 
 def _several(text: str) -> list[str]:
@@ -77,8 +77,8 @@ def keys(values: Any = None) -> dict[str, str]:
     """
     in_settings = {text for name, text in _texts(values) if name.endswith("key_variable")}
     variables = [name for name in os.environ if name in in_settings or _VARIABLE.fullmatch(name)]
-    found = {os.environ[name].strip(): name for name in variables}
-    return {key: name for key, name in found.items() if len(key) >= _SHORTEST_KEY}
+    names_by_key = {os.environ[name].strip(): name for name in variables}
+    return {key: name for key, name in names_by_key.items() if len(key) >= _SHORTEST_KEY}
 
 
 def secret_in_url(url: str) -> str:
@@ -126,8 +126,8 @@ def _is_deep(folder: str) -> bool:
 
 def private_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
     """Return the texts that output must not hold, :func:`keys` and :func:`folders`, and what replaces each."""
-    found = folders(values, *more) | dict.fromkeys(keys(values), KEY)
-    return dict(sorted(found.items(), key=lambda item: len(item[0]), reverse=True))
+    replaced = folders(values, *more) | dict.fromkeys(keys(values), KEY)
+    return dict(sorted(replaced.items(), key=lambda item: len(item[0]), reverse=True))
 
 
 def redacted(value: Any, texts: Mapping[str, str]) -> Any:
@@ -140,14 +140,14 @@ def redacted(value: Any, texts: Mapping[str, str]) -> Any:
         return [redacted(one, texts) for one in value]
     if not isinstance(value, dict):
         return value
-    found: dict = {}
+    clean: dict = {}
     for key, inner in value.items():
         name = redacted(key, texts)
-        while name in found:
+        while name in clean:
             # Two files of one name in different folders.
             name = f"{name} (again)"
-        found[name] = inner if str(key).startswith("image/") else redacted(inner, texts)
-    return found
+        clean[name] = inner if str(key).startswith("image/") else redacted(inner, texts)
+    return clean
 
 
 def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -85,8 +85,8 @@ def threads(n: int) -> dict[str, str]:
 def threads_given() -> int:
     """Return how many threads the user gives a process (``OMP_NUM_THREADS``); 0 where the variable is not set."""
     # Those of nested parts may follow, behind a comma.
-    said = os.environ.get(THREADS[0], "").partition(",")[0].strip()
-    return int(said) if said.isdecimal() else 0
+    number = os.environ.get(THREADS[0], "").partition(",")[0].strip()
+    return int(number) if number.isdecimal() else 0
 
 
 def _own_threads() -> int:
@@ -340,9 +340,9 @@ def _pin() -> Any:
 
 def _gpus() -> list[str]:
     """Return the GPUs that this process sees."""
-    said = os.environ.get(_VISIBLE)
-    if said is not None:
-        return [name for name in said.split(",") if name]
+    visible = os.environ.get(_VISIBLE)
+    if visible is not None:
+        return [name for name in visible.split(",") if name]
     import torch
 
     return [str(k) for k in range(torch.cuda.device_count())]

@@ -3,7 +3,7 @@
 The price of a request is on disk before the request leaves; where nothing was charged, a second entry takes it back. A
 request that was sent and never settled counts as paid. A reply stays in the database until its image is worked up.
 Images are files, each written before the row that describes it. Keys of images and of questions never change: they
-identify what somebody has paid for.
+identify what a user has paid for.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def side_by_side(
     same: Collection[str] | bool = (),
     over: Sequence[pd.DataFrame] = (),
     confidence: float = 0.95,
-    beside: Collection[str] = (),
+    printed: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return the rows of table ``name`` that either run has, with both values and the difference.
 
@@ -58,7 +58,7 @@ def side_by_side(
         same: Models whose measurements are the same in both runs; ``True`` stands for all rows.
         over: Both runs' units that the rows are means over (:mod:`biaslab.runs.units`). Rows with units enough in both,
             for a verdict at the level ``confidence``, are paired, and ``n_paired`` counts these.
-        beside: Models that are printed: where each run has one of its own beside them, these meet.
+        printed: Models with printed values: where each run also has a model of its own, these are compared.
 
     Returns:
         The table's identity (a key that differs in every row is told apart by ``_first`` and ``_second``),
@@ -68,7 +68,7 @@ def side_by_side(
         any: of each number that is no count) ``_first``, ``_second``, ``_difference``, and limits of each.
     """
     declared = tables.schema(name)
-    first, second = _own_models(first, second, beside)
+    first, second = _own_models(first, second, printed)
     either = list(dict.fromkeys([*declared.keys, *swept]))
     identity = [k for k in either if k in first and k in second]
     # Rows are matched on all keys but those with one value a run that the runs do not share.
@@ -118,12 +118,12 @@ def side_by_side(
     return both
 
 
-def _own_models(first: pd.DataFrame, second: pd.DataFrame, beside: Collection[str]) -> tuple[pd.DataFrame, ...]:
-    """Return the rows of the runs' own models where each has one, without those of models that stand ``beside``."""
+def _own_models(first: pd.DataFrame, second: pd.DataFrame, printed: Collection[str]) -> tuple[pd.DataFrame, ...]:
+    """Return the rows of the runs' own models where each has one, without those of ``printed`` models."""
     for key in (key for key in _MODELS if key in first and key in second):
-        own = [set(side[key].dropna()) - set(beside) for side in (first, second)]
+        own = [set(side[key].dropna()) - set(printed) for side in (first, second)]
         if own[0] != own[1] and len(own[0]) == len(own[1]) == 1:
-            first, second = (side[~side[key].isin(beside)] for side in (first, second))
+            first, second = (side[~side[key].isin(printed)] for side in (first, second))
     return first, second
 
 
@@ -264,7 +264,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
     unequal, level = _confidence(one.name, other.name, runs)
     alike = _same_measurements(one, other)
     whole = bool(alike) and all(known is True for known in alike.values())
-    frames, missing, reasons, beside = {}, [], {}, printed_models(one, other)
+    frames, missing, reasons, printed = {}, [], {}, printed_models(one, other)
     for folder, lone in ((one, held[0] - held[1]), (other, held[1] - held[0])):
         if lone := sorted(lone & set(tables.schemas())):
             listed = ", ".join(lone[:8]) + (f" and {len(lone) - 8} more" if len(lone) > 8 else "")
@@ -276,10 +276,10 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         # The paper on whose measurements the table rests, "synthesis" where it is all of them.
         same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
         over = [_over(folder, table, swept) for folder in (one, other)] if table in units.over() else ()
-        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "beside": beside}
+        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
         if not (frames[table]["in_runs"] == "both").any():
-            why = _why_apart(*_own_models(*sides, beside), table, (one.name, other.name))
+            why = _why_apart(*_own_models(*sides, printed), table, (one.name, other.name))
             reasons.setdefault(why, []).append(table)
     apart = [f"Not compared: {', '.join(named)}: {why}." for why, named in reasons.items()]
     if not any((frame["in_runs"] == "both").any() for frame in frames.values()):

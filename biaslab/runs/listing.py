@@ -24,8 +24,8 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
     """
     prompts, images, whole, listed = [], [], True, set()
     for one in asked:
-        of = {"paper": one.paper, "kind": one.kind, "model": one.model}
-        if tuple(of.values()) in listed:
+        source = {"paper": one.paper, "kind": one.kind, "model": one.model}
+        if tuple(source.values()) in listed:
             continue
         made = None
         if one.made_by.truthful or one.there == one.images > 0:
@@ -36,9 +36,9 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
         if made is None:
             whole = False
             continue
-        listed.add(tuple(of.values()))
-        prompts.append(_prompts(one).assign(**of))
-        images.append(copies.whole(made).table.assign(**of))
+        listed.add(tuple(source.values()))
+        prompts.append(_prompts(one).assign(**source))
+        images.append(copies.whole(made).table.assign(**source))
     if prompts and (whole or not (folder / PROMPTS).is_file()):
         found = pd.concat(prompts, ignore_index=True)
         # The same prompts of several models are one row, so that the file can be given as custom.prompts.
@@ -56,5 +56,5 @@ def _prompts(one: Asked) -> pd.DataFrame:
     group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
     if one.captioned and one.pipeline.settings.captions.corpus not in plugins.points(plugins.CORPORA):
         rows = rows.assign(text="", **{group: ""})
-    told = {"prompt": rows["text"], "group": rows[group], "n": rows["n_images"]}
-    return rows[["prompt_id"]].assign(**told, people=rows.get("people", 1 + one.several))
+    columns = {"prompt": rows["text"], "group": rows[group], "n": rows["n_images"]}
+    return rows[["prompt_id"]].assign(**columns, people=rows.get("people", 1 + one.several))

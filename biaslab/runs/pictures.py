@@ -95,8 +95,8 @@ def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
     models = []
     for k, (model, of) in enumerate(by_model.items(), start=1):
         page = f"{PICTURES}/model-{k}.html"
-        told = pictures.write_model(folder / page, model, of, index="../index.html")
-        models.append({"model": model, "page": page, **told})
+        counts = pictures.write_model(folder / page, model, of, index="../index.html")
+        models.append({"model": model, "page": page, **counts})
     whole = {
         "digest": digest,
         "models": models,
@@ -119,7 +119,7 @@ def _digest(drawn: list[pictures.Drawn]) -> str:
     # Strips whose intervals took people for the unit are written anew.
     whole = hashlib.sha256(b"images are the unit")
     for one in drawn:
-        told = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
-        rows = pd.util.hash_pandas_object(told.astype(str), index=False)
+        plain = one.people.drop(columns=[c for c in one.people if one.people[c].map(type).isin([list, dict]).any()])
+        rows = pd.util.hash_pandas_object(plain.astype(str), index=False)
         whole.update(f"{one[:4]} {one.images.digest} {int(rows.sum())} {len(rows)}".encode())
     return whole.hexdigest()

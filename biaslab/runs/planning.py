@@ -129,10 +129,10 @@ def _image_ids(asks: Asked) -> set[str] | None:
 
 def said(found: Rehearsal, confidence: float = 0.95) -> str:
     """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it."""
-    told = [*found.left_out, images(found.asked, found.measured), *_questions(found)]
-    told = "\n".join([*told, *_margins(found.asked, confidence)])
+    lines_of_images = [*found.left_out, images(found.asked, found.measured), *_questions(found)]
+    summary = "\n".join([*lines_of_images, *_margins(found.asked, confidence)])
     if not found.parts:
-        return told
+        return summary
     same: dict[tuple, list[Trial]] = {}
     for part in found.parts:
         same.setdefault((part.use.setting, part.use.name), []).append(part)
@@ -152,7 +152,7 @@ def said(found: Rehearsal, confidence: float = 0.95) -> str:
     notes += dict.fromkeys(f"{part.use.name}: {part.words}." for part in found.parts if part.words)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", *notes, told])
+    return "\n".join([*lines, "", *notes, summary])
 
 
 # More than a model that is tried with a thread for each processor.

@@ -99,7 +99,7 @@ def run(
         if replaces:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        # The folders of earlier starts end, and whoever still writes there fails.
+        # A process of an earlier start that still writes to its folder fails.
         shutil.rmtree(attempts, ignore_errors=True)
         same["attempt"].mkdir(parents=True)
 
