@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab.captions.indicators import indicate
 from biaslab.ground import plugins
 from biaslab.keep import code_digest
 
@@ -309,3 +310,20 @@ def test_a_module_that_no_source_names_is_known(root):
                     found.add(path.relative_to(root / "biaslab").as_posix())
     runs = {f"runs/{name}.py" for name in ("plan", "jobs", "pictures", "units")}
     assert found == {"keep/kernels.py", *runs}
+
+
+def test_digest_of_a_partial_that_wraps_work_is_that_of_the_work():
+    work = partial(indicate, "gazetteer", {})
+    watched = partial(lambda log, work, rows: work(rows), "log", work)
+    assert code_digest.of(watched) != code_digest.of(work)
+    watched.__wrapped__ = work
+    assert code_digest.of(watched) == code_digest.of(work)
+
+
+def test_digest_values_that_a_function_holds_count_unless_own_code_is_given_it():
+    def holding(value):
+        return lambda: value
+
+    assert code_digest.of(holding(1)) != code_digest.of(holding(2))
+    # What a stage's own code is given is an input of the stage.
+    assert code_digest.of(partial(indicate, holding(1))) == code_digest.of(partial(indicate, holding(2)))

@@ -1,7 +1,7 @@
 """Time what workers cost: the start of two, and the overhead of a task, against a loop in this process.
 
-Run: ``python benchmarks/engines.py``; a minute. Workers of this machine (loky) and of a Dask cluster on the loopback
-address compute the same tasks, which sleep for ``--seconds`` each; none does more than sleep, so that two processors
+Run: ``python benchmarks/worker_overhead.py``; a minute. Workers of this machine (loky) and of a local Dask cluster
+compute the same tasks, which sleep for ``--seconds`` each; none does more than sleep, so that two processors
 that are busy otherwise change little. ``workers.py`` has images and judgements.
 """
 
