@@ -64,7 +64,7 @@ def cpuinfo(monkeypatch, tmp_path):
         file = tmp_path / "cpuinfo"
         core = f"vendor_id\t: {vendor}\nmodel name\t: amx_bf16 AuthenticAMD\nflags\t\t: {flags}\nbugs\t: none\n\n"
         file.write_text("".join(f"processor\t: {i}\n{core}" for i in range(2)))
-        monkeypatch.setattr("biaslab.ground.processor._CPUINFO", file)
+        monkeypatch.setattr("biaslab.execution.processor._CPUINFO", file)
 
     return made
 
@@ -156,7 +156,7 @@ def report(root, tmp_path_factory):
 @pytest.fixture(scope="session")
 def estimates_lie_in_intervals():
     """Return a function of a run's folder and record that checks each table, and returns how many intervals it has."""
-    from biaslab.ground import tables
+    from biaslab.schema import tables
 
     def checked(folder: Path, record: dict) -> int:
         n = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 
 RATERS = ("a", "b")
 SKINS = ("light", "medium", "dark")

@@ -26,8 +26,8 @@ import pandas as pd
 from scipy.stats import ttest_1samp
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.papers import dalleval, findings, paired, paradox, synthesis, triplets
+from biaslab.schema import tables
 
 MODELS = "A", "B"
 OCCUPATIONS, PROFESSIONS, SCENES, TRIPLETS = 40, 20, 100, 40

@@ -22,7 +22,7 @@ from _photographs import RATERS, folder, labels
 from PIL import Image
 
 from biaslab import stats
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.judging import error, judge
 from biaslab.judging.judge import JudgeSettings
 from biaslab.judging.pinned import DLIB, YUNET

@@ -18,10 +18,10 @@ import pandas as pd
 from _simulations import asked
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval
+from biaslab.schema import tables
 
 STUDIES = 2000
 SENSITIVITY, SPECIFICITIES = 0.95, (0.98, 0.6, 0.95)

@@ -14,9 +14,9 @@ import pandas as pd
 from _simulations import asked, summed
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.papers import synthesis
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
+from biaslab.schema import tables
 
 STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
 BATCH = 100

@@ -222,11 +222,11 @@ def main() -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from biaslab.errors import MissingInputError
     from biaslab.generation.generator import load
     from biaslab.generation.images import GeneratedImages
     from biaslab.generation.loading import quiet
     from biaslab.generation.settings import GenerationSettings
-    from biaslab.ground.errors import MissingInputError
     from biaslab.keep.store import Store
     from biaslab.models import registry
 

@@ -22,8 +22,8 @@ import pyarrow.csv
 from PIL import Image
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground import delimited
-from biaslab.ground.pictures import decode
+from biaslab.io import delimited
+from biaslab.io.image_files import decode
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.judging import faces
 from biaslab.judging.pinned import YUNET
 from biaslab.judging.skin_tone import judge_skin_tones

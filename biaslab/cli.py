@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from biaslab import __version__
-from biaslab.ground.errors import BiaslabError, not_installed
+from biaslab.errors import BiaslabError, not_installed
 
 if TYPE_CHECKING:
     from biaslab.runs.params import RunParams
@@ -265,7 +265,7 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
 def _shard(given: argparse.Namespace) -> None:
     import re
 
-    from biaslab.ground.errors import ParameterError
+    from biaslab.errors import ParameterError
     from biaslab.runs import params, shards
 
     share = re.fullmatch(r"(\d+)/(\d+)", given.share)
@@ -314,8 +314,8 @@ def _cite(given: argparse.Namespace) -> None:
 
 
 def _rate(given: argparse.Namespace) -> None:
-    from biaslab.ground.wording import count
     from biaslab.runs import rate
+    from biaslab.schema.formatting import count
 
     names = ("outputs", "seed", "paper", "kind", "show_faces", "overrides", "to")
     page = rate.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
@@ -351,7 +351,7 @@ def _models(_: argparse.Namespace) -> None:
 def _ledger(given: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from biaslab.ground import places
+    from biaslab.io import places
     from biaslab.net import purchases
 
     store = Path(given.folder).expanduser() if given.folder else places.default_root()
@@ -364,8 +364,8 @@ def _ledger(given: argparse.Namespace) -> None:
 def _store(given: argparse.Namespace) -> None:
     from pathlib import Path
 
-    from biaslab.ground import places
-    from biaslab.ground.errors import ParameterError, unknown_name
+    from biaslab.errors import ParameterError, unknown_name
+    from biaslab.io import places
     from biaslab.keep import pruning
 
     if bool(given.action) != (given.days is not None or given.stage is not None) or given.yes > bool(given.action):

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from biaslab.ground import plugins, values
-from biaslab.ground.errors import ParameterError, name_help
+from biaslab import plugins
+from biaslab.errors import ParameterError, name_help
 from biaslab.models import registry
+from biaslab.schema import values
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline

@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from biaslab.captions.settings import CaptionSettings
+from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground import values
-from biaslab.ground.errors import ParameterError, name_help
-from biaslab.ground.groups import Folder, Group, Numbers, Place, Texts, Whole, field
 from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
+from biaslab.schema import values
+from biaslab.schema.groups import Folder, Group, Numbers, Place, Texts, Whole, field
 
 # What may be set of a single model: how its images are made, and not what is asked for or how often.
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")

@@ -11,9 +11,9 @@ from pathlib import Path
 from mkdocs.structure.files import File, Files
 
 from biaslab import cli
-from biaslab.ground import tables
 from biaslab.report.formulas import formula_html
 from biaslab.runs import declared, limits
+from biaslab.schema import tables
 
 ROOT = Path(__file__).resolve().parents[1]
 # Where pages of the site lie that are files of the project elsewhere.
@@ -35,7 +35,7 @@ REFERENCE = {
     "synthesis": ["biaslab.papers.synthesis"],
     "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
     "judges": ["biaslab.judging.judge", "biaslab.judging.settings"],
-    "plugins": ["biaslab.ground.plugins", "biaslab.models.registry", "biaslab.models.truths"],
+    "plugins": ["biaslab.plugins", "biaslab.models.registry", "biaslab.models.truths"],
     "world": ["biaslab_world"],
 }
 # Notebooks that stand below no paper's page.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 
 
 class Kernels:

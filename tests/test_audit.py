@@ -5,9 +5,8 @@ import shutil
 
 import pytest
 
-from biaslab import cli
-from biaslab.ground import redact
-from biaslab.ground.errors import BiaslabError, ParameterError
+from biaslab import cli, redact
+from biaslab.errors import BiaslabError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.runs import audit, jobs, params, planning, runner
 from biaslab.study import sources

@@ -9,7 +9,7 @@ from fake_vision import FakeVision, marked
 from PIL import Image
 
 from biaslab import cli
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, checks
 from biaslab.prompts import dalleval, paired

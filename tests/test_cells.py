@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biaslab.ground import cells, tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import cells
 from biaslab.ratings import readers
+from biaslab.schema import tables
 from biaslab.study import sources
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab import plugins
 from biaslab.captions.indicators import indicate
-from biaslab.ground import plugins
 from biaslab.keep import code_digest
 
 STAGE = '''"""A stage."""
@@ -195,7 +195,7 @@ def test_functions_from_elsewhere_count_with_the_values_that_they_hold():
     # The values that functions of this package hold are inputs of a stage; the code of held functions counts.
     def given(value):
         held = types.FunctionType((lambda: value).__code__, {}, closure=(types.CellType(value),))
-        held.__module__ = "biaslab.ground.errors"
+        held.__module__ = "biaslab.errors"
         return code_digest.digest(held)
 
     assert given(1) == given(2) and given(holding(1)) != given(leveled)

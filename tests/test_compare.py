@@ -9,9 +9,9 @@ from bs4 import BeautifulSoup
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.runs import compare
+from biaslab.schema import tables
 
 
 def amplification(model, values, arm=1, prompts=("1", "2")):

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground import delimited
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import delimited
 
 ROWS = [["text", "n"], ["An infirmière", "1"]]
 WRITTEN = "text,n\nAn infirmière,1\n"

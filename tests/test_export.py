@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.prompts import custom
 from biaslab.runs import earlier, export
 

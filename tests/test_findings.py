@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from biaslab.ground.wording import count, durations, interval, moved, spoken
 from biaslab.papers.findings import Finding, GroupTest, adjust_across_report, filled
+from biaslab.schema.formatting import count, durations, interval, moved, spoken
 
 
 def test_an_answer_is_short_and_a_question_is_one():

@@ -5,8 +5,8 @@ import os
 import pytest
 from PIL import Image
 
-from biaslab.ground import folders
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import folders
 from biaslab.models.images import CaptionImages, FolderImages
 
 COLOURS = {"red": [255, 0, 0], "blue": [0, 0, 255], "lime": [0, 255, 0]}

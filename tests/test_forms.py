@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.plots import forms, style
+from biaslab.schema import tables
 
 pytestmark = pytest.mark.usefixtures("plain_look")
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 from stores import asked
 
-from biaslab.ground.errors import RunError
+from biaslab.errors import RunError
 from biaslab.keep import pruning
 from biaslab.net.purchases import Ledger
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import biaslab
-from biaslab.ground import plugins
-from biaslab.ground.errors import ParameterError
+from biaslab import plugins
+from biaslab.errors import ParameterError
 from biaslab.keep import code_digest
 from biaslab.runs import earlier, params
 

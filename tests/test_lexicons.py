@@ -3,7 +3,7 @@
 import pytest
 
 from biaslab import lexicons, published
-from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 
 
 def test_the_paper_s_lists():

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
 from biaslab.runs import limits
+from biaslab.schema import tables
 from biaslab.study import sources
 
 

@@ -6,9 +6,9 @@ None of these tests measures time: what took steps by the square of so many char
 import nbformat
 import pytest
 
+from biaslab import redact
 from biaslab.captions import indicators, paraphrase
-from biaslab.ground import redact
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.judging import questions
 from biaslab.measures import captioning
 from biaslab.mitigation import endpoint

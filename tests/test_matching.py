@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, checks, matching
 from biaslab.prompts import custom as asking
 from biaslab.runs import planning
+from biaslab.schema import tables
 from biaslab.settings import Settings
 
 LABOUR = "group,percent_female\nnurse ,87\npilots,6\nCHEF,30\nflight   attendant,75\n"

@@ -10,9 +10,10 @@ import pytest
 
 from biaslab import published
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
-from biaslab.ground import places, tables
+from biaslab.io import places
 from biaslab.pipeline import Settings
 from biaslab.runs import compare, coverage, jobs, runner
+from biaslab.schema import tables
 
 
 @pytest.fixture(scope="module", autouse=True)

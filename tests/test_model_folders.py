@@ -11,11 +11,11 @@ import huggingface_hub
 import pytest
 
 from biaslab.captions.neighbours import Encoder
+from biaslab.errors import BiaslabError, ParameterError, loading
 from biaslab.generation.generator import load
 from biaslab.generation.loading import pipeline_class
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground import reading
-from biaslab.ground.errors import BiaslabError, ParameterError, loading
+from biaslab.io import reading
 from biaslab.judging import blip, faces
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.zero_shot import ZeroShot

@@ -13,8 +13,8 @@ from importlib import metadata
 
 import pytest
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import MissingInputError, ParameterError, loading
+from biaslab import plugins
+from biaslab.errors import MissingInputError, ParameterError, loading
 from biaslab.models import hub as hub_names
 from biaslab.models import registry, safety
 

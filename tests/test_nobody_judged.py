@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground import tables
 from biaslab.judging import blip, faces, objects, segmenters, zero_shot
 from biaslab.models.images import DescribedImages, Unreadable
 from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages
 from biaslab.prompts import paired
 from biaslab.runs import jobs, params
+from biaslab.schema import tables
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 

@@ -5,11 +5,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from biaslab.ground import plugins, tables
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab import plugins
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.keep.store import UnfinishedError
 from biaslab.plots import texts
 from biaslab.runs import earlier, jobs, params, runner, shards
+from biaslab.schema import tables
 
 PARAMETERS = 'output_dir = ""\nsource = "published"\nmodel = "all"\nguest_only = 1'
 TABLES = """
@@ -95,7 +96,7 @@ def test_they_are_executed_where_a_pattern_asks_for_them(install, project, tmp_p
     # Wherever the user's notebooks are.
     loaded = load(project, "g*", notebooks_dir=project / "notebooks")
     assert ids(loaded) == ["guest/1_first"]
-    # So that `biaslab.ground.places.project_root` is the user's project in its kernel as well; neither is told.
+    # So that `biaslab.io.places.project_root` is the user's project in its kernel as well; neither is told.
     assert loaded.selected[0].folder == project / "notebooks"
     private = runner._private(loaded, jobs.plan(loaded), tmp_path / "outputs/mine")
     assert {str(project), str(folder.parents[1])} <= set(private)
@@ -107,8 +108,7 @@ def test_a_run_executes_them(install, project, tmp_path, monkeypatch, write_note
     write_notebook(
         folder / "notebooks/guest/1_first.ipynb",
         PARAMETERS,
-        "import pandas as pd\nfrom pathlib import Path\n"
-        "from biaslab.ground import places\nfrom biaslab.study import Study",
+        "import pandas as pd\nfrom pathlib import Path\nfrom biaslab.io import places\nfrom biaslab.study import Study",
         "study = Study(output_dir)\nrow = {'model': 'm', 'shade': 'grey', 'depth': 3}",
         "study.save('guest_shades', pd.DataFrame([row]))",
         f"assert places.project_root() == Path({str(project)!r})",

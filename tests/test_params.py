@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from biaslab.ground import reading
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
+from biaslab.io import reading
 from biaslab.runs import params
 
 CELL = 'output_dir = ""\nmodel = "all"\nseed = 0\nconfidence = 0.95\nshow = True\nsettings = {}\n'

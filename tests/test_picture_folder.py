@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import InputError, MissingInputError
 from biaslab.models.picture_folder import PictureFolder, prompt_in
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, checks

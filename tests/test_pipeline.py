@@ -14,11 +14,11 @@ from PIL import Image
 from tqdm import tqdm
 
 from biaslab.captions.neighbours import Encoder
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.models import registry
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Pipeline, Settings, checks, stages, uses
+from biaslab.schema import tables
 from biaslab.study import Study, sources
 
 CAPTIONS = [

@@ -15,7 +15,7 @@ from paintskills_files import annotation, coco, pictured, put, put_boxes, scene,
 from PIL import Image
 
 from biaslab import stats
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.judging import blip
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision

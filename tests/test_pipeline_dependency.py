@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError, MissingInputError
+from biaslab.errors import InputError, MissingInputError
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world import triplets as world

@@ -13,9 +13,9 @@ from PIL import Image
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
+from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.generation.generator import Generator
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
 from biaslab.papers import paired
 from biaslab.papers.paired import measure
 from biaslab.pipeline import Pipeline, Settings, checks, uses

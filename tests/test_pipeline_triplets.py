@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from biaslab.attribution.images import AttendedImages
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import copies
 from biaslab.papers import triplets
 from biaslab.pipeline import Pipeline, Settings, checks

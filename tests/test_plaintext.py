@@ -11,8 +11,8 @@ from PIL import Image
 from biaslab.captions import paraphrase
 from biaslab.captions.indicators import indicators, without_gender
 from biaslab.captions.search import Matcher
-from biaslab.ground import plaintext
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import plaintext
 from biaslab.judging.questions import read_answer, read_yes_no
 from biaslab.models.images import CaptionImages
 from biaslab.prompts import triplets

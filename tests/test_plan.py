@@ -6,7 +6,7 @@ import re
 import pytest
 
 from biaslab import cli, stats
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 # Images judged female of ten, by group and prompt.
 WOMEN = {"nurse": (9, 7), "pilot": (0, 6)}

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from biaslab import stats
+from biaslab.errors import MissingInputError
 from biaslab.generation.models import Ready
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
 from biaslab.judging import kinds
 from biaslab.pipeline import Pipeline, Settings, asked, uses
 from biaslab.pipeline.asked import Asked, Cost
 from biaslab.pipeline.stages import Stages
 from biaslab.runs import jobs, params, planning
+from biaslab.schema import tables
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
 

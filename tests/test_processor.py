@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from biaslab.ground import processor
+from biaslab.execution import processor
 
 AMX, AVX, BOTH = "fpu avx512f amx_bf16 amx_tile", "fpu avx512f avx512_bf16", "avx512_bf16 amx_bf16 amx_tile"
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from biaslab.ground import progress
+from biaslab.execution import progress
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from biaslab import published
-from biaslab.ground import tables
-from biaslab.ground.errors import UnknownNameError
+from biaslab.errors import UnknownNameError
+from biaslab.schema import tables
 
 # Half a unit of the last printed digit: values with one decimal and with two.
 HALF_TENTH, HALF_HUNDREDTH = 0.05, 0.005

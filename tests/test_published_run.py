@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from biaslab import published
-from biaslab.ground import tables
 from biaslab.runs import coverage, params, runner, units
+from biaslab.schema import tables
 
 
 @pytest.fixture(scope="module")

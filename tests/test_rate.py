@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
+from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
-from biaslab.ground.errors import BiaslabError, InputError, ParameterError
 from biaslab.models.images import CaptionImages
 from biaslab.pipeline import Pipeline
 from biaslab.ratings import part, person_ratings, readers, sample

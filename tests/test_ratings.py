@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import ratings as rating
 from biaslab.papers.ratings import analysis
 from biaslab.ratings import person_ratings, readers
+from biaslab.schema import tables
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.ground import reading, tables
-from biaslab.ground.errors import BiaslabError, InputError
+from biaslab.errors import BiaslabError, InputError
+from biaslab.io import reading
 from biaslab.judging import instances, names
 from biaslab.ratings import readers
 from biaslab.request import Request
 from biaslab.runs import compare
+from biaslab.schema import tables
 from biaslab.study import sources
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes and sockets are other things on Windows")

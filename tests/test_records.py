@@ -5,7 +5,7 @@ import json
 import pytest
 
 from biaslab import cli
-from biaslab.ground.errors import RunError
+from biaslab.errors import RunError
 from biaslab.report import records
 from biaslab.runs import compare
 

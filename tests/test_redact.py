@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from biaslab.ground import redact
+from biaslab import redact
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from biaslab.ground import tables
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
 from biaslab.plots import style
+from biaslab.schema import tables
 from biaslab.study import Study
 
 mpl.use("Agg")

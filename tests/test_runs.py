@@ -21,7 +21,7 @@ import pytest
 from filelock import FileLock
 
 from biaslab import cli, report
-from biaslab.ground.errors import BiaslabError, InputError, ParameterError, RunError
+from biaslab.errors import BiaslabError, InputError, ParameterError, RunError
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
 from biaslab.pipeline import checks
@@ -127,7 +127,7 @@ def test_a_failed_notebook_is_saved_and_the_others_finish(project, tmp_path):
     record = project(
         {
             "paradox/good": code("ceo"),
-            "paradox/raises": "from biaslab.ground.errors import InputError\nraise InputError('x is 3; allowed is 4.')",
+            "paradox/raises": "from biaslab.errors import InputError\nraise InputError('x is 3; allowed is 4.')",
             "paradox/dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
         }
     )
@@ -297,7 +297,7 @@ print(output_dir, source, pd.__file__)
 pd.DataFrame({"where": [output_dir]})
 """
     failing = "import pandas as pd\npd.read_csv(source + '/gone.csv')"
-    missing = "from biaslab.ground.errors import MissingInputError\nraise MissingInputError(source)"
+    missing = "from biaslab.errors import MissingInputError\nraise MissingInputError(source)"
     notebooks = {"paradox/a": noisy + code("ceo"), "paradox/b": failing, "paradox/c": missing}
     run = partial(project, notebooks, f"run: mine\nsource: {source}\n", outputs="telltale/outputs")
     monkeypatch.chdir(tmp_path)
@@ -648,7 +648,7 @@ def test_variants_may_each_leave_a_measured_table_of_their_own(inline_project, t
 def test_a_full_disk_under_the_run_says_what_to_do(project, tmp_path, monkeypatch):
     fills = """
 import errno
-from biaslab.ground import tables
+from biaslab.schema import tables
 def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 tables.write = full

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.papers import paradox
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.runs import params

@@ -34,7 +34,7 @@ def test_a_share_waits_until_nothing_is_left_and_says_what_has_changed(monkeypat
 )
 def test_notebooks_run_one_at_a_time_in_workers_and_on_a_gpu(monkeypatch, source, compute, here, at_a_time):
     """No GPU is here: that there is one is made up."""
-    monkeypatch.setattr("biaslab.ground.processor.accelerator", lambda: here)
+    monkeypatch.setattr("biaslab.execution.processor.accelerator", lambda: here)
     values = {"source": source, "settings": {"compute": compute}}
     assert execute.at_a_time(params.RunParams(run="mine", values=values)) == at_a_time
     assert execute.at_a_time(params.RunParams(run="mine", jobs=2, values=values)) == 2

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from biaslab import cli
-from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.judging import questions
 from biaslab.prompts import word_files
 from biaslab.report import cards, citation
@@ -143,14 +143,14 @@ def test_files_of_values_can_be_read(text, tmp_path):
 
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_files_of_packages_can_be_read(text):
-    from biaslab.ground import plugins
+    from biaslab import plugins
 
     assert {*tomllib.loads(text)["project"]["entry-points"]} <= {*plugins.GROUPS}
 
 
 def test_pages_name_what_is_there():
     """Files of the project, settings, tables and notebooks that pages name in passing."""
-    from biaslab.ground import tables
+    from biaslab.schema import tables
 
     settings = {one.name for one in declared.declared()}
     groups = {group for group in declared.groups() if group}

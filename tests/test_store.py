@@ -15,7 +15,7 @@ import pytest
 from fake_endpoint import process, wait
 
 from biaslab import lexicons
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.keep import code_digest
 from biaslab.keep.store import Store, UnfinishedError, _Fill, _rows_digest, explained, replace
 from biaslab.keep.workers import Workers
@@ -301,7 +301,7 @@ def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     fill = pickle.loads(pickle.dumps(_Fill(square, code)))
     with pytest.raises(RunError, match=r"nowhere is not there on .*all of them share.*BIASLAB_STORE"):
         fill((tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
-    fill = _Fill(square, code | {"biaslab.ground.errors": "other"})
+    fill = _Fill(square, code | {"biaslab.errors": "other"})
     # The processes of a host share its code.
     fill.host = "another host"
     other = pickle.dumps(fill)

@@ -7,9 +7,10 @@ import re
 from operator import attrgetter
 from pathlib import Path
 
-from biaslab.ground import plugins, tables
+from biaslab import plugins
 from biaslab.plots import texts
 from biaslab.runs.params import Notebook, find_notebooks
+from biaslab.schema import tables
 from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -229,7 +230,7 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     # What is said of files goes by their times, and a server's date by ours.
     allowed = {
         "biaslab.keep.pruning",
-        "biaslab.ground.progress",
+        "biaslab.execution.progress",
         "biaslab.runs.execute",
         "biaslab.report.all_runs",
         "biaslab.net.endpoint",

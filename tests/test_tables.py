@@ -6,9 +6,9 @@ import hypothesis
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError, UnknownNameError
-from biaslab.ground.tables import Column, Schema
+from biaslab.errors import InputError, UnknownNameError
+from biaslab.schema import tables
+from biaslab.schema.tables import Column, Schema
 
 NAME = "paradox_percent_female"
 

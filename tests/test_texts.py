@@ -4,7 +4,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.plots import texts
 from biaslab.study import Study
 

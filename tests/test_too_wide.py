@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground import delimited
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import delimited
 from biaslab.ratings import person_ratings, readers
 
 MOST = 1000

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from biaslab.ground import values
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
+from biaslab.schema import values
 
 
 def test_draws_that_can_be_made():

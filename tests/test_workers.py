@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from clusters import cluster
 
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.keep import kernels
 from biaslab.keep.workers import THREADS, Memo, Workers, _connected, start_scheduler
 from biaslab.settings import ComputeSettings, Settings

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from biaslab.attribution.words import Columns, check_tokenizers
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 
 if TYPE_CHECKING:
     import torch

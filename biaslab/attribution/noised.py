@@ -14,8 +14,8 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
+from biaslab.errors import ParameterError
 from biaslab.generation.generator import Generator, image_seed
-from biaslab.ground.errors import ParameterError
 from biaslab.keep.store import Store
 from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from biaslab.errors import ParameterError
 from biaslab.generation import families
 from biaslab.generation.texts import parts, tokenized
-from biaslab.ground.errors import ParameterError
 
 ABSENT, CUT = "not in the text", "beyond what the text encoder reads"
 """Why a word has no columns."""

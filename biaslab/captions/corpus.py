@@ -27,16 +27,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from biaslab.ground import delimited, folders, plugins, redact
-from biaslab.ground.errors import (
-    InputError,
-    MissingInputError,
-    ParameterError,
-    loading,
-    name_help,
-    near_matches,
-    unasked,
-)
+from biaslab import plugins, redact
+from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches, unasked
+from biaslab.io import delimited, folders
 
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ import pandas as pd
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
-from biaslab.ground import pictures
-from biaslab.ground.errors import RunError
+from biaslab.errors import RunError
+from biaslab.io import image_files
 from biaslab.keep.store import explaining, locked
 from biaslab.net import fetch
 from biaslab.net.endpoint import Failed, retrying
@@ -121,11 +121,11 @@ def _fetched(
 def as_saved(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, int]]:
     """Return the JPEG to save, and widths and heights in pixels. Raises Failed: ``data`` holds no image."""
     try:
-        with _DECODING, pictures.opened(data, settings.most_pixels) as image:
+        with _DECODING, image_files.opened(data, settings.most_pixels) as image:
             (width, height), whole = image.size, BytesIO()
-            made = pictures.shown(image, settings.size)
+            made = image_files.shown(image, settings.size)
             made.save(whole, "JPEG", quality=JPEG_QUALITY)
-    except pictures.NoPictureError as error:
+    except image_files.NoPictureError as error:
         raise Failed(error.reason.replace(" ", "_"), str(error)) from None
     sizes = {"width": made.width, "height": made.height, "original_width": width, "original_height": height}
     return whole.getvalue(), sizes

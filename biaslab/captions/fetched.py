@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError
-from biaslab.ground.pictures import ENDINGS, MOST_BYTES, Unreadable, decode
+from biaslab.errors import InputError
+from biaslab.io.image_files import ENDINGS, MOST_BYTES, Unreadable, decode
 from biaslab.keep.store import replace
 from biaslab.models import registry
 from biaslab.net.fetch import outcome_of

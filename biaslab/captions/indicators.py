@@ -33,8 +33,8 @@ from typing import Literal
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.errors import InputError, ParameterError, name_help
-from biaslab.ground.plaintext import places, plain
+from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.io.plaintext import places, plain
 
 # In which ways 430 captions of GCC's validation split were measured, and what these are called: against which labels,
 # in which capitals, and with persons' names put back.

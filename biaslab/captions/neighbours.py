@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import finite, processor
-from biaslab.ground.errors import InputError, ParameterError, unasked
+from biaslab.errors import InputError, ParameterError, unasked
+from biaslab.execution import finite, processor
 from biaslab.models import hub, registry, repositories, safety
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.plaintext import parted, plain
+from biaslab.io.plaintext import parted, plain
 
 if TYPE_CHECKING:
     from biaslab.keep.store import Store

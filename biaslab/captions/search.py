@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.plaintext import is_printable, may_change, parted, plain
+from biaslab.errors import ParameterError
+from biaslab.io.plaintext import is_printable, may_change, parted, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -188,7 +188,7 @@ class Matcher:
 
 @cache
 def _odd() -> str:
-    """Return an expression of characters that may change a text (:mod:`biaslab.ground.plaintext`), accents too."""
+    """Return an expression of characters that may change a text (:mod:`biaslab.io.plaintext`), accents too."""
     codes = sorted({*map(ord, may_change()), *range(0x0300, 0x0370)})
     return "[" + "".join(map(r"\x{{{:x}}}".format, codes)) + "]"
 

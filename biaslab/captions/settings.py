@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from biaslab.ground.groups import Folder, Group, Named, Off, Place, Several, Texts, Whole, field
+from biaslab.schema.groups import Folder, Group, Named, Off, Place, Several, Texts, Whole, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.

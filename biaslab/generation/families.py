@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from biaslab.errors import ParameterError
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 
 if TYPE_CHECKING:
     from biaslab.models.repositories import Repository

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from biaslab import errors
+from biaslab.errors import ParameterError, RunError
+from biaslab.execution import finite, processor
 from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground import adapters, errors, finite, processor
-from biaslab.ground.errors import ParameterError, RunError
-from biaslab.ground.pictures import Unreadable
+from biaslab.io import model_names
+from biaslab.io.image_files import Unreadable
 from biaslab.judging.loaded import device as find_device
 from biaslab.judging.words import BLOCKED
 from biaslab.models import repositories
@@ -94,7 +96,7 @@ def load(model: str, settings: GenerationSettings, *, device: str = "auto", offl
     check_offload(offload, where.type)
     files = loading.fetch(model, safety_checker=settings.safety_checker == "model")
     loading.pipeline_class(files.folder, model)
-    name = adapters.split(model).base
+    name = model_names.split(model).base
     family = families.of_files(repositories.of_folder(files.folder, name), name)
     dtype = settings.dtype
     if dtype == "auto" and not on_cpu:

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
-from biaslab.ground.errors import ParameterError, RunError
 from biaslab.judging.words import BLOCKED
 from biaslab.keep.store import Store, digest
 from biaslab.models.images import Unreadable, decode

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import InputError, RunError
-from biaslab.ground.pictures import Unreadable, decode, is_black
+from biaslab.io.image_files import Unreadable, decode, is_black
 from biaslab.judging.words import BLOCKED
 from biaslab.keep.store import Store, explaining, held, locked, replace
 from biaslab.models import checkpoints

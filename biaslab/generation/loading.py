@@ -14,10 +14,11 @@ from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
+from biaslab.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.execution import processor
 from biaslab.generation import loras, texts
-from biaslab.ground import adapters, processor
-from biaslab.ground.adapters import Adapter
-from biaslab.ground.errors import BiaslabError, ParameterError, loading, name_help
+from biaslab.io import model_names
+from biaslab.io.model_names import Adapter
 from biaslab.models import checkpoints, hub, registry, repositories, safety
 from biaslab.models.registry import quiet
 from biaslab.models.repositories import Located, Repository
@@ -75,7 +76,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     has lost its weights.
     """
     named = checkpoints.find(name)
-    given = adapters.split(name)
+    given = model_names.split(name)
     repository = repositories.look_up(given.base, "text-to-image", named.base)
     if checkpoints.file_of(named.base):
         found = _one_file(repository, named.base)
@@ -85,7 +86,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
         found = _pipeline(repository, safety_checker)
         own, others = checkpoints.beside(repository)
         if own and not (named.adapters or named.none):
-            used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{adapters.NONE}"
+            used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{model_names.NONE}"
             fix = f"Write {used} to use it, or {bare} to leave it out."
             raise ParameterError(f"{given.base} holds {own[0]} beside the model. {fix}")
         used = {checkpoints.file_of(one.name) for one in named.adapters}
@@ -228,7 +229,7 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
 def fetch(name: str, *, safety_checker: bool = True) -> Files:
     """Return the files of :func:`look_up`, downloaded; ParameterError also where the model brings code."""
     found = look_up(name, safety_checker=safety_checker)
-    given = adapters.split(name).adapters
+    given = model_names.split(name).adapters
     for remark in (remark for located in found.located for remark in located.remarks):
         _log.info(remark)
     with quiet(bars=True):

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from biaslab.ground.adapters import Adapter, base
-from biaslab.ground.errors import ParameterError, loading
+from biaslab.errors import ParameterError, loading
+from biaslab.io.model_names import Adapter, base
 
 # What stands behind the name of the layer that a tensor of a LoRA is for.
 _BEHIND = re.compile(r"\.(lora_(A|B|E|magnitude)|lokr_|alpha$).*")

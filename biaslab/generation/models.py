@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from biaslab.captions.corpus import Corpus
+from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground import adapters
-from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
-from biaslab.ground.plaintext import same_text
+from biaslab.io import model_names
+from biaslab.io.plaintext import same_text
 from biaslab.keep.store import Store
 from biaslab.models import checkpoints, registry
 from biaslab.models.images import DescribedImages, ImageSource
@@ -166,7 +166,7 @@ def open_model(
     """Return a model by its name.
 
     ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
-    (:mod:`biaslab.ground.adapters`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
+    (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
     brings, which is told ``of`` what prompts ask (``captions``, ``people``, ``dalleval`` or ``triplets``), the
     ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
     """
@@ -219,7 +219,7 @@ class DiffusersModel(ImageModel):
         """Its family, of which only configurations are read."""
         parts = (self._found.configurations or self._found.base).repository
         loading.pipeline_class(parts.file(checkpoints.INDEX).parent, self._name)
-        return families.of_files(parts, adapters.split(self._name).base)
+        return families.of_files(parts, model_names.split(self._name).base)
 
     def look_up(self) -> list[Located]:
         """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import model_validator
 
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Group, Off, Whole, field
+from biaslab.errors import ParameterError
+from biaslab.schema.groups import Group, Off, Whole, field
 
 
 class GenerationSettings(Group):

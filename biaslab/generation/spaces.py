@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from biaslab.errors import ParameterError
 from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 from biaslab.keep.store import Stage, Store
 from biaslab.keep.workers import Memo
 from biaslab.measures.similarity import cosines, word_mean

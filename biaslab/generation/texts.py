@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from biaslab.errors import ParameterError
 from biaslab.generation import families
-from biaslab.ground import reading
-from biaslab.ground.errors import ParameterError
+from biaslab.io import reading
 
 _PARTS = ("tokenizer", "tokenizer_2", "tokenizer_3")
 # Tokens of a text from which on a tokenizer has no limit.

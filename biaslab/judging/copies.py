@@ -16,9 +16,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.cells import listed
-from biaslab.ground.errors import InputError
-from biaslab.ground.pictures import Unreadable, is_black
+from biaslab.errors import InputError
+from biaslab.io.cells import listed
+from biaslab.io.image_files import Unreadable, is_black
 from biaslab.judging.words import BLACK, DUPLICATE
 from biaslab.keep.store import Store
 from biaslab.models.images import DescribedImages, ImageSource

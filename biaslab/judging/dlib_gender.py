@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biaslab.ground import finite
+from biaslab.execution import finite
 from biaslab.judging import pinned
 from biaslab.judging.person import Person
 from biaslab.judging.pinned import DLIB

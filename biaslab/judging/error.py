@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from biaslab.ground.genders import GENDERS
 from biaslab.judging.judge import JUDGED
+from biaslab.schema.genders import GENDERS
 from biaslab.stats import corrected_shares, percent
 
 OVERALL = "all"

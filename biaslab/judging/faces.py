@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.ground import finite, reading
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
+from biaslab.execution import finite
+from biaslab.io import reading
 from biaslab.judging import loaded, pinned
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import YUNET

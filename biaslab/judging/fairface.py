@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.ground import finite
-from biaslab.ground.errors import loading
+from biaslab.errors import loading
+from biaslab.execution import finite
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
 from biaslab.judging.person import Person, face_of

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.ground import finite, reading
-from biaslab.ground.errors import InputError, ParameterError, loading, name_help
+from biaslab.errors import InputError, ParameterError, loading, name_help
+from biaslab.execution import finite
+from biaslab.io import reading
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
 from biaslab.models import hub, registry

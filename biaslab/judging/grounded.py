@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Ready
 from biaslab.judging.names import NONE

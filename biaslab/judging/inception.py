@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.ground import finite, reading
-from biaslab.ground.errors import InputError, ParameterError, loading
+from biaslab.errors import InputError, ParameterError, loading
+from biaslab.execution import finite
+from biaslab.io import reading
 from biaslab.judging import loaded
 from biaslab.judging.names import file_digest
 

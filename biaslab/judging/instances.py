@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from biaslab.ground import cells, delimited
-from biaslab.ground.errors import InputError, MissingInputError
+from biaslab.errors import InputError, MissingInputError
+from biaslab.io import cells, delimited
 from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.names import GROUNDED, files_digest, is_file, parts
 from biaslab.judging.segmenters import folded
@@ -133,7 +133,7 @@ def _typed(rows: pd.DataFrame) -> pd.DataFrame:
 def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     """Read instances that were found elsewhere, such as by RAM, Grounding DINO and SAM.
 
-    A table (:mod:`biaslab.ground.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
+    A table (:mod:`biaslab.io.cells`) with a row an instance: image_id, object, score (0–1), left, top, right,
     bottom (0–1 of width and height), and where there are masks rle (COCO's compressed run lengths), height and width. A
     row with image_id alone is an image in which nothing was found; one of ``image_ids`` that the file lacks is
     ``missing``. Equal rows count once.

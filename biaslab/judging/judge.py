@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground.genders import GENDERS
 from biaslab.judging import loaded, plugins
 from biaslab.judging.dlib_gender import DlibGender
 from biaslab.judging.faces import gate, large_enough
@@ -29,6 +28,7 @@ from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
 from biaslab.keep.store import Store
 from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource, Unreadable, check_image
+from biaslab.schema.genders import GENDERS
 
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("p_female", "n_faces", *BOX, "image_width", "image_height")

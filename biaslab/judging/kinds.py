@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import names, plugins
 from biaslab.judging.names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
 from biaslab.judging.pinned import PINNED, YUNET

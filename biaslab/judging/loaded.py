@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from biaslab.ground import finite, processor, reading
-from biaslab.ground.errors import ParameterError, loading, name_help
+from biaslab.errors import ParameterError, loading, name_help
+from biaslab.execution import finite, processor
+from biaslab.io import reading
 from biaslab.judging.words import DTYPES
 from biaslab.models import hub, registry
 

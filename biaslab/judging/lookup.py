@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import blip, faces, fairface, features, grounded, inception, instances, objects, pinned, plugins
 from biaslab.judging.fairface import FAIRFACE
 from biaslab.judging.names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS, TRUTH, VQA, WHOLE, is_file, parts

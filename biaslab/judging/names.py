@@ -7,8 +7,8 @@ import json
 import re
 from pathlib import Path
 
-from biaslab.ground import cells, reading
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.io import cells, reading
 from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
 from biaslab.models import hub, registry

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import judge, loaded
 from biaslab.judging.segmenters import folded
 from biaslab.keep.store import Store

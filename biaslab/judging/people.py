@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import BOX, NUMBERS, Judge, JudgeSettings

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import yaml
 
-from biaslab.ground import reading
-from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.io import reading
 from biaslab.models import repositories
 from biaslab.models.repositories import Located, Repository
 

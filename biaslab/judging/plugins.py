@@ -18,13 +18,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from biaslab.ground import plugins, reading
-from biaslab.ground.errors import BiaslabError, InputError, ParameterError, loading
-from biaslab.ground.genders import GENDERS
+from biaslab import plugins
+from biaslab.errors import BiaslabError, InputError, ParameterError, loading
+from biaslab.io import reading
 from biaslab.judging.person import Person
 from biaslab.judging.words import UNCLEAR
 from biaslab.keep import code_digest
 from biaslab.models import registry
+from biaslab.schema.genders import GENDERS
 
 PLUGIN = "plugin:"
 """How the names of such judges begin."""

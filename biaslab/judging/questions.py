@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from biaslab import lexicons
-from biaslab.ground import plainyaml
-from biaslab.ground.errors import InputError
-from biaslab.ground.plaintext import is_printable, plain
+from biaslab.errors import InputError
+from biaslab.io import plainyaml
+from biaslab.io.plaintext import is_printable, plain
 from biaslab.judging.words import UNCLEAR
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"

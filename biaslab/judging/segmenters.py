@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.plaintext import plain
+from biaslab.errors import ParameterError
+from biaslab.io.plaintext import plain
 from biaslab.judging import loaded
 from biaslab.judging.settings import Thresholds
 

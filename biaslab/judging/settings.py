@@ -6,11 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Folder, Group, Named, Place, Texts, Whole, field
+from biaslab.errors import ParameterError
 from biaslab.judging.names import PLUGIN
 from biaslab.judging.words import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 from biaslab.net.settings import ENDPOINT, Url, Variable
+from biaslab.schema.groups import Folder, Group, Named, Place, Texts, Whole, field
 
 
 class Thresholds(Group):

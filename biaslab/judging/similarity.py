@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import unknown_name
+from biaslab.errors import unknown_name
 from biaslab.judging import features, loaded
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot

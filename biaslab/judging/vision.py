@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import ParameterError, RunError
-from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import plain
+from biaslab.errors import ParameterError, RunError
+from biaslab.io.plaintext import plain
 from biaslab.judging import judge, people, vqa
 from biaslab.judging.faces import Face, large_enough
 from biaslab.judging.judge import BOX
@@ -34,6 +33,7 @@ from biaslab.models import registry
 from biaslab.models.images import ImageSource, pictures_of
 from biaslab.net import chat
 from biaslab.net.settings import EndpointSettings
+from biaslab.schema.genders import GENDERS
 
 NOBODY = "nobody"
 """What it answers where there is no such person."""

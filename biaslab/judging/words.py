@@ -19,7 +19,7 @@ OUTCOMES = (
 that answers ``unclear``; raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``,
 ``unreadable`` (column ``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unrated`` (ratings
 only), ``unanswered`` (vision models only: a refusal, or nothing that they were to choose from), ``black`` (no pixel is
-brighter than :data:`biaslab.ground.pictures.DARKEST`), ``duplicate`` (see :mod:`biaslab.judging.copies`)."""
+brighter than :data:`biaslab.io.image_files.DARKEST`), ``duplicate`` (see :mod:`biaslab.judging.copies`)."""
 OUTCOMES_OF_PEOPLE = (
     *(JUDGED, UNCERTAIN, "no_face", "one_face", "too_many_faces"),
     *("overlapping", "face_too_small", "unreadable", BLOCKED, *SELDOM),

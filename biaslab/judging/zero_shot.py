@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.ground import finite
-from biaslab.ground.errors import ParameterError, loading, name_help
+from biaslab.errors import ParameterError, loading, name_help
+from biaslab.execution import finite
 from biaslab.judging import loaded
 from biaslab.judging.loaded import Pixels
 from biaslab.judging.person import Person, head_and_shoulders

@@ -1,7 +1,7 @@
 """Digests of the code that a result depends on, which are part of the result's key.
 
 :func:`of` covers the modules of functions and of the objects that they hold, all modules that these import of this
-package and of packages with plug-ins (:mod:`biaslab.ground.plugins`), the data files next to modules that read files,
+package and of packages with plug-ins (:mod:`biaslab.plugins`), the data files next to modules that read files,
 and the versions of libraries that compute numbers. Sources are parsed, not imported. A module counts as a whole,
 without comments, docstrings, annotations of functions and imports for type checking.
 
@@ -25,12 +25,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import ParameterError
+from biaslab import plugins
+from biaslab.errors import ParameterError
 
 _PACKAGE = __name__.split(".")[0]
 # Where work runs, where results are stored and what is checked before a run do not change a result.
-_APART = re.compile(rf"{_PACKAGE}(\.keep(\..+)?|\.ground\.places|\.pipeline\.rehearsal)?")
+_APART = re.compile(rf"{_PACKAGE}(\.keep(\..+)?|\.io\.places|\.pipeline\.rehearsal)?")
 # Libraries that numbers come from, and their distributions where these have other names.
 _LIBRARIES = {"cv2", "diffusers", "gender_guesser", "mediapipe", "open_clip", "scipy", "sentence_transformers", "spacy"}
 _LIBRARIES |= {"statsmodels", "torch", "torchvision", "transformers"}

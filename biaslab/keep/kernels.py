@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import places
+from biaslab.io import places
 from biaslab.keep.workers import THREADS, threads, threads_given
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.ground.wording import count, megabytes
 from biaslab.keep.store import guarded, is_held
+from biaslab.schema.formatting import count, megabytes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground.errors import InputError, ParameterError, RunError
-from biaslab.ground.places import ROOT_VARIABLE, default_root
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.io.places import ROOT_VARIABLE, default_root
 from biaslab.keep import code_digest
 from biaslab.keep.workers import HERE, Workers
 
@@ -54,7 +54,7 @@ class Store:
         share: tuple[int, int] | None = None,
         workers: Workers = HERE,
     ) -> None:
-        """Use a folder, made when first written to: :func:`biaslab.ground.places.default_root` where it is None.
+        """Use a folder, made when first written to: :func:`biaslab.io.places.default_root` where it is None.
 
         With a ``share`` of (i, n) only shards of each stage are computed through this store whose number leaves i when
         divided by n. ``workers`` do the work of stages; by default, this process does.

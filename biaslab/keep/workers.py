@@ -29,7 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground.errors import BiaslabError, ParameterError, RunError
+from biaslab.errors import BiaslabError, ParameterError, RunError
 
 # How often tasks are submitted again after a worker was killed, without a result in between.
 RETRIES = 3

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.errors import ParameterError, unknown_name
 
 _DATA = resources.files(__name__) / "data"
 # Where a template takes the occupation, with and without the article to choose.

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslab.ground.errors import InputError, name_help
+from biaslab.errors import InputError, name_help
 from biaslab.stats.checks import aligned, confidence_level, label_codes, ratio, whole
 
 LABELS = ("female", "male", "unsure")

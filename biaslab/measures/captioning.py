@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import norm, t
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats.checks import aligned
 
 METRICS = ("BLEU-4", "CIDEr", "ROUGE-L")

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats.checks import ratio
 
 BOX = ("left", "top", "right", "bottom")

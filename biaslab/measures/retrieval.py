@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import gammaln
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats.checks import aligned
 
 _BLOCK = 2048

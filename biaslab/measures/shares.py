@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.ground.errors import InputError
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import InputError
+from biaslab.schema.genders import GENDERS
 from biaslab.stats.checks import aligned, broadcast, label_codes, numbers, ratio
 
 

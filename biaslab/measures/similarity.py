@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats.checks import aligned, broadcast, ratio
 
 _GROUPS = ("explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats.checks import numbers, one_of
 
 # The ten swatches of the Monk Skin Tone scale, lightest first (Monk 2022, skintone.google).

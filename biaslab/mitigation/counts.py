@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from biaslab import lexicons
-from biaslab.ground.genders import GENDERS
 from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Counts, Critique, Finding, Guideline, named
 from biaslab.prompts.paired import sentence
+from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
     import pandas as pd

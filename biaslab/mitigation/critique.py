@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab import lexicons
-from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import WITHHELD
+from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from biaslab.ground.groups import Group, Whole, field
 from biaslab.net.settings import Url, Variable
+from biaslab.schema.groups import Group, Whole, field
 
 
 class CriticSettings(Group):

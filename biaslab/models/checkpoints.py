@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
-from biaslab.ground import adapters, plugins, reading
-from biaslab.ground.adapters import Adapter, Named
-from biaslab.ground.errors import ParameterError
+from biaslab import plugins
+from biaslab.errors import ParameterError
+from biaslab.io import model_names, reading
+from biaslab.io.model_names import Adapter, Named
 from biaslab.models import hub, registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
 
@@ -42,8 +43,8 @@ def find(name: str) -> Named:
 
     Raises as that function, and ParameterError where what is named on it is no LoRA, as far as can be known here.
     """
-    named = adapters.split(name)
-    adapters.check(named)
+    named = model_names.split(name)
+    model_names.check(named)
     base = os.path.expanduser(named.base)
     ours = named.base in plugins.points(plugins.MODELS)
     if os.path.isdir(base) and not ours and not os.path.isfile(os.path.join(base, INDEX)):
@@ -78,7 +79,7 @@ def label(name: str) -> str:
             return hub.folder_name(path)
         return Path(path).stem if os.path.isfile(path) else one
 
-    return str(adapters.split(name).mapped(short))
+    return str(model_names.split(name).mapped(short))
 
 
 def digest(name: str) -> str:

@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import folders
-from biaslab.ground.errors import InputError
-from biaslab.ground.pictures import ENDINGS, MOST_BYTES, NOT_READ, Unreadable, decode
-from biaslab.ground.plaintext import plain
+from biaslab.errors import InputError
+from biaslab.io import folders
+from biaslab.io.image_files import ENDINGS, MOST_BYTES, NOT_READ, Unreadable, decode
+from biaslab.io.plaintext import plain
 from biaslab.models import registry
 
 

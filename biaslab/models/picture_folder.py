@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground import cells, folders, reading
-from biaslab.ground.errors import InputError
-from biaslab.ground.pictures import formats
-from biaslab.ground.plaintext import plain
+from biaslab.errors import InputError
+from biaslab.io import cells, folders, reading
+from biaslab.io.image_files import formats
+from biaslab.io.plaintext import plain
 from biaslab.models.images import FolderImages
 
 IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from biaslab.ground import adapters, plugins, reading
-from biaslab.ground.errors import MissingInputError, ParameterError, loading, near_matches
+from biaslab import plugins
+from biaslab.errors import MissingInputError, ParameterError, loading, near_matches
+from biaslab.io import model_names, reading
 from biaslab.models import hub, safety
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def said(name: str, where: str, kind: str = "text-to-image") -> str:
 
 def _own(name: str, kind: str) -> str:
     """Return a name without a text-to-image model's adapters."""
-    return adapters.base(name) if kind == "text-to-image" else name
+    return model_names.base(name) if kind == "text-to-image" else name
 
 
 def _entry(name: str, kind: str) -> Brought | None:

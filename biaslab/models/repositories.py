@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground import reading
-from biaslab.ground.errors import BiaslabError, ParameterError
+from biaslab.errors import BiaslabError, ParameterError
+from biaslab.io import reading
 from biaslab.models import hub, registry, safety
 
 SAFETENSORS = ("*.safetensors",)

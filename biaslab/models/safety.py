@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from biaslab.ground import reading
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
+from biaslab.io import reading
 
 # How files of weights end that are not safetensors.
 OTHER_WEIGHTS = (".bin", ".ckpt", ".gguf", ".pt", ".pth", ".pkl", ".msgpack", ".h5")

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import loading
+from biaslab import plugins
+from biaslab.errors import loading
 
 if TYPE_CHECKING:
     import numpy as np

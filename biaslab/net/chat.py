@@ -16,7 +16,7 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.keep.store import Store, digest
 from biaslab.net import replies
 from biaslab.net.endpoint import Requests

@@ -26,9 +26,8 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 import tenacity
 
-from biaslab import __version__
-from biaslab.ground import redact
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab import __version__, redact
+from biaslab.errors import ParameterError, RunError
 from biaslab.net import replies
 from biaslab.net.settings import EndpointSettings
 

@@ -27,8 +27,8 @@ from urllib.parse import urljoin
 import httpx
 import numpy as np
 
-from biaslab.ground.errors import RunError
-from biaslab.ground.pictures import is_black
+from biaslab.errors import RunError
+from biaslab.io.image_files import is_black
 from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
 from biaslab.net import fetch, replies

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground.errors import RunError
+from biaslab.errors import RunError
 
 
 def files(store: Path) -> list[Path]:

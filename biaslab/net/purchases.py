@@ -22,7 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground.errors import InputError, RunError
+from biaslab.errors import InputError, RunError
 from biaslab.keep.store import explaining, locked, now, replace
 from biaslab.net import old_purchases
 from biaslab.net.endpoint import StoppedError

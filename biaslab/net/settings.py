@@ -10,9 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, model_validator
 
-from biaslab.ground import redact
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Group, Texts, Whole, field
+from biaslab import redact
+from biaslab.errors import ParameterError
+from biaslab.schema.groups import Group, Texts, Whole, field
 
 ENDPOINT = "endpoint:"
 """How names of models behind an endpoint begin."""

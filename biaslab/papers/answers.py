@@ -23,10 +23,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from biaslab import stats
-from biaslab.ground import tables, wording
-from biaslab.ground.errors import InputError, name_help
+from biaslab.errors import InputError, name_help
 from biaslab.models import registry
 from biaslab.papers.findings import Finding, GroupTest, Mark
+from biaslab.schema import formatting, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ class Answer:
             p, more = self._tested(row, alpha)
             details += more
             side = row[self.value] - self.reference
-            words = wording.moved(side, side, self.up, self.down, self.unclear)
+            words = formatting.moved(side, side, self.up, self.down, self.unclear)
             unclear = self._text(self.unclear, row)
             test = {"undecided": unclear, "p": p, "alpha": alpha, "test": self.test}
         else:
@@ -202,7 +202,7 @@ class Answer:
         p, details = row.get(self.p, nan), []
         value, low, high = self._numbers(row)
         if self.plain:
-            uncorrected, corrected = wording.spoken(row[self.plain]), wording.spoken(value)
+            uncorrected, corrected = formatting.spoken(row[self.plain]), formatting.spoken(value)
             if uncorrected != corrected:
                 unit = self._unit(self.unit, self.value)
                 details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
@@ -212,10 +212,12 @@ class Answer:
         if reason and not isfinite(p):
             details.append(f"{reason[0].upper()}{reason[1:].rstrip('.')}.")
         if p <= alpha and low <= self.reference <= high:
-            details.append(f"The interval includes {self.reference:g}, although the test has {wording.p_words(p)}.")
+            details.append(f"The interval includes {self.reference:g}, although the test has {formatting.p_words(p)}.")
             p = 1.0
         elif alpha < p < 1 and (low > self.reference or high < self.reference):
-            details.append(f"The unadjusted interval excludes {self.reference:g}; the test has {wording.p_words(p)}.")
+            details.append(
+                f"The unadjusted interval excludes {self.reference:g}; the test has {formatting.p_words(p)}."
+            )
         return p, details
 
     def _planted(self, row: dict) -> list[str]:
@@ -245,7 +247,7 @@ class Answer:
 
     def _text(self, text: str, row: Mapping[str, Any]) -> str:
         ends = dict(zip(("low", "high"), (row.get(end, nan) for end in self.limits), strict=True))
-        words = {"interval": wording.interval(ends, "low", "high")}
+        words = {"interval": formatting.interval(ends, "low", "high")}
         return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
 
 
@@ -261,10 +263,10 @@ class _Words(Formatter):
 
     def format_field(self, value: Any, spec: str) -> str:
         if spec == "p":
-            return wording.p_words(value)
+            return formatting.p_words(value)
         if spec == "abs":
-            return wording.spoken(abs(value))
-        return format(value, spec) if spec or isinstance(value, str) else wording.spoken(value)
+            return formatting.spoken(abs(value))
+        return format(value, spec) if spec or isinstance(value, str) else formatting.spoken(value)
 
 
 def _lacks(text: str, row: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from html import escape
 from math import isfinite, nan
 from typing import Any
 
-from biaslab.ground.wording import count, interval, p_value, p_words, spoken
+from biaslab.schema.formatting import count, interval, p_value, p_words, spoken
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""

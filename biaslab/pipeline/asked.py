@@ -13,10 +13,10 @@ import pandas as pd
 
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel, Ready
-from biaslab.ground import tables
 from biaslab.keep.store import Store, UnfinishedError
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.request import Request
+from biaslab.schema import tables
 
 # A corpus of so many captions is searched for the plan; of a larger one, what settings allow is the most that it asks.
 SEARCHED = 50_000

@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from biaslab import plugins
 from biaslab.captions import fetched
 from biaslab.captions.corpus import FileCorpus, open_corpus
 from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
+from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.generation import generator
-from biaslab.ground import adapters, cells, groups, plugins, reading, tables
-from biaslab.ground.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
+from biaslab.io import cells, model_names, reading
 from biaslab.judging.names import FILES, GROUNDED, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.models.images import CaptionImages, FolderImages
@@ -29,6 +30,7 @@ from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
 from biaslab.ratings import part, skill_ratings
+from biaslab.schema import groups, tables
 from biaslab.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     if name.startswith(IMAGES):
         folder, mixed, model = name.removeprefix(IMAGES).partition(MIXED)
         return IMAGES + str((start / os.path.expanduser(folder)).absolute()) + mixed + model
-    named = adapters.split(name)
+    named = model_names.split(name)
     if named.adapters or named.none:
         return str(named.mapped(part))
     # What is known, or a package brings, goes before a folder that happens to have its name.

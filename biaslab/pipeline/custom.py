@@ -8,10 +8,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import cells
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
-from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import same_text
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.io import cells
+from biaslab.io.plaintext import same_text
 from biaslab.judging import vision
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
@@ -22,6 +21,7 @@ from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
+from biaslab.schema.genders import GENDERS
 
 EVEN = 50.0
 """The share that groups are compared with where no benchmark is named, in percent."""

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground.errors import InputError, ParameterError, unknown_name
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judging import objects, vision
 from biaslab.judging.judge import find_faces
 from biaslab.judging.words import UNCLEAR
@@ -25,6 +24,7 @@ from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, described, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files
+from biaslab.schema.genders import GENDERS
 
 _log = logging.getLogger(__name__)
 # PaintSkills' scenes, and people with and without a profession.

@@ -16,7 +16,7 @@ from biaslab.attribution import dependency
 from biaslab.attribution.images import AttendedImages
 from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import copies
 from biaslab.judging.names import is_file
 from biaslab.keep import code_digest

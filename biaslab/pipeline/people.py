@@ -10,8 +10,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from biaslab.ground.errors import unknown_name
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import unknown_name
 from biaslab.judging import copies, vision
 from biaslab.judging.names import RATINGS, VQA
 from biaslab.judging.people import judge_people
@@ -29,6 +28,7 @@ from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
 from biaslab.prompts.word_files import Words
 from biaslab.ratings import person_ratings
+from biaslab.schema.genders import GENDERS
 
 # What is asked for, and FairCritic's rounds after it: faircritic_1, faircritic_2, …
 KINDS = ("single", "paired", "controls", "three", "intervention")

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.ground import wording
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.keep import kernels
 from biaslab.keep.workers import THREADS
 from biaslab.models import hub
@@ -28,6 +27,7 @@ from biaslab.pipeline import checks, trials, uses
 from biaslab.pipeline.asked import Asked, Cost
 from biaslab.pipeline.trials import Trial, Tried
 from biaslab.request import Request
+from biaslab.schema import formatting
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -145,8 +145,8 @@ def _check_disk(parts: Iterable[Trial]) -> None:
     room, cache = free()
     if size > room:
         raise ParameterError(
-            f"{wording.megabytes(size)} of weights are to be fetched to {cache}, where "
-            f"{wording.megabytes(room)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
+            f"{formatting.megabytes(size)} of weights are to be fetched to {cache}, where "
+            f"{formatting.megabytes(room)} are free. Free some space, or set HF_HOME to a folder on a larger disk."
         )
 
 
@@ -218,7 +218,7 @@ def _shown(todo: list[Trial], number: int, log: Path) -> str:
 def _under_way(parts: Collection[Trial], purchases: list[Trial]) -> str:
     """Return what is about to be done, in words."""
     size = to_fetch(parts)
-    fetched = f", after {wording.megabytes(size)} of weights are fetched" if size else ""
+    fetched = f", after {formatting.megabytes(size)} of weights are fetched" if size else ""
     names = " and ".join(trial.request.model for trial in purchases)
     bought = f"; then one image of {names} is bought" if names else ""
     return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."

@@ -27,9 +27,9 @@ from biaslab.captions.neighbours import COLUMNS, NEAREST, Encoder, embed, embedd
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
+from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
+from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.generation.models import ImageModel, open_model
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError, unknown_name
-from biaslab.ground.progress import ATTEMPT, BarFile
 from biaslab.judging import copies, judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED

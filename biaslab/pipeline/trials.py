@@ -12,10 +12,9 @@ import numpy as np
 import psutil
 
 from biaslab.captions.neighbours import Encoder
+from biaslab.errors import BiaslabError
+from biaslab.execution import processor
 from biaslab.generation.models import Ready
-from biaslab.ground import processor
-from biaslab.ground.errors import BiaslabError
-from biaslab.ground.genders import GENDERS
 from biaslab.judging import blip, faces, features, inception, instances, judge, kinds, objects, plugins, vision
 from biaslab.judging.names import RATINGS, TRUTH, VQA, is_file
 from biaslab.judging.person import whole
@@ -29,6 +28,7 @@ from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use
 from biaslab.request import Request
+from biaslab.schema.genders import GENDERS
 
 # Asks a judge about an image.
 Look = Callable[[np.ndarray], object]

@@ -9,12 +9,12 @@ from functools import cached_property, partial
 
 import pandas as pd
 
+from biaslab import redact
 from biaslab.attribution.images import AttendedImages
 from biaslab.captions.corpus import open_corpus
+from biaslab.errors import InputError, ParameterError
 from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground import redact
-from biaslab.ground.errors import InputError, ParameterError
 from biaslab.judging import copies, instances, similarity
 from biaslab.judging.names import TRUTH, is_file
 from biaslab.models.images import DescribedImages, ImageSource

@@ -8,9 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from biaslab.captions import neighbours
-from biaslab.ground import tables
-from biaslab.ground.errors import BiaslabError, MissingInputError, ParameterError
-from biaslab.ground.tables import NEEDED, ONE_OF, Look
+from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.judging import blip, inception, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import RATINGS, WHOLE, files_digest
@@ -20,6 +18,8 @@ from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import ASKED, KINDS
+from biaslab.schema import tables
+from biaslab.schema.tables import NEEDED, ONE_OF, Look
 
 ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
 _TRAINING = "training"
@@ -120,7 +120,7 @@ def on_purpose(pipeline: Pipeline, setting: str) -> bool:
 
 
 def _of_role(pipeline: Pipeline, images: str, role: str) -> Iterator[Use]:
-    """Yield what a setting names, to look at images as of :class:`biaslab.ground.tables.Look`."""
+    """Yield what a setting names, to look at images as of :class:`biaslab.schema.tables.Look`."""
     given = attrgetter(role)(pipeline.settings)
     if role == ATTENTION:
         return

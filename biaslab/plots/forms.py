@@ -8,7 +8,7 @@ without rows, or of which every value is missing, gives a figure that says so.
 - ``color``: The column that colours tell apart; ``look``: its colours, markers and names.
 - ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
-  (:attr:`biaslab.ground.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
+  (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
 - ``label``, ``labels``: What an axis, or both of them, show, with the unit; ``xlim``, ``ylim``, ``ends``: their ends.
 - ``limits``: The columns with the limits of the confidence interval; by default those that the table declares ``of``
   the value. None draws no intervals. Limits that the table declares for another estimate raise an InputError.
@@ -35,9 +35,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from seaborn.utils import relative_luminance
 
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.plots import style
+from biaslab.schema import tables
 
 WIDTH = 9.2
 """Inches that a report gives a figure."""

@@ -7,8 +7,8 @@ import string
 from functools import cache
 from pathlib import Path
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import InputError, ParameterError, unknown_name
+from biaslab import plugins
+from biaslab.errors import InputError, ParameterError, unknown_name
 
 
 def files() -> dict[Path, str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import cells, reading
-from biaslab.ground.errors import InputError, near_matches
-from biaslab.ground.plaintext import is_printable, same_name, same_text
+from biaslab.errors import InputError, near_matches
+from biaslab.io import cells, reading
+from biaslab.io.plaintext import is_printable, same_name, same_text
 from biaslab.prompts import dalleval, paired
 
 COLUMNS = ("prompt", "group", "n", "people")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import InputError, ParameterError, UnknownNameError, name_help
+from biaslab import plugins
+from biaslab.errors import InputError, ParameterError, UnknownNameError, name_help
 from biaslab.models import truths
 
 PERSON = "person"

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
-from biaslab.ground import plaintext, reading
-from biaslab.ground.errors import InputError, name_help
+from biaslab.errors import InputError, name_help
+from biaslab.io import plaintext, reading
 from biaslab.prompts.dalleval import CLASSES, COUNTS, RELATIONS, SKILLS
 
 _log = logging.getLogger(__name__)

@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground.errors import ParameterError, unknown_name
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import ParameterError, unknown_name
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words
+from biaslab.schema.genders import GENDERS
 
 # Lists are drawn from in this order.
 _DRAWN = GENDERS[::-1]

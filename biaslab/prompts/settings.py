@@ -6,9 +6,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.groups import Folder, Group, Named, Whole, field
+from biaslab.errors import ParameterError
 from biaslab.judging.settings import Thresholds
+from biaslab.schema.groups import Folder, Group, Named, Whole, field
 
 
 class CustomDesign(Group):

@@ -23,8 +23,8 @@ from biaslab import lexicons, published
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.plaintext import plain
+from biaslab.errors import ParameterError
+from biaslab.io.plaintext import plain
 from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
 

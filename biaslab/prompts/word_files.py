@@ -26,9 +26,9 @@ from typing import Any
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.ground import cells, plaintext, plainyaml
-from biaslab.ground.errors import InputError, ParameterError, name_help
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.io import cells, plaintext, plainyaml
+from biaslab.schema.genders import GENDERS
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
 SETTINGS = {"captions.words": "paradox", "people.words": "paired", "dalleval.words": "dalleval"}

@@ -16,7 +16,7 @@ from importlib import resources
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground.errors import unknown_name
+from biaslab.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Annotations of a subset of a run's images, and the probability at which each image was drawn.
 
-A table of :mod:`biaslab.ground.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
+A table of :mod:`biaslab.io.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
 ``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
 whose labels are yes and no), ``probability`` (at which the person's image was drawn); without it people are taken as
 drawn at random from those alike.
@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import cells
-from biaslab.ground.plaintext import plain
+from biaslab.io import cells
+from biaslab.io.plaintext import plain
 from biaslab.ratings import person_ratings, readers
 
 COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability")

@@ -1,6 +1,6 @@
 """Human ratings of each person in an image, read from a file, and how far judges and raters agree.
 
-Two formats of a table (:mod:`biaslab.ground.cells`): wide, ``image_id, position`` and one column per rater; or long,
+Two formats of a table (:mod:`biaslab.io.cells`): wide, ``image_id, position`` and one column per rater; or long,
 ``image_id, position, rater, label``, a row a person and rater. ``position`` is 1 for the leftmost person, 2, …, or
 ``left``, ``middle``, ``right``, and may be empty or missing where images show one person. Ratings are as in
 :mod:`biaslab.ratings.readers`.
@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import cells
-from biaslab.ground.errors import InputError
-from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import plain
+from biaslab.errors import InputError
+from biaslab.io import cells
+from biaslab.io.plaintext import plain
 from biaslab.judging.judge import JUDGED, frame
 from biaslab.judging.people import COLUMNS
 from biaslab.measures import agreement
 from biaslab.ratings import readers
+from biaslab.schema.genders import GENDERS
 
 PLACES = ("left", "middle", "right")
 ANNOTATORS = "annotators"

@@ -1,6 +1,6 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
-Three formats, told apart by their columns, of a table (:mod:`biaslab.ground.cells`), or of a folder of such files, as
+Three formats, told apart by their columns, of a table (:mod:`biaslab.io.cells`), or of a folder of such files, as
 those that raters send back (``biaslab rate``):
 
 - ratings, wide: ``image, source, occupation`` and one column per rater;
@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import cells, delimited, plaintext
-from biaslab.ground.errors import InputError, name_help, unknown_name
+from biaslab.errors import InputError, name_help, unknown_name
+from biaslab.io import cells, delimited, plaintext
 from biaslab.measures import agreement
 
 OTHER = "other"

@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import plain
+from biaslab.errors import ParameterError
+from biaslab.io.plaintext import plain
 from biaslab.judging.words import JUDGED
 from biaslab.measures import agreement as measures
 from biaslab.ratings import readers
 from biaslab.ratings.readers import OTHER, SOURCES, Rated
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 LABEL_SETS = {"female/male/unsure": measures.LABELS, "female/male": ("female", "male")}
 PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}

@@ -1,6 +1,6 @@
 """What people say of images that were to show objects: whether each part of the prompt, or an object, is there.
 
-A table (:mod:`biaslab.ground.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out), and
+A table (:mod:`biaslab.io.cells`) with a row per image and rater: ``image_id``, ``rater`` (may be left out), and
 ``objects``, ``number`` and ``relation``, each ``yes``, ``no``, or empty where the prompt does not ask for it; or of
 objects a row per image, object and rater: ``object`` and ``shown``, ``yes`` or ``no``.
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground import cells
+from biaslab.io import cells
 from biaslab.judging.segmenters import folded
 
 STEPS = ("objects", "number", "relation")

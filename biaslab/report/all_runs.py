@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground.errors import RunError
+from biaslab.errors import RunError
 from biaslab.keep.store import check_target
 from biaslab.report import cards, records
 from biaslab.report.marks import drawn

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from biaslab import __version__
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.report import cards
 
 _TITLE = "biaslab: audit text-to-image models for social bias"

@@ -14,13 +14,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from biaslab.ground import reading, wording
-from biaslab.ground.wording import level
+from biaslab.io import reading
 from biaslab.report import cards, citation, records
 from biaslab.report.marks import drawn, number
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.pictures import MARKS, evenly
 from biaslab.report.tabular import read_table
+from biaslab.schema import formatting
+from biaslab.schema.formatting import level
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
 ROWS_SHOWN = 400
@@ -381,7 +382,7 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
-            | {"head": wording.head(column, str(meanings.get(column, {}).get("unit") or ""))}
+            | {"head": formatting.head(column, str(meanings.get(column, {}).get("unit") or ""))}
             for column, numeric in zip(table.header, table.numeric, strict=True)
         ]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]

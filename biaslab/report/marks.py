@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from biaslab.ground.wording import spoken
+from biaslab.schema.formatting import spoken
 
 
 def number(value: object) -> float | None:

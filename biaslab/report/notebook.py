@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.report import pages
 from biaslab.report.formulas import formula_html
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from biaslab.ground.wording import count
 from biaslab.keep.store import replace
+from biaslab.schema.formatting import count
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import JUDGED, UNCERTAIN
 from biaslab.report.marks import number
 from biaslab.report.pages import asset, write_from
+from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaslab.ground import reading
-from biaslab.ground.errors import InputError, RunError
+from biaslab.errors import InputError, RunError
+from biaslab.io import reading
 
 FILE = "run.json"
 """Its name in a run's folder."""

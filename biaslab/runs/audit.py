@@ -11,13 +11,15 @@ from typing import Any
 
 import yaml
 
-from biaslab.ground import adapters, plugins, tables
-from biaslab.ground.errors import ParameterError, name_help
+from biaslab import plugins
+from biaslab.errors import ParameterError, name_help
+from biaslab.io import model_names
 from biaslab.models import checkpoints, registry
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.net.settings import ENDPOINT
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
+from biaslab.schema import tables
 
 _PRESETS = Path(__file__).with_name("presets")
 SIZES = ("quick", "standard", "paper")
@@ -186,7 +188,7 @@ def _pictures(name: str) -> str:
     one = registry.brought(name, "text-to-image")
     if one and one.draws:
         return one.pictures
-    return registry.pictures(one.folder if one else adapters.base(name))
+    return registry.pictures(one.folder if one else model_names.base(name))
 
 
 def shown(name: str) -> str:

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground import cells, tables
-from biaslab.ground.errors import ParameterError, RunError, name_help
-from biaslab.ground.redact import named
+from biaslab.errors import ParameterError, RunError, name_help
+from biaslab.io import cells
 from biaslab.keep.store import now
+from biaslab.redact import named
 from biaslab.report import records
 from biaslab.runs import units
 from biaslab.runs.earlier import check_tables
 from biaslab.runs.gather import write_json, write_table
 from biaslab.runs.limits import LIMITS
 from biaslab.runs.params import run_name
+from biaslab.schema import tables
 from biaslab.stats import difference_interval, fewest_units
 from biaslab.study import sources
 

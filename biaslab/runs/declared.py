@@ -12,11 +12,11 @@ from importlib.metadata import EntryPoint
 from inspect import getdoc
 from typing import Any, Literal, Union, get_args, get_origin
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import UnknownNameError, name_help
-from biaslab.ground.groups import Group, Place, allowed_range, fields
-from biaslab.ground.values import dotted
+from biaslab import plugins
+from biaslab.errors import UnknownNameError, name_help
 from biaslab.models import registry
+from biaslab.schema.groups import Group, Place, allowed_range, fields
+from biaslab.schema.values import dotted
 from biaslab.settings import Settings
 
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", dict: "mapping", Any: "any value"}

@@ -8,14 +8,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from biaslab.ground import plugins, tables
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab import plugins
+from biaslab.errors import ParameterError, RunError
 from biaslab.keep import code_digest
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
 from biaslab.runs.jobs import Job, input_of
 from biaslab.runs.params import Notebook
+from biaslab.schema import tables
 from biaslab.study import Study, sources
 
 # What the record of an earlier start of a run must have.

@@ -14,9 +14,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
-from biaslab import __version__
-from biaslab.ground import processor, redact
-from biaslab.ground.errors import RunError
+from biaslab import __version__, redact
+from biaslab.errors import RunError
+from biaslab.execution import processor
 from biaslab.keep import code_digest, kernels, store
 from biaslab.keep.workers import Workers, start_scheduler
 from biaslab.models import hub

@@ -7,9 +7,9 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-from biaslab.ground import redact
-from biaslab.ground.errors import RunError
-from biaslab.ground.places import default_root, project_root
+from biaslab import redact
+from biaslab.errors import RunError
+from biaslab.io.places import default_root, project_root
 from biaslab.keep.store import check_target, explaining, temporary_of
 from biaslab.runs.compare import find, record_of
 from biaslab.runs.gather import IMAGES, PICTURES, PROMPTS
@@ -119,5 +119,5 @@ def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, st
     if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
-            "such as biaslab.ground.redact.named gives, and run it with --again."
+            "such as biaslab.redact.named gives, and run it with --again."
         )

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab import __version__
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
-from biaslab.ground.wording import count
+from biaslab.errors import InputError
 from biaslab.keep import store
 from biaslab.models import hub
 from biaslab.papers.findings import adjust_across_report
@@ -25,6 +23,8 @@ from biaslab.request import makes_images, names
 from biaslab.runs import coverage, limits
 from biaslab.runs.earlier import OF_MODELS, digests
 from biaslab.runs.params import RunParams
+from biaslab.schema import tables
+from biaslab.schema.formatting import count
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 

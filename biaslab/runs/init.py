@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from biaslab import __version__
-from biaslab.ground import places, plugins
-from biaslab.ground.errors import ParameterError
+from biaslab import __version__, plugins
+from biaslab.errors import ParameterError
+from biaslab.io import places
 
 _README = """# An audit with biaslab
 

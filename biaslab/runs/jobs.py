@@ -11,12 +11,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from biaslab.ground import plugins, tables
-from biaslab.ground.errors import ParameterError, RunError, loading, name_help
-from biaslab.ground.values import check_draws, dotted
+from biaslab import plugins
+from biaslab.errors import ParameterError, RunError, loading, name_help
 from biaslab.net.settings import ENDPOINT
 from biaslab.request import Request, resolved
 from biaslab.runs.params import Notebook, RunParams
+from biaslab.schema import tables
+from biaslab.schema.values import check_draws, dotted
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground import plugins, tables
-from biaslab.ground.errors import BiaslabError
+from biaslab import plugins
+from biaslab.errors import BiaslabError
 from biaslab.judging import copies
 from biaslab.keep import store
 from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.runs.gather import IMAGES, PROMPTS
+from biaslab.schema import tables
 
 
 def write(folder: Path, asked: Iterable[Asked]) -> None:

@@ -23,12 +23,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 
-from biaslab.ground import plainyaml, plugins, reading, tables, values
-from biaslab.ground.errors import InputError, ParameterError, name_help
-from biaslab.ground.groups import Group, Texts, Whole, field
-from biaslab.ground.places import packaged, project_root
-from biaslab.ground.values import dotted
+from biaslab import plugins
+from biaslab.errors import InputError, ParameterError, name_help
+from biaslab.io import plainyaml, reading
+from biaslab.io.places import packaged, project_root
 from biaslab.report import records
+from biaslab.schema import tables, values
+from biaslab.schema.groups import Group, Texts, Whole, field
+from biaslab.schema.values import dotted
 
 # Set by the runner for each notebook, never by a parameters file.
 _RESERVED = "output_dir"
@@ -80,7 +82,7 @@ def run_name(name: str) -> str:
 
 
 class RunParams(Group):
-    """What to run, checked as :class:`~biaslab.ground.groups.Group` checks."""
+    """What to run, checked as :class:`~biaslab.schema.groups.Group` checks."""
 
     run: Annotated[str, AfterValidator(run_name)] = field("mine", "Name of the run and of its folder below `outputs`.")
     title: str = field("", "Heading of the report.")

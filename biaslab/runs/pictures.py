@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.ground import tables
-from biaslab.ground.errors import BiaslabError, MissingInputError
+from biaslab.errors import BiaslabError, MissingInputError
 from biaslab.keep import store
 from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.report import pictures
 from biaslab.runs import jobs, listing, planning
 from biaslab.runs.gather import PICTURES, STRIPS
+from biaslab.schema import tables
 
 
 def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:

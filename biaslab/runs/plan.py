@@ -14,10 +14,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import ParameterError
-from biaslab.ground.values import dotted
-from biaslab.ground.wording import digits, level
+from biaslab.errors import ParameterError
 from biaslab.measures.headline import MEAN, Headline
 from biaslab.models.picture_folder import IMAGES
 from biaslab.papers import precision
@@ -25,6 +22,9 @@ from biaslab.papers.precision.analysis import POINTS
 from biaslab.report import records
 from biaslab.runs.compare import find, printed_models
 from biaslab.runs.runner import PARAMS
+from biaslab.schema import tables
+from biaslab.schema.formatting import digits, level
+from biaslab.schema.values import dotted
 from biaslab.settings import Settings
 from biaslab.study import sources
 

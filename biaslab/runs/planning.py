@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 
 from biaslab import stats
+from biaslab.errors import InputError, ParameterError
+from biaslab.execution import processor
 from biaslab.generation.images import image_ids_of
-from biaslab.ground import cells, processor, tables
-from biaslab.ground.errors import InputError, ParameterError
-from biaslab.ground.plaintext import plain
-from biaslab.ground.wording import between, durations, level, megabytes
+from biaslab.io import cells
+from biaslab.io.plaintext import plain
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
 from biaslab.judging.vision import READINGS
@@ -28,6 +28,8 @@ from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.part import read as rated_part
 from biaslab.runs import execute, jobs
+from biaslab.schema import tables
+from biaslab.schema.formatting import between, durations, level, megabytes
 
 
 def asked(opened: Iterable[jobs.Opened]) -> list[Asked]:

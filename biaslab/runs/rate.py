@@ -19,11 +19,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from biaslab import redact
+from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
-from biaslab.ground import redact, tables
-from biaslab.ground.errors import InputError, ParameterError, unknown_name
-from biaslab.ground.plaintext import plain
-from biaslab.ground.values import check_draws
+from biaslab.io.plaintext import plain
 from biaslab.judging.questions import FORM, question
 from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
@@ -37,6 +36,8 @@ from biaslab.report.pages import asset, content_security_policy, environment, is
 from biaslab.runs import jobs, params, planning, runner
 from biaslab.runs.audit import each_model
 from biaslab.runs.compare import find
+from biaslab.schema import tables
+from biaslab.schema.values import check_draws
 
 MOST_BYTES = 200_000_000
 """Bytes of all images of a page; browsers open larger ones slowly or not at all."""

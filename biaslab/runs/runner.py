@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from biaslab.ground import plugins, redact
-from biaslab.ground.errors import RunError
+from biaslab import plugins, redact
+from biaslab.errors import RunError
 from biaslab.keep import code_digest, kernels, store
 from biaslab.report import records
 from biaslab.runs import earlier, execute, gather, jobs

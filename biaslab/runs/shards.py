@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from biaslab.ground.errors import MissingInputError, ParameterError
-from biaslab.ground.tables import schema, schemas
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.keep import kernels
 from biaslab.keep.store import UnfinishedError
 from biaslab.pipeline import Pipeline
 from biaslab.runs import jobs, planning
 from biaslab.runs.params import RunParams
+from biaslab.schema.tables import schema, schemas
 from biaslab.study import sources
 
 # Seconds before what others have finished is looked at again: the first wait, and the longest.

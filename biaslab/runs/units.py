@@ -14,7 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 Read = Callable[[str], pd.DataFrame]
 """Returns a run's table of a name: of its results, else of what they rest on; without rows where it has none."""

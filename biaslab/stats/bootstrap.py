@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.drawing import ByCaption, Drawing, OneByOne, SideBySide
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from biaslab.ground.errors import InputError, unknown_name
+from biaslab.errors import InputError, unknown_name
 
 
 def aligned(axes: Sequence[int] = (0, 1), /, **arrays: Any) -> list[Any]:

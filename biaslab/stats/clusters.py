@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.hypothesis import CELLS_PER_BATCH, sign_flip
 from biaslab.stats.intervals import Error, Estimate, clustered_share_interval

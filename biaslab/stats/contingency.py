@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse, stats
 from scipy.optimize import brentq
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.intervals import Estimate
 

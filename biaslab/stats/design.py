@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.deviation import UNTOLD, bias_aware_interval, deviation_limits
 from biaslab.stats.floors import corrected_absolute_deviation

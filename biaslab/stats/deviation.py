@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtr, stdtrit
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.floors import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 from biaslab.stats.hypothesis import fewest_units

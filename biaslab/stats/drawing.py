@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 from scipy.stats import hypergeom
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.checks import ratio
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import linprog
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 
 # The corrected estimate rises by LEAST to MOST of its own size with each image away from the centre. A larger MOST buys

@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import checks
 
 ADJUSTMENTS = ("holm", "benjamini_hochberg")

@@ -11,9 +11,10 @@ from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaslab.ground import cells, plaintext, reading, tables
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
+from biaslab.errors import InputError, MissingInputError, ParameterError, name_help, unknown_name
+from biaslab.io import cells, plaintext, reading
 from biaslab.request import Request, makes_images, names
+from biaslab.schema import tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +148,7 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
 
 
 def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
-    """Return a user's table with names in their plain form (:mod:`.ground.plaintext`), by which tables are joined."""
+    """Return a user's table with names in the form of :mod:`biaslab.io.plaintext`, by which tables are joined."""
     texts = [c.name for c in tables.schema(name).columns if c.key and c.text and c.name in frame]
     same = frame.assign(**{c: frame[c].map(lambda text: plaintext.plain(text).strip()) for c in texts})
     named = [c for c in texts if c in _NAMED]

@@ -14,17 +14,18 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import redact, tables
-from biaslab.ground.errors import MissingInputError, ParameterError, RunError, unknown_name
-from biaslab.ground.places import project_root
-from biaslab.ground.progress import ATTEMPT, working
-from biaslab.ground.values import check_draws
-from biaslab.ground.wording import level
+from biaslab import redact
+from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
+from biaslab.execution.progress import ATTEMPT, working
+from biaslab.io.places import project_root
 from biaslab.keep import code_digest, store
 from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
 from biaslab.request import Request, resolved
+from biaslab.schema import tables
+from biaslab.schema.formatting import level
+from biaslab.schema.values import check_draws
 from biaslab.study import sources
 from biaslab.study.shown import Shown, shown
 

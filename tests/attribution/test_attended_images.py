@@ -6,9 +6,9 @@ import pytest
 from tiny_pipelines import settings
 
 from biaslab.attribution.images import AttendedImages, generate_with_attention
+from biaslab.errors import InputError
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
 
 PROMPTS = pd.DataFrame(

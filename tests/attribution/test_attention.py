@@ -10,8 +10,8 @@ from biaslab.attribution.attention import Part, capture, check
 from biaslab.attribution.images import generate_with_attention
 from biaslab.attribution.maps import word_maps, word_masks
 from biaslab.attribution.words import Columns, columns
+from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import load
-from biaslab.ground.errors import ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "a photo of the face of a pilot", "the nurse"]
 WORDS = [["nurse", "photo", "dog"], ["a", "face"], ["the"]]

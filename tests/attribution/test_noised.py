@@ -5,9 +5,9 @@ import pytest
 
 from biaslab.attribution import noised
 from biaslab.attribution.noised import attend
+from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError, RunError
 
 TEXTS = ["a photo of a nurse", "the face of a pilot", "a photo of the face of a nurse"]
 WORDS = [["nurse", "dog"], ["face", "pilot"], ["photo"]]

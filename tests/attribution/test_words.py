@@ -7,7 +7,7 @@ import pytest
 import tiny_pipelines
 
 from biaslab.attribution.words import ABSENT, CUT, check_tokenizers, columns
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 
 
 @pytest.fixture(scope="module")

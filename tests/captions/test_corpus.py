@@ -17,8 +17,8 @@ import pytest
 from biaslab.captions import corpus as module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.ground import delimited
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.io import delimited
 from biaslab.pipeline import Pipeline, Settings
 
 PACK = {

@@ -28,7 +28,7 @@ from biaslab.captions import downloads
 from biaslab.captions.downloads import as_saved, download
 from biaslab.captions.fetched import FetchedImages, shards
 from biaslab.captions.settings import DownloadSettings
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.models.images import Unreadable
 from biaslab.net import endpoint
 from biaslab.net import fetch as fetching

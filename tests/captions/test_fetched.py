@@ -10,7 +10,7 @@ from img2dataset_output import COLUMNS, write
 from PIL import Image
 
 from biaslab.captions.fetched import FetchedImages, digest_of, shards
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.models.images import Unreadable
 
 

@@ -16,8 +16,8 @@ from PIL import Image
 from biaslab import report
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.neighbours import Encoder
-from biaslab.ground import tables
 from biaslab.pipeline import Pipeline, Settings
+from biaslab.schema import tables
 from biaslab.study import sources
 
 pytestmark = pytest.mark.long

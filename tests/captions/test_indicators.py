@@ -11,7 +11,7 @@ import pytest
 from biaslab.captions import indicators as module_under_test
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import Span, indicators, parse_spans
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 
 # Table 5 of the paper (number 5 in both versions): its captions, what decided by the paper, and in brackets all that
 # says a gender. A "first name" of the paper is the whole name here.

@@ -17,7 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 from biaslab import lexicons
 from biaslab.captions import indicators as rule
 from biaslab.captions.indicators import WAYS, indicators, measured, parse_spans
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.stats.intervals import wilson_interval
 
 SPLITS = ("dev", "test")

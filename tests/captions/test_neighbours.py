@@ -18,8 +18,8 @@ from biaslab.captions.neighbours import (
     nearest,
     nearest_captions,
 )
-from biaslab.ground import processor
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
+from biaslab.execution import processor
 from biaslab.keep.store import Store
 
 

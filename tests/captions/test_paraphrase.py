@@ -8,7 +8,7 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.keep.store import Store
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, Settings

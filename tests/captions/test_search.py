@@ -14,7 +14,7 @@ from biaslab import lexicons
 from biaslab.captions import corpus as corpus_module
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import Matcher, _merge, _Work, search
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 
 TERMS = ["nurse", "prime minister", "minister", "salesperson", "chef", "cook", "ceo"]
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from tiny_pipelines import settings
 
+from biaslab.errors import RunError
 from biaslab.generation import families
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground.errors import RunError
 from biaslab.keep.store import Store
 
 torch = pytest.importorskip("torch", reason="models need the extra 'models'")

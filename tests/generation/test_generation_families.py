@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tiny_pipelines as tiny
 
+from biaslab.errors import ParameterError
 from biaslab.generation import families
 from biaslab.generation.generator import image_seed, load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 
 PROMPTS = ["a photo of the face of a nurse", "a photo of a pilot", "a photo of the face of a nurse"]
 KEYS = [("p1-nurse", 0), ("p1-pilot", 0), ("p1-nurse", 1)]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tiny_pipelines import settings
 
+from biaslab.errors import ParameterError, RunError
 from biaslab.generation import generator
 from biaslab.generation.generator import fitting, image_seed, load
-from biaslab.ground.errors import ParameterError, RunError
 
 PROMPT = "a photo of the face of a nurse"
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from tiny_pipelines import settings
 
+from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 

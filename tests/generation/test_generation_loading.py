@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from biaslab.errors import ParameterError
 from biaslab.generation import loading
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 
 
 def changed(file: Path, **entries) -> None:

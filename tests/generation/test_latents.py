@@ -6,10 +6,10 @@ import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 from tiny_pipelines import settings
 
+from biaslab.errors import InputError
 from biaslab.generation import families, generator, spaces, texts
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages, noise_keys, units_of
-from biaslab.ground.errors import InputError
 from biaslab.keep.store import Store
 
 FAMILIES = ("sd1", "sdxl", "sd3", "flux")

@@ -33,7 +33,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 PATH = "mini/tables/paired_stereotype_score"
 TABLE = "paired_stereotype_score"

@@ -12,12 +12,12 @@ import tiny_checkpoints as tiny
 import tiny_pipelines
 from safetensors.numpy import load_file, save_file
 
+from biaslab.errors import ParameterError
 from biaslab.generation import generator, loading
 from biaslab.generation.generator import load
 from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground import adapters
-from biaslab.ground.errors import ParameterError
+from biaslab.io import model_names
 from biaslab.keep.store import Store
 from biaslab.models import checkpoints
 from biaslab.models import hub as hub_names
@@ -309,7 +309,7 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     for folder in ("a+b", "c+owner", "a+b+lora"):
         (tmp_path / folder).mkdir()
-    one = adapters.Adapter
+    one = model_names.Adapter
     two = (one("owner/b/x.safetensors@v1", 0.8), one("o/c", 0.5))
     for name, base, *given in (
         ("owner/a@v1+owner/b", "owner/a@v1", one("owner/b")),
@@ -323,8 +323,8 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
         ("owner/a+none", "owner/a"),
         ("endpoint:a+b", "endpoint:a+b"),
     ):
-        assert adapters.split(name) == adapters.Named(base, tuple(given), name.endswith("+none"))
-        assert adapters.split(str(adapters.split(name))) == adapters.split(name)
+        assert model_names.split(name) == model_names.Named(base, tuple(given), name.endswith("+none"))
+        assert model_names.split(str(model_names.split(name))) == model_names.split(name)
 
 
 # -- variants, and parts that nobody needs -------------------------------------------------------------------

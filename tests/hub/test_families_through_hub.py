@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tiny_pipelines
 
+from biaslab.errors import ParameterError
 from biaslab.generation.generator import image_seed, load
 from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 
 pytestmark = pytest.mark.long
 

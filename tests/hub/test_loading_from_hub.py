@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from biaslab.errors import ParameterError
 from biaslab.generation import loading
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import ParameterError
 from biaslab.judging import lookup, zero_shot
 from biaslab.models import hub as hub_names
 from biaslab.models import repositories

@@ -6,7 +6,7 @@ import pytest
 from fake_hub import Repository
 from huggingface_hub import constants
 
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import faces, lookup, pinned
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.models import hub as hub_names

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 import tiny_repositories as tiny
 
-from biaslab.ground.errors import BiaslabError
+from biaslab.errors import BiaslabError
 from biaslab.judging.names import WHOLE
 from biaslab.runs import audit, jobs, params, runner
 

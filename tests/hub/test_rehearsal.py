@@ -17,9 +17,9 @@ from huggingface_hub import constants
 from PIL import Image
 
 from biaslab import cli
+from biaslab.errors import ParameterError
+from biaslab.execution import processor
 from biaslab.generation import loading
-from biaslab.ground import processor
-from biaslab.ground.errors import ParameterError
 from biaslab.judging.names import WHOLE
 from biaslab.keep import kernels
 from biaslab.models import hub as hub_names

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.judging.pinned import PINNED
 
 

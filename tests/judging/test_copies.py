@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.judging import copies, judge
 from biaslab.judging.people import COLUMNS
 from biaslab.judging.words import BLACK, DUPLICATE

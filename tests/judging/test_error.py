@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.judging.error import by_source, confusion, correct, correct_by_source, judge_error
+from biaslab.schema import tables
 
 # Image, truth, occupation, what the judge said. Nurses: 4 women (3 judged, 2 of them right, 1 without a face), 2 men
 # (both judged, 1 right). Pilots: 3 men (2 judged, both right, 1 uncertain), 1 image without a person (judged male).

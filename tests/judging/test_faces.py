@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from photographed import needs
 
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import faces, lookup, pinned
 from biaslab.judging.faces import DetectorFaces, Face, MediaPipeFaces, YuNetFaces, gate, large_enough
 

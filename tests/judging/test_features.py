@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.judging.features import Features, find
 from biaslab.measures.similarity import cosines
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.judging import blip as vqa
 from biaslab.judging import faces, grounded, loaded, objects, segmenters
 from biaslab.judging.fairface import FairFaceGender

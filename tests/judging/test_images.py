@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.models.images import FolderImages, Unreadable, check_image
 
 

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 
-from biaslab.ground.errors import InputError, ParameterError  # noqa: E402
+from biaslab.errors import InputError, ParameterError  # noqa: E402
 from biaslab.judging import inception  # noqa: E402
 from biaslab.judging.inception import Inception, check_weights  # noqa: E402
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError
+from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, instances, lookup, segmenters
 from biaslab.judging.names import files_digest
 from biaslab.judging.segmenters import Instance

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import judge as module
 from biaslab.judging.judge import JudgeSettings, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest

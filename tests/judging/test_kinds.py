@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import kinds
 from biaslab.models import registry
 from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import objects
 from biaslab.judging.objects import LEAST, Detector, columns, detect
 from biaslab.keep.store import Store

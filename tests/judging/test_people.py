@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import people as module
 from biaslab.judging.faces import Face
 from biaslab.judging.fairface import FairFaceGender

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.judging.people import COLUMNS
 from biaslab.measures import agreement
 from biaslab.ratings.person_ratings import AGREEMENT_COLUMNS, agreement_tables, judge_people, read
+from biaslab.schema import tables
 
 # Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
 ASKED = pd.DataFrame(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import lookup, pinned
 from biaslab.judging.names import files_digest
 from biaslab.judging.pinned import DLIB, PINNED, YUNET, Pinned

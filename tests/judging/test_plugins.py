@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import InputError, ParameterError, UnknownNameError
+from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.judging import people, plugins
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, JudgeSettings, judge

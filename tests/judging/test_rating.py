@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.ratings import readers, sample
 from biaslab.ratings.sample import agreement, candidates, draw
+from biaslab.schema import tables
 
 OCCUPATIONS = ("nurse", "pilot", "baker")
 

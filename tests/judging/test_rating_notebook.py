@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 from biaslab.study import sources
 from biaslab.study import study as module
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.judging import similarity
 from biaslab.judging.features import Features
 from biaslab.judging.similarity import METRICS, compare

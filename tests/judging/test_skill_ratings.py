@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.ratings.skill_ratings import STEPS, majority, read, read_objects
 
 IDS = ("a", "b", "c", "d", "skills-test-count-00001/0")

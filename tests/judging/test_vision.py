@@ -10,7 +10,7 @@ from array_images import ArrayImages
 from fake_endpoint import completion, failure
 from fake_vision import FakeVision, picture_of
 
-from biaslab.ground.errors import InputError, ParameterError, RunError
+from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.judging import kinds, skin_tone, vision
 from biaslab.judging.questions import IMAGE, read_questions
 from biaslab.judging.settings import JudgeSettings, VisionSettings

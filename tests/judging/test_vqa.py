@@ -8,7 +8,7 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.questions import question, read_answer, read_yes_no

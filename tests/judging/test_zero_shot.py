@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.judging import lookup
 from biaslab.judging.fairface import FairFaceGender
 from biaslab.judging.loaded import Batches, Pixels

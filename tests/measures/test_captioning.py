@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures.captioning import caption_scores, split
 from biaslab.stats import mean_interval
 

@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures.agreement import (
     LABELS,
     _alpha,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab.measures.amplification import (
     DEFINITIONS,
     amplification,

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures.instances import (
     COLUMNS,
     check_runs,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures import retrieval
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 

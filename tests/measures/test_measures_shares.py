@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures import (
     average_gender,
     biased_images,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures import similarity
 from biaslab.measures.similarity import (
     DEPENDENCY_GROUPS,

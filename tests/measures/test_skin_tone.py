@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab.measures import skin_tone as st
 
 # CIELAB of the swatches as the scale's own site prints them (skintone.google), light to dark.

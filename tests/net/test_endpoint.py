@@ -10,7 +10,7 @@ import pytest
 from fake_endpoint import KEY, completion, failure
 from test_chat import answers
 
-from biaslab.ground.errors import ParameterError, RunError
+from biaslab.errors import ParameterError, RunError
 from biaslab.net import endpoint
 from biaslab.net.chat import Answer
 

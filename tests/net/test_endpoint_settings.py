@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.net.settings import EndpointSettings
 
 

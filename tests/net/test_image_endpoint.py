@@ -19,10 +19,10 @@ import pytest
 from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process, wait
 from PIL import Image
 
+from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.generation.models import EndpointModel
-from biaslab.ground.errors import InputError, ParameterError, RunError
 from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 from biaslab.net import purchases

@@ -17,7 +17,7 @@ from test_chat import say
 from test_image_endpoint import REFUSAL, asked, bought, buy_from, made, of, ordered, posix, query
 
 from biaslab import cli
-from biaslab.ground.errors import InputError, RunError
+from biaslab.errors import InputError, RunError
 from biaslab.keep.store import Store
 from biaslab.net import purchases
 from biaslab.net.chat import ask

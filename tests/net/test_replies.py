@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_chat import answers
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.mitigation.endpoint import _read
 from biaslab.net import replies
 

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from biaslab.ground import plugins, tables
-from biaslab.ground.errors import InputError
+from biaslab import plugins
+from biaslab.errors import InputError
 from biaslab.papers import answers
+from biaslab.schema import tables
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in (ROOT / "biaslab/papers").glob("*/answers.yaml"))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.prompts import custom
 
 

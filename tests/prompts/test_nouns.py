@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.prompts import nouns
 
 TAGS = {"women": "NNS", "umbrellas": "NNS", "Paris": "NNP", "knives": "NNS", "park": "NN", "running": "VBG"} | {

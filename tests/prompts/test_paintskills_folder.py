@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from paintskills_files import annotation, coco, pictured, put, put_boxes, scene, thing
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts import paintskills
 

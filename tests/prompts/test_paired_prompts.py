@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from biaslab import lexicons, published
-from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.prompts import paired
 
 

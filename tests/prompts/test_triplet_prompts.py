@@ -11,7 +11,7 @@ from in_memory import InMemory
 
 from biaslab import lexicons, published
 from biaslab.captions.indicators import indicators
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.prompts import triplets
 
 FEMININE = {"person": "woman", "people": "women", "Person": "Woman", "PEOPLE": "WOMEN", "PERSON": "WOMAN"}

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.indicators import indicators
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
 from biaslab.pipeline import Pipeline, checks
 from biaslab.prompts import dalleval, paired, word_files
 from biaslab.settings import Settings

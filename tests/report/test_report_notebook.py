@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 from fake_run import IMAGE, SCRIPT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.report import render_notebook
 from biaslab.report.formulas import formula_html
 from biaslab.report.notebook import sanitise

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import biaslab.measures
 import biaslab.stats
 from biaslab import measures, stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures import agreement, captioning, headline, instances, retrieval, shares, similarity
 from biaslab.stats import checks, design, drawing
 

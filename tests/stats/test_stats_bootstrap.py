@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 COUNTS = np.array([[2, 8], [5, 5], [9, 1], [4, 7]])
 N = np.full((4, 2), 10)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 
 def test_design_effect_one_person_per_image_is_1():

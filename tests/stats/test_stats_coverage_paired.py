@@ -6,7 +6,7 @@ import pytest
 from test_stats_coverage import least, load
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers.paired.analysis import dependence
 
 pytestmark = pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.stats import Design
 from biaslab.stats.design import within
 

@@ -7,7 +7,7 @@ from scipy import optimize
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 
 def test_without_bias_the_interval_is_students():

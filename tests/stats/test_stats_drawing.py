@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 GROUPS = 200_000
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binom, multinomial
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 
 @pytest.mark.parametrize("center", [0.5, 0.1, 0.25, 0.37])

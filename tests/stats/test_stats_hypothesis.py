@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
 from biaslab import stats
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 
 
 def test_one_sample_t_by_hand():

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.keep import code_digest
 from biaslab.models import registry
 from biaslab_world.art import read_yaml

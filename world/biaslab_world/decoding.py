@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.ground.errors import loading
+from biaslab.errors import loading
 
 
 def through_autoencoder(folder: Path, images: np.ndarray, *, seed: int = 0, noise: float = 0.0) -> np.ndarray:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from biaslab.captions.corpus import Corpus
+from biaslab.errors import ParameterError, unknown_name
 from biaslab.generation.models import ImageModel
-from biaslab.ground.errors import ParameterError, unknown_name
 from biaslab.models.images import ImageSource
 from biaslab.models.registry import DRAWINGS
 from biaslab.prompts.settings import DallEvalDesign

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons, published
-from biaslab.ground.errors import InputError, unknown_name
+from biaslab.errors import InputError, unknown_name
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 from biaslab_world import truthful
 from biaslab_world.captions import words

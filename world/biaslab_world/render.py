@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab_world.art import COLOURS, DECOYS, DRAWINGS, FORMS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect
 from biaslab_world.looks import ATTIRES, look

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from biaslab.ground.genders import GENDERS
+from biaslab.schema.genders import GENDERS
 from biaslab_world.art import read_yaml
 from biaslab_world.looks import ATTIRES, CASUAL, NOT_HATS, Look, look
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.ground.errors import unknown_name
+from biaslab.errors import unknown_name
 from biaslab.keep.workers import Memo
 from biaslab.models import registry
 from biaslab_world import truthful

@@ -22,7 +22,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError, unknown_name
+from biaslab.errors import InputError, unknown_name
 from biaslab.keep import code_digest
 from biaslab.keep.workers import Memo
 from biaslab_world import render, truthful

@@ -27,7 +27,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from biaslab import published
-from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.errors import ParameterError, unknown_name
 
 INDICATORS = ("none", "female", "male", "both")
 

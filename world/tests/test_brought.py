@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.ground import plugins
+from biaslab import plugins
 from biaslab.models import registry
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world.brought import WEIGHTS

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab_world import art, looks
 from biaslab_world import captions as c
 from biaslab_world.world import SKEWS, occupations, truth_table

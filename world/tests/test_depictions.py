@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.corpus import open_corpus
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab.measures import instances
 from biaslab.prompts import triplets as prompts
 from biaslab_world import triplets, truthful

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from biaslab import published
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.models import registry
 from biaslab.prompts import paired as asking
 from biaslab_world import pairs

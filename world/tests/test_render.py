@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab_world.looks import LOOKS
 from biaslab_world.render import luminance, render, truth

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from biaslab import published
-from biaslab.ground.errors import UnknownNameError
+from biaslab.errors import UnknownNameError
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import social
 from biaslab_world.looks import CASUAL

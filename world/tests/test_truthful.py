@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from biaslab.ground.errors import InputError, UnknownNameError
+from biaslab.errors import InputError, UnknownNameError
 from biaslab_world import truthful, world
 from biaslab_world.captions import Corpus
 from biaslab_world.looks import look

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biaslab import published
-from biaslab.ground.errors import ParameterError, UnknownNameError
+from biaslab.errors import ParameterError, UnknownNameError
 from biaslab_world.world import (
     INDICATORS,
     SKEWS,

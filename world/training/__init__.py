@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from biaslab.ground.errors import unknown_name
+from biaslab.errors import unknown_name
 
 # Name of a model -> module with ``train(folder, **settings)``, the settings being fields of ``common.Training``, which
 # returns its quality on held-out data by name.

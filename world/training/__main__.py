@@ -10,7 +10,7 @@ from pathlib import Path
 
 import training
 from biaslab import cli
-from biaslab.ground.errors import RunError
+from biaslab.errors import RunError
 
 
 def parser() -> argparse.ArgumentParser:

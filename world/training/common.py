@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from biaslab.ground import processor
-from biaslab.ground.errors import InputError, ParameterError
+from biaslab.errors import InputError, ParameterError
+from biaslab.execution import processor
 
 WARM_UP = 0.02
 # A checkpoint is written this often (seconds), and at the end.

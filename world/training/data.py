@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.keep.workers import Workers
 from training import autoencoder
 

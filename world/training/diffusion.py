@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 
 from biaslab import lexicons
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.models import registry
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import captions, render, skills, social

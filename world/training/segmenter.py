@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 from torch.nn import functional
 
-from biaslab.ground.genders import GENDERS
 from biaslab.models import registry
+from biaslab.schema.genders import GENDERS
 from biaslab_world import decoding, render, truthful
 from biaslab_world import triplets as world
 from training import loop

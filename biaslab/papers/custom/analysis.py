@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import plain
+from biaslab.io.plaintext import plain
 from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.judging.words import (
     DUPLICATE,
@@ -35,6 +33,8 @@ from biaslab.papers import precision
 from biaslab.papers.custom.headlines import headlines
 from biaslab.prompts.custom import ALL
 from biaslab.ratings import part
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 ANSWERS = (*GENDERS, UNCLEAR)
 """What a judge may say of a person whom it saw."""

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.ground import redact, tables
+from biaslab import redact
 from biaslab.judging.names import RATINGS
 from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.models import registry
 from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH
 from biaslab.ratings import person_ratings
+from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.models.images import ImageSource

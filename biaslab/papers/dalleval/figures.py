@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from biaslab.ground import tables
 from biaslab.papers.dalleval.analysis.skills import HUMAN
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
+from biaslab.schema import tables
 
 # A model keeps its colour and marker from figure to figure.
 _NAMES = ("minDALL-E", "Karlo", "Stable Diffusion", "DALL-E Small", "X-LXMERT")

@@ -11,8 +11,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.captions.indicators import without_gender
-from biaslab.ground import cells, tables
-from biaslab.ground.genders import GENDERS
+from biaslab.io import cells
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.objects import BOX
 from biaslab.judging.questions import read_answer, read_yes_no
@@ -34,6 +33,8 @@ from biaslab.papers.dalleval.analysis.skills import HUMAN, NONE
 from biaslab.prompts import paintskills
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings import skill_ratings as skill_rated
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
     from biaslab.models.images import ImageSource

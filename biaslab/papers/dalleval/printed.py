@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 IMAGES_PER_PROMPT = 9
 """Images made for each prompt (section 4.2.1)."""

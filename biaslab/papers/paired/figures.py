@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, ordered
 from biaslab.plots import forms, style
 from biaslab.plots import gallery as galleries
+from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from IPython.display import HTML

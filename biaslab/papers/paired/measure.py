@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import redact, tables
-from biaslab.ground.genders import GENDERS
+from biaslab import redact
 from biaslab.judging.words import UNCERTAIN
 from biaslab.models import registry
 from biaslab.papers.paired.analysis.people import fits, last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
     from biaslab.models.images import ImageSource

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.ground import tables
 from biaslab.measures import percent_female_from_stereotype_score
+from biaslab.schema import tables
 
 MODEL = "DALL-E 3"
 # People of an identity (sections 4.2 and A.2.1: 3 images alone; 20 partners in 2 orders; 3 runs in 2 orders), and in a

@@ -14,12 +14,12 @@ import pandas as pd
 
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import SELECTED
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
-from biaslab.ground.plaintext import plain
+from biaslab.errors import MissingInputError
+from biaslab.io.plaintext import plain
 from biaslab.judging.words import UNCERTAIN
 from biaslab.measures.headline import judged
 from biaslab.ratings import part
+from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.models.images import ImageSource

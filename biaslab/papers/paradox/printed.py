@@ -6,7 +6,7 @@ import pandas as pd
 
 from biaslab import published
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 NOMINAL_N = 500
 """Images an occupation and prompt (sections 2.2, 3.1 and 4), before faces and confidence are checked."""

@@ -10,10 +10,10 @@ import pandas as pd
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.plaintext import plain
+from biaslab.io.plaintext import plain
 from biaslab.measures.headline import MEAN, PERSON, Headline
 from biaslab.ratings import part
+from biaslab.schema import tables
 
 JUDGE, RATINGS, BOTH = "judge", "ratings", "both"
 NOW, POINTS = "now", (10, 5, 2)

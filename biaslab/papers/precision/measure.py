@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.ground import tables
 from biaslab.ratings import part
+from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline

@@ -15,8 +15,6 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.wording import count
 from biaslab.measures import agreement
 from biaslab.measures.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
@@ -25,6 +23,8 @@ from biaslab.papers.paradox.analysis.groups import with_limits
 from biaslab.ratings import readers
 from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
 from biaslab.ratings.sample import LABEL_SETS
+from biaslab.schema import tables
+from biaslab.schema.formatting import count
 
 STATISTICS = {
     "krippendorff_alpha": agreement.krippendorff_alpha,

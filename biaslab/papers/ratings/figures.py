@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.ground import tables
 from biaslab.plots import forms, style
 from biaslab.ratings.readers import SOURCES
+from biaslab.schema import tables
 
 _SOURCES = forms.look(
     {

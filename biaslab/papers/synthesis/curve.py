@@ -14,10 +14,10 @@ import pandas as pd
 from scipy.stats import t
 
 from biaslab import measures, stats
-from biaslab.ground import tables
-from biaslab.ground.genders import GENDERS
-from biaslab.ground.plaintext import plain
+from biaslab.io.plaintext import plain
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 # On occupations that lean the same way both measures agree by construction, so that pair stands once.
 RULES = (

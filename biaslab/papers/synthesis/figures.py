@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.ground import tables
 from biaslab.plots import forms, style
+from biaslab.schema import tables
 
 # What is chosen, by column, as the figure calls it.
 _CHOICES = {

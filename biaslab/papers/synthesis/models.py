@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.wording import count, none_could
 from biaslab.measures import stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
+from biaslab.schema import tables
+from biaslab.schema.formatting import count, none_could
 
 POINTS = "points"
 _RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}

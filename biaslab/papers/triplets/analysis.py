@@ -20,13 +20,13 @@ from scipy.stats import binom, norm
 from scipy.stats import t as t_distribution
 
 from biaslab import published, stats
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import InputError
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.measures.similarity import bias_score as _bias_score
 from biaslab.prompts.nouns import PEOPLE
 from biaslab.prompts.triplets import sentences
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 PROMPT_GENDERS = ("neutral", "feminine", "masculine")
 PAIRS = ("neutral-feminine", "neutral-masculine")

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.measures.instances import match
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
+from biaslab.schema import tables
 
 METRICS = {
     **dict.fromkeys(("t", "t_pooled", "t_words"), ("prompt", "1", 1)),

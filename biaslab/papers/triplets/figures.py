@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.ground import tables
 from biaslab.papers.triplets.analysis import strongest
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
+from biaslab.schema import tables
 
 _GROUP_COLORS = {
     "explicitly_guided": style.BLUE,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.measures.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
 from biaslab.prompts import nouns
+from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.judging.instances import Found

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.ground import tables
 from biaslab.measures.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
 from biaslab.prompts.triplets import ONE
+from biaslab.schema import tables
 
 ONE_TRIPLET = ONE.format("GCC")
 """The dataset's name where a single triplet was repeated over many seeds (section 7.1)."""

@@ -8,12 +8,12 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.judging.words import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers import custom
 from biaslab.ratings import person_ratings
 from biaslab.report import pictures
+from biaslab.schema import tables
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
 CELLS = {

@@ -5,9 +5,9 @@ import inspect
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import printed as printed_numbers
+from biaslab.schema import tables
 
 HOW = {"seed": 1, "replicates": 2000}
 

@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab import published, stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
 from biaslab.papers.dalleval.analysis.skills import SKILLS

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
 from biaslab.papers.dalleval import answers
 from biaslab.papers.dalleval.analysis.skills import CANNOT, RIVALS
+from biaslab.schema import tables
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
 from biaslab.papers.dalleval import figures
+from biaslab.schema import tables
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 

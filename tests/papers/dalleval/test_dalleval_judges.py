@@ -9,12 +9,12 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, measure
 from biaslab.papers.dalleval.analysis.skills import CANNOT
 from biaslab.prompts import dalleval as prompts
+from biaslab.schema import tables
 from biaslab.settings import Settings
 from biaslab_world import social as people_of
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers.dalleval.analysis.verdicts import RULES, counted, shuffled, statements, verdicts
 from biaslab.prompts import dalleval as prompts
 

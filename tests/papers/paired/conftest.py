@@ -5,8 +5,8 @@ from inspect import signature
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
 from biaslab.papers import paired
+from biaslab.schema import tables
 
 # What arguments of analyses are called: the tables, where it is another name.
 TAKEN = {

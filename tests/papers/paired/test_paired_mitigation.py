@@ -12,10 +12,10 @@ from paired_rows import critiques, faircritic_pairs, lists
 from PIL import Image
 from scipy import stats as scipy_stats
 
-from biaslab.ground import tables
 from biaslab.papers import paired
 from biaslab.papers.paired.analysis import mitigated
 from biaslab.report.notebook import sanitise
+from biaslab.schema import tables
 
 # -- which way scores lean ---------------------------------------------------------------------------
 

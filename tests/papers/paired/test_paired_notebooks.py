@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from paired_rows import critiques, faircritic_pairs
 
-from biaslab.ground import tables
 from biaslab.papers import paired
+from biaslab.schema import tables
 
 NOTEBOOKS = ("4_4_occupations", "4_4_overall", "4_5_power", "4_6_single_vs_paired", "5_mitigation", "b_d_judges")
 NOTEBOOKS += ("3_2_prompts", "beyond_controls", "c_failures")

@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from biaslab import published
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 # -- published measurements --------------------------------------------------------------------------
 

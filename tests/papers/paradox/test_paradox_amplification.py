@@ -8,10 +8,10 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 from statsmodels.stats.weightstats import DescrStatsW
 
 from biaslab import published
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError, MissingInputError
+from biaslab.errors import InputError, MissingInputError
 from biaslab.papers import paradox
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, expected, groups
+from biaslab.schema import tables
 
 DRAWS = {"seed": 1, "replicates": 400, "confidence": 0.95}
 COLUMNS = ["occupation", "source", "prompt", "percent_female", "n"]

@@ -6,9 +6,9 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
-from biaslab.ground import tables
 from biaslab.papers import paradox
 from biaslab.papers.paradox.analysis.captions import NOTHING, TOO_FEW
+from biaslab.schema import tables
 
 AT = {"confidence": 0.95}
 

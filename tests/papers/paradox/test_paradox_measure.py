@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Settings
 from biaslab.pipeline.stages import Stages
+from biaslab.schema import tables
 from biaslab.study import sources
 
 OCCUPATIONS = ("nurse", "engineer")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.captions.settings import APPROACHES, SELECTED
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.papers.paradox import printed
 from biaslab.runs import coverage
 

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from biaslab import cli
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import custom, dalleval, paired, paradox, precision
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.ratings import part, person_ratings, readers, sample
 from biaslab.runs import audit
+from biaslab.schema import tables
 from biaslab.study import sources
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab.ground.errors import UnknownNameError
+from biaslab.errors import UnknownNameError
 from biaslab.papers import paradox, ratings
 from biaslab.papers.ratings import figures
 from biaslab.papers.ratings.analysis import RULES

@@ -10,8 +10,8 @@ from statsmodels.stats.multitest import multipletests
 from without_rows import of_models, of_units
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
+from biaslab.schema import tables
 from biaslab.study import sources
 
 DRAWS = {"seed": 1, "replicates": 4000, "confidence": 0.95}

@@ -1,6 +1,6 @@
 """The tables that models are compared on, without rows."""
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 _OF_MODELS = {
     "scores": "paired_stereotype_score",

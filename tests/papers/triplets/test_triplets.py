@@ -13,11 +13,11 @@ from statsmodels.stats.proportion import proportion_confint
 from triplet_rows import GENDERS, NO_TESTS, cell
 
 from biaslab import published
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import answers, figures
 from biaslab.papers.triplets import printed as prints
+from biaslab.schema import tables
 
 PAIRS = ["neutral-feminine", "neutral-masculine"]
 

@@ -10,10 +10,10 @@ from scipy.spatial.distance import cosine as cosine_distance
 from triplet_rows import GENDERS, NO_TESTS, images_of
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
+from biaslab.schema import tables
 
 
 def objects_of(images, rng, odds=None):

@@ -8,10 +8,10 @@ import pytest
 from triplet_rows import NO_TESTS, images_of
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.measures.similarity import DEPENDENCY_GROUPS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
+from biaslab.schema import tables
 
 GROUPS = DEPENDENCY_GROUPS[:4]
 

@@ -6,13 +6,13 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError, ParameterError
+from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging.instances import Found
 from biaslab.measures.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.schema import tables
 from biaslab_world.triplets import nouns
 
 

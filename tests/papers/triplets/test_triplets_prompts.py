@@ -5,11 +5,11 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import published
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.papers import triplets
 from biaslab.prompts import depicted
 from biaslab.prompts import triplets as asking
+from biaslab.schema import tables
 
 
 def prompts():

@@ -4,7 +4,7 @@ import itertools
 
 import pandas as pd
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 
 GENDERS = ("neutral", "feminine", "masculine")
 NO_TESTS = tables.of([], "triplets_printed_chi_square")

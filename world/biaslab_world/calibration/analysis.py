@@ -17,10 +17,10 @@ from scipy.stats import binom, norm
 from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats
-from biaslab.ground import tables
 from biaslab.judging.error import correct, judge_error
 from biaslab.judging.judge import JUDGED
 from biaslab.measures import DEFINITIONS
+from biaslab.schema import tables
 from biaslab.stats.checks import ratio
 from biaslab_world.calibration.measure import MATCHED, WORLD
 from biaslab_world.scene import GENDERS

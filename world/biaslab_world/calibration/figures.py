@@ -14,9 +14,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biaslab.ground import tables
 from biaslab.plots import forms, style
 from biaslab.plots.forms import Look
+from biaslab.schema import tables
 from biaslab_world import scene, truthful
 from biaslab_world.render import render
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.ground import tables
+from biaslab.schema import tables
 from biaslab_world import world
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import pytest
 from ideal import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.judging.faces import WholeImage
 from biaslab.judging.judge import Judge
 from biaslab.pipeline import Pipeline, Settings
+from biaslab.schema import tables
 from biaslab_world import calibration, world
 from biaslab_world.calibration import analysis, knobs
 from biaslab_world.calibration.analysis import COUNTED

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 
 from interrupted import steps_of, stopped  # noqa: E402
 
-from biaslab.ground.errors import InputError, MissingInputError, ParameterError  # noqa: E402
+from biaslab.errors import InputError, MissingInputError, ParameterError  # noqa: E402
 from training import autoencoder, diffusion  # noqa: E402
 from training.common import Average  # noqa: E402
 from training.text import make_tokenizer  # noqa: E402

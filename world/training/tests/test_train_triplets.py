@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from biaslab.errors import InputError
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.ground.errors import InputError
 from biaslab_world import triplets as world
 from biaslab_world.brought import WEIGHTS
 from biaslab_world.captions import words

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 from scipy.stats import hypergeom, t
 
 from biaslab import published, stats
-from biaslab.ground import tables
 from biaslab.measures import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.schema import tables
 
 COMPARISONS = {f"{a} - {b}": (a, b) for a, b in (("woman", "man"), ("woman", "person"), ("man", "person"))}
 

@@ -16,13 +16,13 @@ import pandas as pd
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import mean_absolute_deviation, skin_tone
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole
 from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
+from biaslab.schema import tables
 
 TONES = tuple(range(1, 11))
 ASKED = "VQA"

@@ -13,11 +13,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from biaslab import stats
-from biaslab.ground import tables
-from biaslab.ground.genders import GENDERS
 from biaslab.judging.words import TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
+from biaslab.schema import tables
+from biaslab.schema.genders import GENDERS
 
 ALL = "(all)"
 """All professions together."""

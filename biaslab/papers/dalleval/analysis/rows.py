@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 NO_PROFESSION = "(none)"
 """What stands for the profession of the prompt that names none."""

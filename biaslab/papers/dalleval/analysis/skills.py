@@ -13,12 +13,12 @@ import pandas as pd
 from scipy.stats import binomtest, norm
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.judging.words import WITHHELD
 from biaslab.measures import agreement
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 from biaslab.prompts.dalleval import SKILLS
+from biaslab.schema import tables
 
 HUMAN = "Human"
 """The evaluator that people are; every other is a detector."""

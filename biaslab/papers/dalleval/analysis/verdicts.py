@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.prompts.dalleval import CLASSES, RELATIONS
 
 RULES = ("paper", "released", "geneval")

@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 from scipy.stats import fisher_exact
 
 from biaslab import published, stats
-from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import identities, score_limits, with_corrected_p
+from biaslab.schema import tables
 
 
 def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import strata
 from biaslab.papers.paired.analysis.people import fits, last_rounds
+from biaslab.schema import tables
 
 # Settings, and whether both lists share images in them.
 SHARING = {"single": False, "paired": True, "alike": False, "same": False, "three": True}

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
-from biaslab.ground.genders import GENDERS
+from biaslab.errors import InputError
+from biaslab.schema.genders import GENDERS
 
 LISTS = GENDERS
 # What a row says of how its interval takes the people of one image.

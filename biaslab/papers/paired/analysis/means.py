@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from biaslab import stats
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 from biaslab.measures import stereotype_score_from_percent
 from biaslab.papers.paired.analysis import dependence
 from biaslab.papers.paired.analysis.dependence import LISTS

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from biaslab.ground import tables
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import counted, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import both_aspects
+from biaslab.schema import tables
 
 _KINDS = {"paired": "none", "paired_top5": "none", "intervention_top5": "intervention"}
 _SETTINGS = {("top5", "none"): "paired_top5", ("all", "none"): "paired", ("top5", "intervention"): "intervention_top5"}

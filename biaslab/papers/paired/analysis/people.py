@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.judging.questions import FORM, question
 from biaslab.judging.words import BLACK, DUPLICATE, ROLES
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.prompts import paired as prompts
+from biaslab.schema import tables
 
 FAILED = ("no_face", "one_face", "too_many_faces", "overlapping", "face_too_small", "unreadable", "blocked", BLACK)
 OUT_OF_ORDER = ("swapped", "unclear")

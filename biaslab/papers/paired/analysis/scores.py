@@ -11,13 +11,13 @@ import pandas as pd
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.ground import tables
 from biaslab.measures import biased_images as fitting_images
 from biaslab.measures import percent_female_from_stereotype_score, stereotype_score_from_percent
 from biaslab.papers.paired import printed as paper
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, ordered, pair_scores, strata
+from biaslab.schema import tables
 
 _NO_VALUES = "the paper prints no values per identity"
 

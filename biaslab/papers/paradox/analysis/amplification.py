@@ -18,8 +18,7 @@ import scipy.stats
 
 from biaslab import measures, published, stats
 from biaslab.captions.settings import SELECTED
-from biaslab.ground import tables
-from biaslab.ground.errors import MissingInputError
+from biaslab.errors import MissingInputError
 from biaslab.papers.paradox.analysis.groups import (
     RANGES,
     TOO_FEW,
@@ -33,6 +32,7 @@ from biaslab.papers.paradox.analysis.groups import (
     with_limits,
 )
 from biaslab.papers.paradox.printed import MODEL
+from biaslab.schema import tables
 
 OTHER_OCCUPATIONS = "No plain t-test: each prompt counts other occupations; the interval takes account of it."
 _NOBODY = "None of its images was judged."

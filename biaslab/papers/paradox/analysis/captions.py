@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from biaslab import published, stats
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
-from biaslab.ground import tables
 from biaslab.models import registry, truths
+from biaslab.schema import tables
 
 TOO_FEW = "Too few occupations for an interval."
 NOTHING = "Nothing was measured."

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from biaslab import measures, stats
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
-from biaslab.ground import tables
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.schema import tables
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
 SHARED_TRAINING = ("captions", "ratings", "")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from biaslab.ground.errors import ParameterError, unknown_name
+from biaslab.errors import ParameterError, unknown_name
 
 GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.truth", "biaslab.notebooks")
 MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS = GROUPS

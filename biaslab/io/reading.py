@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 MOST = 500_000_000
 """Bytes of a file that is read as a whole."""

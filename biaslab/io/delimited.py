@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import reading
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import reading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from biaslab.ground import adapters
+from biaslab.io import model_names
 
 KEY = "[key]"
 """What replaces a key."""
@@ -24,7 +24,7 @@ _URL_NAME = re.compile(r"[/?&;#]([^/?&;#=]+)=[^&;#]")
 # What the names of secrets contain, and words that are names of secrets.
 _IN_NAME = re.compile(r"(?i)key(?!word|board)|token|secret|passw|signature|credential")
 _WORDS = {"auth", "authorization", "code", "cred", "creds", "pass", "pwd", "sas", "session", "sid", "sig"}
-_PACKAGE = str(Path(__file__).resolve().parents[2])
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 # A path at the front of a text, after words such as "fairface:" or "plugin:mine:". No URL is one: two slashes follow
 # its scheme.
 _PATH = re.compile(r"((?:[A-Za-z][\w.-]+:)*)(?:file://)?((?:~|/(?!/)).*|[A-Za-z]:[\\/].*)", re.DOTALL)
@@ -36,7 +36,7 @@ def named(text: str) -> str:
     Names that are no absolute path, such as ``owner/name`` and URLs, stay as they are; of a model with LoRAs on it,
     each name is one.
     """
-    model = adapters.split(text)
+    model = model_names.split(text)
     return str(model.mapped(_named)) if model.adapters or model.none else "+".join(map(_named, _several(text)))
 
 
@@ -51,7 +51,7 @@ def _named(text: str) -> str:
 
 def _several(text: str) -> list[str]:
     """Return the names that one text lists, as some settings do: ``grounding:/w/a+/w/b``."""
-    model = adapters.split(text)
+    model = model_names.split(text)
     return list(model.names) if model.adapters else re.split(r"\+(?=[/~])", text)
 
 

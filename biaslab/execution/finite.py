@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
 
 _log = logging.getLogger(__name__)
 

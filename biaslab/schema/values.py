@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
-from biaslab.ground.errors import ParameterError
+from biaslab.errors import ParameterError
 
 # Mappings and lists within one another, and values in all: far more than any parameter has.
 DEEPEST, MOST = 20, 100_000

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from biaslab.ground import reading
-from biaslab.ground.errors import BiaslabError, InputError
+from biaslab.errors import BiaslabError, InputError
+from biaslab.io import reading
 
 
 def read(path: str | Path, *, most: int, error: type[BiaslabError] = InputError) -> Any:

@@ -1,7 +1,7 @@
 """The tables that stages, notebooks and reports share: names, columns, order, and how they are written.
 
 A table is long ("tidy"): identity columns first, then values. Each is declared once, in the ``tables.yaml`` of a paper
-or of a package that brings notebooks (:mod:`biaslab.ground.plugins`); saving checks the declaration.
+or of a package that brings notebooks (:mod:`biaslab.plugins`); saving checks the declaration.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import cells, delimited, plugins, reading
-from biaslab.ground.errors import InputError, name_help, unknown_name
+from biaslab import plugins
+from biaslab.errors import InputError, name_help, unknown_name
+from biaslab.io import cells, delimited, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -328,7 +329,7 @@ def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:
     """Read the CSV file of table ``name`` and check it against its declaration, as :func:`check` does.
 
-    It may be written as spreadsheets do (:mod:`biaslab.ground.delimited`). Columns that are not declared become numbers
+    It may be written as spreadsheets do (:mod:`biaslab.io.delimited`). Columns that are not declared become numbers
     where all of their cells are.
 
     Raises InputError: The file is missing, empty, not UTF-8, or does not fit the declaration.

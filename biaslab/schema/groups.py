@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from biaslab.ground import redact
-from biaslab.ground.errors import ParameterError, name_help, near_matches
+from biaslab import redact
+from biaslab.errors import ParameterError, name_help, near_matches
 
 Whole = Annotated[int, BeforeValidator(lambda v: int(v) if isinstance(v, float) and v.is_integer() else v)]
 """A whole number; 3.0 is one."""

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from biaslab.ground import plugins
-from biaslab.ground.errors import ParameterError
+from biaslab import plugins
+from biaslab.errors import ParameterError
 
 NONE = "none"
 _WEIGHT = re.compile(r"(.*):([+-]?(?:\d+\.?\d*|\.\d+))", re.DOTALL)

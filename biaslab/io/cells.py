@@ -1,6 +1,6 @@
 """A table that a user brings: its cells as text, columns by their usual names, and errors that name the row.
 
-CSV or TSV (:mod:`biaslab.ground.delimited`), Excel or Parquet, or a folder of such files with the same columns.
+CSV or TSV (:mod:`biaslab.io.delimited`), Excel or Parquet, or a folder of such files with the same columns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biaslab.ground import delimited, folders, plaintext, reading
-from biaslab.ground.errors import InputError
+from biaslab.errors import InputError
+from biaslab.io import delimited, folders, plaintext, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ def numbers(column: pd.Series, path: Path, *, whole: bool = False) -> pd.Series:
 def image_ids(column: pd.Series, known: Iterable[str] = ()) -> pd.Series:
     """Return the image ids in a column of a file, without what tables are written with against formulas.
 
-    Those of ``known`` images come as these are called (:mod:`biaslab.ground.plaintext`).
+    Those of ``known`` images come as these are called (:mod:`biaslab.io.plaintext`).
     """
     ids = column.astype(str).str.strip().str.replace(_ESCAPED, "", regex=True)
     called = {plaintext.plain(one): one for one in map(str, known)}
