@@ -54,7 +54,7 @@ $(STAMP): pyproject.toml world/pyproject.toml $(LOCK)
 report: $(STAMP)  ## Build the reports: printed numbers, and the embedded world and models beside them
 	@echo "Open outputs/index.html: the printed numbers stand there in about a minute, and it fills in while the rest runs."
 # What models need is read beside the first run, which does without: when they need it Python has it compiled.
-	@nice $(BIN)/python -c 'from biaslab.keep import kernels; kernels.read_modules(kernels.MODEL_MODULES)' >/dev/null 2>&1 & \
+	@nice $(BIN)/python -c 'from biaslab.execution import kernels; kernels.read_modules(kernels.MODEL_MODULES)' >/dev/null 2>&1 & \
 	  $(call runs,$(PARAMS))
 
 worlds: $(STAMP)  ## Build reports of three papers on renders whose truth is known, without a model

@@ -191,7 +191,7 @@ def kernels_of_all():
 @pytest.fixture
 def warm(kernels_of_all, monkeypatch):
     """Let runs share kernels."""
-    from biaslab.keep import kernels
+    from biaslab.execution import kernels
 
     monkeypatch.setattr(kernels, "Kernels", kernels_of_all)
 
@@ -201,7 +201,7 @@ def inline(monkeypatch):
     """Let runs take no process but this one: notebooks are its code, one by one, and leave results but no page."""
     import inline
 
-    from biaslab.keep import kernels
+    from biaslab.execution import kernels
 
     monkeypatch.setattr(kernels, "Kernels", inline.Kernels)
     monkeypatch.setattr("biaslab.runs.execute._papermill", inline.executed)

@@ -222,12 +222,12 @@ def main() -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from biaslab.cache.result_cache import Store
     from biaslab.errors import MissingInputError
     from biaslab.generation.generator import load
     from biaslab.generation.images import GeneratedImages
     from biaslab.generation.loading import quiet
     from biaslab.generation.settings import GenerationSettings
-    from biaslab.keep.store import Store
     from biaslab.models import registry
 
     with tempfile.TemporaryDirectory() as temporary:

@@ -40,8 +40,8 @@ pa.set_cpu_count(1)
 from biaslab import lexicons
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Workers
+from biaslab.cache.result_cache import Store
+from biaslab.execution.workers import Workers
 
 if __name__ == "__main__":
     folder, workers, out = sys.argv[1:]

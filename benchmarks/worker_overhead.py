@@ -14,7 +14,7 @@ from importlib.util import find_spec
 if __name__ == "__main__":
     os.environ |= {"OMP_NUM_THREADS": "1"}
 
-from biaslab.keep.workers import HERE, Workers
+from biaslab.execution.workers import HERE, Workers
 
 
 def work(seconds: float, k: int) -> int:

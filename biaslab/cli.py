@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        from biaslab.keep.store import explained
+        from biaslab.cache.result_cache import explained
 
         kept = "What had finished is kept: {fix}, or choose another folder, and run it again."
         print(f"{parser.prog}: {explained(error, kept=kept)}", file=sys.stderr)
@@ -364,9 +364,9 @@ def _ledger(given: argparse.Namespace) -> None:
 def _store(given: argparse.Namespace) -> None:
     from pathlib import Path
 
+    from biaslab.cache import pruning
     from biaslab.errors import ParameterError, unknown_name
     from biaslab.io import places
-    from biaslab.keep import pruning
 
     if bool(given.action) != (given.days is not None or given.stage is not None) or given.yes > bool(given.action):
         raise ParameterError("Select the results to prune: biaslab store prune --days N, --stage NAME, or both.")

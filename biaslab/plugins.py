@@ -1,6 +1,6 @@
 """What other packages bring to this one, found by entry points: ``docs/howto/extend.md`` lists their groups.
 
-What a package brings is keyed by its own code and data, and nothing else is: :mod:`biaslab.keep.code_digest` follows
+What a package brings is keyed by its own code and data, and nothing else is: :mod:`biaslab.cache.code_digest` follows
 the modules of these packages as it does this one's, from the objects that a stage is given.
 """
 

@@ -15,7 +15,7 @@ from biaslab.errors import MissingInputError
 
 
 class Kernels:
-    """In the place of ``keep.kernels.Kernels``: calls are made one by one, in this process."""
+    """In the place of ``execution.kernels.Kernels``: calls are made one by one, in this process."""
 
     _one = threading.Lock()
 

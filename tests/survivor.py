@@ -15,13 +15,13 @@ from unittest import mock
 
 import numpy as np
 
+from biaslab.cache import result_cache
+from biaslab.cache.result_cache import Stage
 from biaslab.generation import images
 from biaslab.generation.generator import image_seed
 from biaslab.generation.models import DiffusersModel
 from biaslab.judging import judge, people
 from biaslab.judging.faces import Face
-from biaslab.keep import store
-from biaslab.keep.store import Stage
 from biaslab.pipeline import Pipeline, Settings
 
 READY, ERR = "ready", "err"
@@ -84,7 +84,7 @@ class Light(Pipeline):
 def watched(log, seconds, workers, stage, work, rows):
     """Do some work, noted and slowly, and not before so many workers are at work."""
     with open(log, "a") as file:
-        file.write(f"{stage} {store._rows_digest(rows)[:16]} {os.getpid()}\n")
+        file.write(f"{stage} {result_cache._rows_digest(rows)[:16]} {os.getpid()}\n")
     late = time.monotonic() + 200
     while workers > 1 and len({line.rpartition(" ")[2] for line in Path(log).read_text().splitlines()}) < workers:
         assert time.monotonic() < late, "One worker does all the work."

@@ -60,7 +60,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     assert shard("1/2")[0] == "indicators: this share is done; 1 of 1 pieces are left to the others."
     assert shard("0/2") == [f"Nothing is left: `biaslab run {file}` reads it all."]
     # With the notebook's own seed, the run finds it all.
-    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     found = Pipeline("mini", Settings.of(settings), seed=5, progress=False).captions()
     assert sorted(found["indicator"]) == ["female", "female", "none", "none"]
 

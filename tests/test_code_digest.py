@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from biaslab import plugins
+from biaslab.cache import code_digest
 from biaslab.captions.indicators import indicate
-from biaslab.keep import code_digest
 
 STAGE = '''"""A stage."""
 from __future__ import annotations
@@ -265,7 +265,7 @@ OF_CELL = {
 }
 IN_PROCESS = """
 import json, sys
-from biaslab.keep import code_digest
+from biaslab.cache import code_digest
 def digest(cell):
     names = {"__name__": "__main__"}
     exec(compile(cell, "cell", "exec"), names)
@@ -309,7 +309,7 @@ def test_a_module_that_no_source_names_is_known(root):
                 if name in ("import_module", "__import__") and not named:
                     found.add(path.relative_to(root / "biaslab").as_posix())
     runs = {f"runs/{name}.py" for name in ("plan", "jobs", "pictures", "units")}
-    assert found == {"keep/kernels.py", *runs}
+    assert found == {"execution/kernels.py", *runs}
 
 
 def test_digest_of_a_partial_that_wraps_work_is_that_of_the_work():

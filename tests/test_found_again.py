@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 from stores import asked
 
+from biaslab.cache import pruning
 from biaslab.errors import RunError
-from biaslab.keep import pruning
 from biaslab.net.purchases import Ledger
 
 WRITTEN = Path(__file__).parent / "stores" / "66c4b31c"

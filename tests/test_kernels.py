@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.keep import kernels
+from biaslab.execution import kernels
 from biaslab.runs import params, runner
 
 pytestmark = pytest.mark.long
@@ -44,7 +44,7 @@ def test_a_function_is_called_in_a_kernel(one, tmp_path):
 
 @posix
 def test_kernels_end_with_the_process_that_started_them(tmp_path):
-    code = "from biaslab.keep import kernels; import os, pathlib, signal\n"
+    code = "from biaslab.execution import kernels; import os, pathlib, signal\n"
     code += "k = kernels.Kernels(1, {}); print(k.call(pathlib.Path('log'), os.getpid), flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
         kernel = int(parent.stdout.readline())

@@ -15,8 +15,8 @@ import pytest
 
 import biaslab
 from biaslab import plugins
+from biaslab.cache import code_digest
 from biaslab.errors import ParameterError
-from biaslab.keep import code_digest
 from biaslab.runs import earlier, params
 
 HERE = Path(biaslab.__file__).parent
@@ -126,7 +126,7 @@ from pathlib import Path
 from types import SimpleNamespace
 import pandas as pd
 from PIL import Image
-from biaslab.keep import code_digest
+from biaslab.cache import code_digest
 from biaslab.runs import earlier, params, runner
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
@@ -136,7 +136,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.models.images import FolderImages
 from biaslab.judging.judge import JudgeSettings, judge
 from biaslab.net.settings import EndpointSettings
-from biaslab.keep.store import Stage, Store
+from biaslab.cache.result_cache import Stage, Store
 
 folder, notebooks, changes = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 (folder / "captions.csv").write_text("caption_id,text\\n1,A nurse at work.\\n")
@@ -214,7 +214,7 @@ CHANGES = {
     "biaslab/papers/triplets/analysis.py": {"published triplets"},
     "biaslab/stats/intervals.py": {"judgements of a folder", *NOTEBOOKS},
     "biaslab/report/notebook.py": NOTEBOOKS,
-    "biaslab/keep/store.py": set(),
+    "biaslab/cache/result_cache.py": set(),
     "biaslab/cli.py": set(),
 }
 
@@ -280,7 +280,7 @@ TRACED = """
 import contextlib, importlib, json, os, sys, tempfile
 os.environ["MPLBACKEND"] = "agg"
 from pathlib import Path
-from biaslab.keep import code_digest
+from biaslab.cache import code_digest
 from biaslab.request import Request
 from biaslab.runs import earlier, params, runner
 from biaslab.study import sources

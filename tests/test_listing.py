@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from biaslab.keep.store import UnfinishedError
+from biaslab.cache.result_cache import UnfinishedError
 from biaslab.runs import listing
 
 

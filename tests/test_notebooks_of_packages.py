@@ -6,8 +6,8 @@ from unittest.mock import Mock
 import pytest
 
 from biaslab import plugins
+from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.keep.store import UnfinishedError
 from biaslab.plots import texts
 from biaslab.runs import earlier, jobs, params, runner, shards
 from biaslab.schema import tables

@@ -27,7 +27,7 @@ import biaslab
 for module in pkgutil.walk_packages(biaslab.__path__, "biaslab."):
     importlib.import_module(module.name)
 from biaslab import cli
-from biaslab.keep import workers
+from biaslab.execution import workers
 assert workers._processors() >= 1
 sys.exit(cli.main(["published", "paradox_table_6"]))
 """

@@ -15,10 +15,10 @@ import pytest
 from fake_endpoint import process, wait
 
 from biaslab import lexicons
+from biaslab.cache import code_digest
+from biaslab.cache.result_cache import Store, UnfinishedError, _Fill, _rows_digest, explained, replace
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.keep import code_digest
-from biaslab.keep.store import Store, UnfinishedError, _Fill, _rows_digest, explained, replace
-from biaslab.keep.workers import Workers
+from biaslab.execution.workers import Workers
 
 
 class Calls(list):

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from biaslab import cli
+from biaslab.cache import pruning, result_cache
+from biaslab.cache.pruning import prune, results, table
+from biaslab.cache.result_cache import Store, locked
 from biaslab.captions.indicators import indicate
-from biaslab.keep import pruning, store
-from biaslab.keep.pruning import prune, results, table
-from biaslab.keep.store import Store, locked
 from biaslab.net.purchases import OK, Answers, Bought, Ledger
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
@@ -186,13 +186,13 @@ def test_a_result_whose_lock_is_held_stays(root, capsys):
 
 
 def test_a_run_between_two_shards_keeps_its_folder(root, monkeypatch):
-    fill, left = store._Fill.__call__, []
+    fill, left = result_cache._Fill.__call__, []
 
     def pruned_before(*task):
         left.extend(prune(root, days=0, delete=True)[1])
         return fill(*task)
 
-    monkeypatch.setattr(store._Fill, "__call__", pruned_before)
+    monkeypatch.setattr(result_cache._Fill, "__call__", pruned_before)
     folder = compute(root)
     assert [r.path for r in left] == [folder, folder]
     assert len([*folder.glob("*.parquet")]) == 2

@@ -229,7 +229,7 @@ def test_every_declared_table_is_saved_or_measured():
 def test_durations_are_not_taken_from_the_clock_that_can_be_set():
     # What is said of files goes by their times, and a server's date by ours.
     allowed = {
-        "biaslab.keep.pruning",
+        "biaslab.cache.pruning",
         "biaslab.execution.progress",
         "biaslab.runs.execute",
         "biaslab.report.all_runs",

@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
+from biaslab.cache import code_digest
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.keep import code_digest
 from biaslab.papers import paired, paradox
 from biaslab.schema import tables
 from biaslab.study import Study

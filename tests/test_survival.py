@@ -239,5 +239,5 @@ def test_shares_of_images_make_the_run(drawings, tmp_path, monkeypatch):
         assert f"{stage}: this share is done; {half} of {whole} pieces are left to the others." in left
     # Each share is called for each stage, at most.
     assert len(said) <= 10
-    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     same((survivor.images_of(tmp_path).judgements("generated"),), drawings[:1])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from biaslab.execution.workers import Memo, Workers
 from biaslab.judging import copies
-from biaslab.keep.workers import Memo, Workers
 from biaslab.models.images import FolderImages, Subset
 from biaslab.pipeline import Pipeline, Settings
 

@@ -16,8 +16,8 @@ import pytest
 from clusters import cluster
 
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.keep import kernels
-from biaslab.keep.workers import THREADS, Memo, Workers, _connected, start_scheduler
+from biaslab.execution import kernels
+from biaslab.execution.workers import THREADS, Memo, Workers, _connected, start_scheduler
 from biaslab.settings import ComputeSettings, Settings
 
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
@@ -317,7 +317,7 @@ def test_an_engine_that_is_no_more_is_named_with_those_that_are():
 
 
 def test_dask_that_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr("biaslab.keep.workers.find_spec", lambda name: None)
+    monkeypatch.setattr("biaslab.execution.workers.find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"run `pip install 'biaslab\[dask\]'`"):
         Workers("dask", address="x:1")
 
@@ -361,12 +361,12 @@ def test_workers_of_a_cluster_have_a_gpu_in_turn(tmp_path, monkeypatch):
 @needs_dask
 @pytest.mark.long
 def test_a_cluster_that_is_not_there_or_ends_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("biaslab.keep.workers.PATIENCE", 1.0)
+    monkeypatch.setattr("biaslab.execution.workers.PATIENCE", 1.0)
     with pytest.raises(RunError, match=r"'127\.0\.0\.1:1' cannot be used: .*dask scheduler"):
         list(Workers("dask", address="127.0.0.1:1").run(str, [1]))
     with cluster(tmp_path / "empty", workers=0) as empty, pytest.raises(RunError, match=r"cannot be used: .*1 workers"):
         list(Workers("dask", address=str(empty.file)).run(str, [1]))
-    monkeypatch.setattr("biaslab.keep.workers.PATIENCE", 60.0)
+    monkeypatch.setattr("biaslab.execution.workers.PATIENCE", 60.0)
     with cluster(tmp_path / "ends") as started:
         results = Workers("dask", address=str(started.file)).run(facts, range(10_000))
         assert next(results)[0] == 0
@@ -390,7 +390,7 @@ def test_processes_of_a_run_share_the_workers_that_a_batch_system_starts(monkeyp
         seen = {pid for _, pid, _ in slurm.run(facts, range(20))}
         assert len(seen) == 2 and os.getpid() not in seen
         script = """
-from biaslab.keep.workers import Workers
+from biaslab.execution.workers import Workers
 print(list(Workers("dask", 2, "slurm").run(abs, [-1, -2])))
 """
         done = subprocess.run([sys.executable, "-c", script], env=os.environ | given, capture_output=True, text=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from jupyter_client.manager import KernelManager
 
-from biaslab.keep import kernels
+from biaslab.execution import kernels
 
 _OWN = kernels.Kernels
 
 
 class Warm:
-    """In the place of ``keep.kernels.Kernels``: two kernels, of which a run's threads take one when it is free."""
+    """In the place of ``execution.kernels.Kernels``: two kernels, of which a run's threads take one when it is free."""
 
     def __init__(self) -> None:
         self._kernels: kernels.Kernels | None = None

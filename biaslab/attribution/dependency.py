@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.attribution.maps import THRESHOLD, on_image
-from biaslab.keep.store import Store
+from biaslab.cache.result_cache import Store
 from biaslab.measures.instances import BOX
 from biaslab.measures.instances import masks as object_masks
 from biaslab.measures.similarity import HUMANS, coverage

@@ -14,10 +14,10 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.execution.workers import Memo
 from biaslab.generation.generator import Generator, image_seed
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource
 
 _SHARD_ROWS = 128

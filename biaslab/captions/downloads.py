@@ -20,12 +20,12 @@ from typing import Any
 
 import pandas as pd
 
+from biaslab.cache.result_cache import explaining, locked
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
 from biaslab.errors import RunError
 from biaslab.io import image_files
-from biaslab.keep.store import explaining, locked
 from biaslab.net import fetch
 from biaslab.net.endpoint import Failed, retrying
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import replace
 from biaslab.errors import InputError
 from biaslab.io.image_files import ENDINGS, MOST_BYTES, Unreadable, decode
-from biaslab.keep.store import replace
 from biaslab.models import registry
 from biaslab.net.fetch import outcome_of
 

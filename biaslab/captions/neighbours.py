@@ -18,7 +18,7 @@ from biaslab.execution import finite, processor
 from biaslab.models import hub, registry, repositories, safety
 
 if TYPE_CHECKING:
-    from biaslab.keep.store import Stage, Store
+    from biaslab.cache.result_cache import Stage, Store
     from biaslab.models.repositories import Located
 
 NEAREST = ("nearest", "nearest_no_indicators")

@@ -26,7 +26,7 @@ from biaslab import lexicons
 from biaslab.io.plaintext import parted, plain
 
 if TYPE_CHECKING:
-    from biaslab.keep.store import Store
+    from biaslab.cache.result_cache import Store
     from biaslab.net.chat import Answer
     from biaslab.net.settings import EndpointSettings
 

@@ -23,8 +23,8 @@ from biaslab.io.plaintext import is_printable, may_change, parted, plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from biaslab.cache.result_cache import Store
     from biaslab.captions.corpus import Corpus
-    from biaslab.keep.store import Store
 
 # Captions read at a time: what is done once for each batch takes as long as some 1,000 captions.
 _ROWS = 2**16

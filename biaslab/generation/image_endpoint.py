@@ -6,11 +6,11 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from biaslab.cache.result_cache import Store, digest
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
 from biaslab.judging.words import BLOCKED
-from biaslab.keep.store import Store, digest
 from biaslab.models.images import Unreadable, decode
 from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.net.purchases import STAYS, Bought, Ledger

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from biaslab.cache.result_cache import Store, explaining, held, locked, replace
 from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io.image_files import Unreadable, decode, is_black
 from biaslab.judging.words import BLOCKED
-from biaslab.keep.store import Store, explaining, held, locked, replace
 from biaslab.models import checkpoints
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import Corpus
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.generation import families, generator, loading, spaces, texts
@@ -17,7 +18,6 @@ from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io import model_names
 from biaslab.io.plaintext import same_text
-from biaslab.keep.store import Store
 from biaslab.models import checkpoints, registry
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.models.picture_folder import IMAGES, TOLD, PictureFolder

@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Stage, Store
 from biaslab.errors import ParameterError
+from biaslab.execution.workers import Memo
 from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
-from biaslab.keep.store import Stage, Store
-from biaslab.keep.workers import Memo
 from biaslab.measures.similarity import cosines, word_mean
 from biaslab.models import checkpoints
 

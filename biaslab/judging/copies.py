@@ -16,11 +16,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError
 from biaslab.io.cells import listed
 from biaslab.io.image_files import Unreadable, is_black
 from biaslab.judging.words import BLACK, DUPLICATE
-from biaslab.keep.store import Store
 from biaslab.models.images import DescribedImages, ImageSource
 
 SIDE = 16

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, MissingInputError
+from biaslab.execution.workers import Memo
 from biaslab.io import cells, delimited
 from biaslab.judging import grounded, judge, segmenters
 from biaslab.judging.names import GROUNDED, files_digest, is_file, parts
 from biaslab.judging.segmenters import folded
 from biaslab.judging.settings import Thresholds
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
 from biaslab.models.images import ImageSource
 

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
+from biaslab.cache.result_cache import Store
+from biaslab.execution.workers import Memo
 from biaslab.judging import loaded, plugins
 from biaslab.judging.dlib_gender import DlibGender
 from biaslab.judging.faces import gate, large_enough
@@ -25,8 +27,6 @@ from biaslab.judging.pinned import DLIB
 from biaslab.judging.settings import JudgeSettings
 from biaslab.judging.words import JUDGED, OUTCOMES, SELDOM, WITHHELD
 from biaslab.judging.zero_shot import ZeroShot, ZeroShotGender
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource, Unreadable, check_image
 from biaslab.schema.genders import GENDERS
 

@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.execution.workers import Memo
 from biaslab.judging import judge, loaded
 from biaslab.judging.segmenters import folded
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 

@@ -19,15 +19,15 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.execution.workers import Memo
 from biaslab.judging import judge as alone
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import BOX, NUMBERS, Judge, JudgeSettings
 from biaslab.judging.person import Person, wider
 from biaslab.judging.words import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.models.images import ImageSource, Unreadable
 
 SHARED = 0.1

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from biaslab import plugins
+from biaslab.cache import code_digest
 from biaslab.errors import BiaslabError, InputError, ParameterError, loading
 from biaslab.io import reading
 from biaslab.judging.person import Person
 from biaslab.judging.words import UNCLEAR
-from biaslab.keep import code_digest
 from biaslab.models import registry
 from biaslab.schema.genders import GENDERS
 

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import unknown_name
+from biaslab.execution.workers import Memo
 from biaslab.judging import features, loaded
 from biaslab.judging.names import files_digest
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.measures import similarity as measures
 from biaslab.measures.similarity import METRICS, NETWORKS
 from biaslab.models import registry

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
+from biaslab.execution.workers import Memo
 from biaslab.judging import plugins
 from biaslab.judging.person import Person
 from biaslab.judging.words import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Memo
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
 from biaslab.models import registry
 from biaslab.models.images import ImageSource, Unreadable, check_image, pictures_of

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError, RunError
 from biaslab.io.plaintext import plain
 from biaslab.judging import judge, people, vqa
@@ -28,7 +29,6 @@ from biaslab.judging.person import Person, wider
 from biaslab.judging.questions import place
 from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.judging.words import JUDGED, UNCLEAR
-from biaslab.keep.store import Store
 from biaslab.models import registry
 from biaslab.models.images import ImageSource, pictures_of
 from biaslab.net import chat

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Stage, Store
+from biaslab.execution.workers import Memo
 from biaslab.judging import blip, judge, people
 from biaslab.judging.questions import question, read_answer
-from biaslab.keep.store import Stage, Store
-from biaslab.keep.workers import Memo
 from biaslab.models import registry as named
 from biaslab.models.images import ImageSource
 
@@ -99,7 +99,7 @@ def answered(
     """Return the answers to questions about images, as :func:`ask_about` has them, kept in a stage.
 
     ``ask`` is given images by id and the rows of ``units`` about those that can be read, of which it returns what each
-    gets; ``options`` are those of :meth:`biaslab.keep.store.Stage.compute`.
+    gets; ``options`` are those of :meth:`biaslab.cache.result_cache.Stage.compute`.
     """
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until, picture
 from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
-    from biaslab.keep.store import Store
+    from biaslab.cache.result_cache import Store
 
 # How often it is asked, in all, for an answer that can be used.
 READINGS = 3

@@ -16,8 +16,8 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from biaslab.cache.result_cache import Store, digest
 from biaslab.errors import ParameterError, RunError
-from biaslab.keep.store import Store, digest
 from biaslab.net import replies
 from biaslab.net.endpoint import Requests
 from biaslab.net.purchases import Answers, Ledger, LimitError

@@ -27,9 +27,9 @@ from urllib.parse import urljoin
 import httpx
 import numpy as np
 
+from biaslab.cache.result_cache import now
 from biaslab.errors import RunError
 from biaslab.io.image_files import is_black
-from biaslab.keep.store import now
 from biaslab.models.images import Unreadable, decode
 from biaslab.net import fetch, replies
 from biaslab.net.endpoint import Failed, Requests

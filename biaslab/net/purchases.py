@@ -22,8 +22,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from biaslab.cache.result_cache import explaining, locked, now, replace
 from biaslab.errors import InputError, RunError
-from biaslab.keep.store import explaining, locked, now, replace
 from biaslab.net import old_purchases
 from biaslab.net.endpoint import StoppedError
 

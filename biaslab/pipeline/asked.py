@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from biaslab.cache.result_cache import Store, UnfinishedError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel, Ready
-from biaslab.keep.store import Store, UnfinishedError
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.request import Request
 from biaslab.schema import tables

@@ -16,10 +16,10 @@ from biaslab.attribution import dependency
 from biaslab.attribution.images import AttendedImages
 from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
+from biaslab.cache import code_digest
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import copies
 from biaslab.judging.names import is_file
-from biaslab.keep import code_digest
 from biaslab.measures.instances import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest
 from biaslab.models.images import ImageSource

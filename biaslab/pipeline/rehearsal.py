@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab.errors import ParameterError
-from biaslab.keep import kernels
-from biaslab.keep.workers import THREADS
+from biaslab.execution import kernels
+from biaslab.execution.workers import THREADS
 from biaslab.models import hub
 from biaslab.pipeline import asked as asked_for
 from biaslab.pipeline import checks, trials, uses

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
+from biaslab.cache.result_cache import Store
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import download
@@ -29,13 +30,12 @@ from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.execution.progress import ATTEMPT, BarFile
+from biaslab.execution.workers import Workers
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.judging import copies, judge, kinds, skin_tone, vision, vqa
 from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judging.pinned import PINNED
 from biaslab.judging.settings import VisionSettings
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Workers
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.models import registry, truths
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
@@ -115,7 +115,7 @@ class Stages:
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
-        # Which share of the work is this pipeline's, as in biaslab.keep.store.Store.
+        # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.Store.
         self.share: tuple[int, int] | None = None
         self._kept: dict[Any, Any] = {}
 
@@ -276,8 +276,8 @@ class Stages:
     def sharing(self, i: int, n: int) -> Self:
         """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
 
-        A stage of which other shares are missing raises :class:`~biaslab.keep.store.UnfinishedError` when its own is
-        done; else ParameterError as :class:`~biaslab.keep.store.Store`.
+        A stage of which other shares are missing raises :class:`~biaslab.cache.result_cache.UnfinishedError` when its
+        own is done; else ParameterError as :class:`~biaslab.cache.result_cache.Store`.
         """
         mine = self.changed()
         mine.share = (i, n)

@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons, published
+from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import plain
-from biaslab.keep.store import Store
 from biaslab.prompts.depicted import ascii_lower, shows_people
 
 ONE = "{} (one triplet)"

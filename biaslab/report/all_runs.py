@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from biaslab.cache.result_cache import check_target
 from biaslab.errors import RunError
-from biaslab.keep.store import check_target
 from biaslab.report import cards, records
 from biaslab.report.marks import drawn
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from biaslab.keep.store import replace
+from biaslab.cache.result_cache import replace
 from biaslab.schema.formatting import count
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from biaslab.cache.result_cache import now
 from biaslab.errors import ParameterError, RunError, name_help
 from biaslab.io import cells
-from biaslab.keep.store import now
 from biaslab.redact import named
 from biaslab.report import records
 from biaslab.runs import units

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from biaslab import plugins
+from biaslab.cache import code_digest
 from biaslab.errors import ParameterError, RunError
-from biaslab.keep import code_digest
 from biaslab.plots import texts
 from biaslab.report import records
 from biaslab.request import makes_images
@@ -68,7 +68,7 @@ def fingerprint(
 
 
 def code_of(notebook: Notebook) -> dict[str, str]:
-    """Return the digests of :func:`biaslab.keep.code_digest.of` for the code behind a notebook's results and page.
+    """Return the digests of :func:`biaslab.cache.code_digest.of` for the code behind a notebook's results and page.
 
     A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it
     takes, the code of both counts.

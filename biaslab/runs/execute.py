@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from biaslab import __version__, redact
+from biaslab.cache import code_digest, result_cache
 from biaslab.errors import RunError
-from biaslab.execution import processor
-from biaslab.keep import code_digest, kernels, store
-from biaslab.keep.workers import Workers, start_scheduler
+from biaslab.execution import kernels, processor
+from biaslab.execution.workers import Workers, start_scheduler
 from biaslab.models import hub
 from biaslab.request import makes_images
 from biaslab.runs.earlier import digests
@@ -258,7 +258,7 @@ def _literal(path: Path) -> str:
 
 def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of what the system refused, what to do about it."""
-    text = store.explained(error, job.folder, KEPT)
+    text = result_cache.explained(error, job.folder, KEPT)
     return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
 
 
@@ -280,7 +280,7 @@ def _record(job: Job, status: str, reason: str = "", seconds: float = 0.0) -> di
         "status": status,
         "reason": reason,
         "seconds": round(seconds, 1),
-        "ended": store.now(),
+        "ended": result_cache.now(),
         "version": __version__,
         "fingerprint": job.fingerprint,
         "kept": False,

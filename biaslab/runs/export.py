@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from biaslab import redact
+from biaslab.cache.result_cache import check_target, explaining, temporary_of
 from biaslab.errors import RunError
 from biaslab.io.places import default_root, project_root
-from biaslab.keep.store import check_target, explaining, temporary_of
 from biaslab.runs.compare import find, record_of
 from biaslab.runs.gather import IMAGES, PICTURES, PROMPTS
 from biaslab.study import sources

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab import __version__
+from biaslab.cache import result_cache
 from biaslab.errors import InputError
-from biaslab.keep import store
 from biaslab.models import hub
 from biaslab.papers.findings import adjust_across_report
 from biaslab.report import records
@@ -231,7 +231,7 @@ def provenance(params: RunParams) -> dict:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "started": store.now(),
+        "started": result_cache.now(),
     }
 
 
@@ -267,4 +267,4 @@ def git_state(folder: Path) -> dict:
 def write_json(path: Path, record: dict) -> None:
     """Write a record to a temporary name first, and then rename it; half characters, as errors may quote, as "?"."""
     text = json.dumps(record, ensure_ascii=False, indent=1, default=str)
-    store.replace(path, f"{text}\n".encode(errors="replace"))
+    result_cache.replace(path, f"{text}\n".encode(errors="replace"))

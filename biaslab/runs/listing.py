@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab import plugins
+from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
 from biaslab.judging import copies
-from biaslab.keep import store
 from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.runs.gather import IMAGES, PROMPTS
 from biaslab.schema import tables
@@ -47,7 +47,7 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
         found = found.groupby(by, sort=False, dropna=False)["model"].agg(", ".join).reset_index()
         # Without the guard against formulas, which would be part of the prompts of a run that is given the file.
         text = found.to_csv(index=False, lineterminator="\n")
-        store.replace(folder / PROMPTS, text.encode(errors="replace"))
+        result_cache.replace(folder / PROMPTS, text.encode(errors="replace"))
         tables.write(pd.concat(images, ignore_index=True), folder / IMAGES)
 
 

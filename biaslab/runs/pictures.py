@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.keep import store
 from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.report import pictures
 from biaslab.runs import jobs, listing, planning
@@ -36,7 +36,7 @@ def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:
         try:
             room = import_module(f"biaslab.papers.{one.paper}.measure")
             people, images = room.drawn(computing_nothing(one.pipeline), one.kind)
-        except (store.UnfinishedError, MissingInputError):
+        except (result_cache.UnfinishedError, MissingInputError):
             continue
         shown.add(key)
         called = kinds[one.kind] + (f", the first of {several[key]} settings" if several[key] > 1 else "")
@@ -102,7 +102,7 @@ def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
         "models": models,
         "strips": pictures.strips(_first([one for of in by_model.values() for one in of])),
     }
-    store.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
+    result_cache.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
     return models
 
 

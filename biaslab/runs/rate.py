@@ -20,11 +20,11 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
+from biaslab.cache.result_cache import check_target, explaining
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.io.plaintext import plain
 from biaslab.judging.questions import FORM, question
-from biaslab.keep.store import check_target, explaining
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS

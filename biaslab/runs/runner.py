@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from biaslab import plugins, redact
+from biaslab.cache import code_digest, result_cache
 from biaslab.errors import RunError
-from biaslab.keep import code_digest, kernels, store
+from biaslab.execution import kernels
 from biaslab.report import records
 from biaslab.runs import earlier, execute, gather, jobs
 from biaslab.runs.params import RunParams, as_yaml
@@ -64,7 +65,7 @@ def run(
     report.check_overview(folder.parent)
     planned = jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
-    with store.explaining(folder, execute.KEPT), _only_one(folder):
+    with result_cache.explaining(folder, execute.KEPT), _only_one(folder):
         began = time.monotonic()
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = gather.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
@@ -88,7 +89,7 @@ def run(
         if any(job.makes_images for job in left):
             # Said here, and not by each notebook.
             for root in sorted({job.request.opened.store.root for job in left if job.makes_images}):
-                with store.explaining(root):
+                with result_cache.explaining(root):
                     root.mkdir(parents=True, exist_ok=True)
         if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
             # Printed numbers need none of what it reads.
@@ -113,7 +114,7 @@ def run(
             report.overview(folder.parent)
 
         note([])
-        store.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
+        result_cache.replace(folder / PARAMS, as_yaml(params.changed(values=public(dict(params.values)))).encode())
         done, stopped = [], False
         if left:
             done, stopped = execute.execute_all(left, execute.at_a_time(params), progress, note)
@@ -121,7 +122,7 @@ def run(
         if stopped:
             # A second Ctrl-C may cut the report off.
             note(done, "stopped")
-        record |= {"ended": store.now(), "seconds": round(time.monotonic() - began, 1)}
+        record |= {"ended": result_cache.now(), "seconds": round(time.monotonic() - began, 1)}
         drawn, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
             # It reads the pipeline, which printed numbers do without.
@@ -157,4 +158,4 @@ def _private(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[s
         roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
     defaults = [dict(notebook.parameters) for notebook in params.selected]
     values = [dict(params.values), params.file, *defaults, *(job.given for job in planned)]
-    return redact.private_texts(values, folder, folder.parent, store.default_root().absolute(), *roots)
+    return redact.private_texts(values, folder, folder.parent, result_cache.default_root().absolute(), *roots)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.keep import kernels
-from biaslab.keep.store import UnfinishedError
+from biaslab.execution import kernels
 from biaslab.pipeline import Pipeline
 from biaslab.runs import jobs, planning
 from biaslab.runs.params import RunParams

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaslab import redact
+from biaslab.cache import code_digest, result_cache
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.execution.progress import ATTEMPT, working
 from biaslab.io.places import project_root
-from biaslab.keep import code_digest, store
 from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
@@ -249,7 +249,7 @@ class Study:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
         path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
         with self._writing(path):
-            frame = store.once(path, lambda: analysis(*frames, **options))
+            frame = result_cache.once(path, lambda: analysis(*frames, **options))
         # Texts are objects, as the analysis gives them.
         return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 
@@ -261,7 +261,7 @@ class Study:
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
                 f"{self._common.parent} may be another run's by now. Start the run again."
             )
-        with store.explaining(path, _KEPT):
+        with result_cache.explaining(path, _KEPT):
             yield
 
     @cached_property
@@ -472,7 +472,7 @@ class Study:
         whole = json.dumps({**self._records, "printed": self._printed}, ensure_ascii=False, indent=1)
         with self._writing(path := self.output_dir / "records.json"):
             self.output_dir.mkdir(parents=True, exist_ok=True)
-            store.replace(path, whole.encode(errors="replace"))
+            result_cache.replace(path, whole.encode(errors="replace"))
 
 
 def _check_name(name: str) -> None:

@@ -6,10 +6,10 @@ import pytest
 from tiny_pipelines import settings
 
 from biaslab.attribution.images import AttendedImages, generate_with_attention
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
-from biaslab.keep.store import Store
 
 PROMPTS = pd.DataFrame(
     [("p", "a photo of a nurse", 2, ["nurse", "dog"]), ("q", "the face of a pilot", 1, ("pilot", "face"))],

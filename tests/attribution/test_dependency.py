@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.attribution import dependency
 from biaslab.attribution.maps import WordMaps, word_masks
-from biaslab.keep.store import Store
+from biaslab.cache.result_cache import Store
 from biaslab.measures.instances import encode
 from biaslab.measures.instances import masks as masks_of
 

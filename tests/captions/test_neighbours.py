@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab.cache.result_cache import Store
 from biaslab.captions import neighbours
 from biaslab.captions.neighbours import (
     DEFAULT,
@@ -20,7 +21,6 @@ from biaslab.captions.neighbours import (
 )
 from biaslab.errors import InputError, ParameterError
 from biaslab.execution import processor
-from biaslab.keep.store import Store
 
 
 class Letters:

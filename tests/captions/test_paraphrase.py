@@ -4,12 +4,12 @@ import pandas as pd
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
 
+from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
 from biaslab.errors import ParameterError, RunError
-from biaslab.keep.store import Store
 from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.checks import check

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from tiny_pipelines import settings
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import RunError
 from biaslab.generation import families
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
-from biaslab.keep.store import Store
 
 torch = pytest.importorskip("torch", reason="models need the extra 'models'")
 

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from tiny_pipelines import settings
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 BLANK = np.zeros((8, 8, 3), np.uint8)

@@ -6,11 +6,11 @@ import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 from tiny_pipelines import settings
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError
 from biaslab.generation import families, generator, spaces, texts
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages, noise_keys, units_of
-from biaslab.keep.store import Store
 
 FAMILIES = ("sd1", "sdxl", "sd3", "flux")
 MEMBERS = ("person", "woman", "man")

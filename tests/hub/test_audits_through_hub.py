@@ -12,9 +12,9 @@ import tiny_repositories as tiny
 from PIL import Image
 
 from biaslab import cli
+from biaslab.execution import kernels
 from biaslab.judging.names import WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
-from biaslab.keep import kernels
 from biaslab.prompts import paired
 from biaslab.runs import params
 

@@ -12,13 +12,13 @@ import tiny_checkpoints as tiny
 import tiny_pipelines
 from safetensors.numpy import load_file, save_file
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.generation import generator, loading
 from biaslab.generation.generator import load
 from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io import model_names
-from biaslab.keep.store import Store
 from biaslab.models import checkpoints
 from biaslab.models import hub as hub_names
 

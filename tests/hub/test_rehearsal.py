@@ -18,10 +18,9 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.errors import ParameterError
-from biaslab.execution import processor
+from biaslab.execution import kernels, processor
 from biaslab.generation import loading
 from biaslab.judging.names import WHOLE
-from biaslab.keep import kernels
 from biaslab.models import hub as hub_names
 from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
 from biaslab.pipeline.trials import Trial

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError
 from biaslab.judging import copies, judge
 from biaslab.judging.people import COLUMNS
 from biaslab.judging.words import BLACK, DUPLICATE
-from biaslab.keep.store import Store
 from biaslab.models.images import FolderImages, Unreadable
 from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, people, stages

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.judging.error import judge_error
 from biaslab.judging.judge import JudgeSettings, judge
-from biaslab.keep.store import Store
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.judging import grounded, instances, lookup, segmenters
 from biaslab.judging.names import files_digest
 from biaslab.judging.segmenters import Instance
 from biaslab.judging.settings import Thresholds
-from biaslab.keep.store import Store
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
 from biaslab.models.images import Unreadable
 

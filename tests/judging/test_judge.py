@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.judging import judge as module
 from biaslab.judging.judge import JudgeSettings, judge, judge_images, outcomes
 from biaslab.judging.names import WHOLE, files_digest
-from biaslab.keep.store import Store
 from biaslab.models import hub
 from biaslab.models.images import Unreadable
 from biaslab.ratings.person_ratings import judge_images as by_raters

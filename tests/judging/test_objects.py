@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.judging import objects
 from biaslab.judging.objects import LEAST, Detector, columns, detect
-from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.judging import people as module
 from biaslab.judging.faces import Face
@@ -16,7 +17,6 @@ from biaslab.judging.people import gate, judge_people, judge_people_images, orde
 from biaslab.judging.person import Person, head_and_shoulders, wider
 from biaslab.judging.words import OUTCOMES_OF_PEOPLE
 from biaslab.judging.zero_shot import ZeroShotGender
-from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")

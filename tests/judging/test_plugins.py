@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, ParameterError, UnknownNameError
 from biaslab.judging import people, plugins
 from biaslab.judging.faces import Face
 from biaslab.judging.judge import Judge, JudgeSettings, judge
 from biaslab.judging.names import WHOLE, files_digest
 from biaslab.judging.skin_tone import judge_skin_tones
-from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 EXAMPLE = Path(__file__).parent / "example_judge"

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.judging import similarity
 from biaslab.judging.features import Features
 from biaslab.judging.similarity import METRICS, compare
 from biaslab.judging.zero_shot import ZeroShot
-from biaslab.keep.store import Store
 from biaslab.measures.similarity import diff_pix, luma, ssim, ssim_maps
 from biaslab.models.images import Unreadable
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
+from biaslab.cache.result_cache import Store
 from biaslab.judging import skin_tone
 from biaslab.judging.skin_tone import judge_skin_tones
-from biaslab.keep.store import Store
 from biaslab.measures.skin_tone import swatch_rgb
 from biaslab.models.images import Unreadable
 from biaslab.models.registry import DRAWINGS

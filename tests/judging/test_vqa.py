@@ -8,12 +8,12 @@ import pytest
 from array_images import ArrayImages
 from tiny_blip import own_text
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.judging import blip as blips
 from biaslab.judging import vqa
 from biaslab.judging.questions import question, read_answer, read_yes_no
 from biaslab.judging.vqa import ask_about, judge_people_vqa
-from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")

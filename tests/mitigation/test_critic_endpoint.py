@@ -9,7 +9,7 @@ import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
 from PIL import Image
 
-from biaslab.keep.store import Store
+from biaslab.cache.result_cache import Store
 from biaslab.mitigation import endpoint
 from biaslab.mitigation.critique import Counts, Critique, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import READINGS, SCHEMA

@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab.keep.store import Store
+from biaslab.cache.result_cache import Store
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fake_endpoint import KEY, at, bytes_below, completion, failure
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
-from biaslab.keep.store import Store
 from biaslab.net.chat import OUTCOMES, Answer, ask
 
 

@@ -19,11 +19,11 @@ import pytest
 from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process, wait
 from PIL import Image
 
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.generation.models import EndpointModel
-from biaslab.keep.store import Store
 from biaslab.models.images import Unreadable
 from biaslab.net import purchases
 from biaslab.net.images import OUTCOMES

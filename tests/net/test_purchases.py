@@ -17,8 +17,8 @@ from test_chat import say
 from test_image_endpoint import REFUSAL, asked, bought, buy_from, made, of, ordered, posix, query
 
 from biaslab import cli
+from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, RunError
-from biaslab.keep.store import Store
 from biaslab.net import purchases
 from biaslab.net.chat import ask
 from biaslab.net.endpoint import Requests

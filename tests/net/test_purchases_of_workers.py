@@ -16,8 +16,8 @@ from clusters import cluster
 from fake_endpoint import at, completion
 from test_image_endpoint import posix
 
-from biaslab.keep.store import Store
-from biaslab.keep.workers import Workers, _connected
+from biaslab.cache.result_cache import Store
+from biaslab.execution.workers import Workers, _connected
 from biaslab.net.chat import ask
 from biaslab.net.purchases import summary
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from biaslab.cache import code_digest
 from biaslab.errors import InputError
-from biaslab.keep import code_digest
 from biaslab.models import registry
 from biaslab_world.art import read_yaml
 from biaslab_world.looks import look

@@ -22,9 +22,9 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from biaslab.cache import code_digest
 from biaslab.errors import InputError, unknown_name
-from biaslab.keep import code_digest
-from biaslab.keep.workers import Memo
+from biaslab.execution.workers import Memo
 from biaslab_world import render, truthful
 from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Scene, Thing, light_at, sample_person

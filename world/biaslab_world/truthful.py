@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.keep import code_digest
+from biaslab.cache import code_digest
 from biaslab.models import registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from biaslab.errors import InputError
-from biaslab.keep.workers import Workers
+from biaslab.execution.workers import Workers
 from training import autoencoder
 
 BLOCK = 4096

@@ -131,8 +131,8 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     """
     import tempfile
 
+    from biaslab.cache.result_cache import Store
     from biaslab.judging import instances as finding
-    from biaslab.keep.store import Store
     from biaslab.measures.instances import match
 
     asked = pd.DataFrame(

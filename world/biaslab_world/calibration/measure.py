@@ -96,7 +96,7 @@ class Calibration:
     def stages(self) -> list[Callable[[], object]]:
         """Return what takes long, apart: images of each generator with their judgements, and all that is made of them.
 
-        Each may raise :class:`~biaslab.keep.store.UnfinishedError` where the pipeline computes a share.
+        Each may raise :class:`~biaslab.cache.result_cache.UnfinishedError` where the pipeline computes a share.
         """
         parts = [partial(getattr, self, name) for name in ("renders", "training", "generated", "truth")]
         return [*(partial(made.judgements, "generated") for made in self.generators), *parts, self.named]

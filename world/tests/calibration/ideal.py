@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import open_corpus
 from biaslab.judging.judge import decide
-from biaslab.keep.store import Store
 from biaslab.models.images import DescribedImages
 from biaslab.settings import Settings
 from biaslab_world import scene, truthful, world

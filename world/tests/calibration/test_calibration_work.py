@@ -66,7 +66,7 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         assert len(left) < 12
     assert "left to the others" in left[0][0]
     whole = parts(tmp_path / "b")
-    monkeypatch.setattr("biaslab.keep.store._write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     for one, other in zip(parts(tmp_path / "a"), whole, strict=True):
         pd.testing.assert_frame_equal(one, other)
 

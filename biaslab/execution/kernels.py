@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from biaslab.execution.workers import THREADS, threads, threads_given
 from biaslab.io import places
-from biaslab.keep.workers import THREADS, threads, threads_given
 
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
@@ -185,7 +185,7 @@ class _Kernel:
         self.manager.start_kernel(env=dict(environment), stdout=self._log, stderr=self._log, extra_arguments=arguments)
         self._client = self.manager.blocking_client()
         self._client.start_channels(iopub=False, stdin=False, hb=False, control=False)
-        self._client.execute(f"from biaslab.keep import kernels; kernels.warm({modules!r})", silent=True)
+        self._client.execute(f"from biaslab.execution import kernels; kernels.warm({modules!r})", silent=True)
 
     @property
     def alive(self) -> bool:
@@ -208,7 +208,7 @@ class _Kernel:
             # Not as code, of which errors would show what it holds, such as keys.
             file = Path(folder, "call")
             file.write_bytes(pickle.dumps((function, args)))
-            code = f"from biaslab.keep import kernels; kernels.serve({str(file)!r})"
+            code = f"from biaslab.execution import kernels; kernels.serve({str(file)!r})"
             request = self._client.execute(code, silent=True, store_history=False)
             while self.alive:
                 with contextlib.suppress(queue.Empty):

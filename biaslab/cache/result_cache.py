@@ -1,12 +1,12 @@
 """Results on disk, so that everything is computed once: shards of tables, keyed by what they came from.
 
 A stage lives in ``<root>/<name>/<digest>/``, where the digest covers its inputs and the code that computes it
-(:mod:`biaslab.keep.code_digest`). Its result is cut into shards of rows, whose file names hold their number and a
+(:mod:`biaslab.cache.code_digest`). Its result is cut into shards of rows, whose file names hold their number and a
 digest of the rows that they were computed from. Each is written to a temporary name and then renamed: a file under its
 own name is whole. Its SHA-256 is in a file next to it, which is written first and checked whenever the shard is read; a
 damaged shard is renamed to ``*.damaged`` and computed again. A lock per shard lets several processes share the work of
-one stage, and one per process at work keeps the stage from being pruned (:mod:`biaslab.keep.pruning`); several machines
-must share the folder under the same path.
+one stage, and one per process at work keeps the stage from being pruned (:mod:`biaslab.cache.pruning`); several
+machines must share the folder under the same path.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from biaslab.cache import code_digest
 from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.execution.workers import HERE, Workers
 from biaslab.io.places import ROOT_VARIABLE, default_root
-from biaslab.keep import code_digest
-from biaslab.keep.workers import HERE, Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +162,7 @@ class Stage:
             raise UnfinishedError(
                 f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
             )
-        # The time of the last use, for biaslab.keep.pruning.
+        # The time of the last use, for biaslab.cache.pruning.
         with contextlib.suppress(OSError):
             os.utime(self.folder / "stage.json")
         for path, rows in shards.items():

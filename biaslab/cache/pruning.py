@@ -1,8 +1,8 @@
 """The contents of a store: the table of ``biaslab store``, and ``prune``, which deletes results that are not used.
 
-A result is one folder of :class:`biaslab.keep.store.Store`. The time of its last use is that of its newest file: a
-stage sets the time of ``stage.json`` whenever it reads its shards. A folder that holds anything but shards of tables
-(bought images, answers, downloads, or a file of the user) is never deleted.
+A result is one folder of :class:`biaslab.cache.result_cache.Store`. The time of its last use is that of its newest
+file: a stage sets the time of ``stage.json`` whenever it reads its shards. A folder that holds anything but shards of
+tables (bought images, answers, downloads, or a file of the user) is never deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biaslab.keep.store import guarded, is_held
+from biaslab.cache.result_cache import guarded, is_held
 from biaslab.schema.formatting import count, megabytes
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Results that are computed once and found again: the cache, digests of code, and deletion of unused results."""
