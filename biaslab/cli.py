@@ -351,8 +351,8 @@ def _models(_: argparse.Namespace) -> None:
 def _ledger(given: argparse.Namespace) -> None:
     from pathlib import Path
 
+    from biaslab.endpoints import purchases
     from biaslab.io import places
-    from biaslab.net import purchases
 
     store = Path(given.folder).expanduser() if given.folder else places.default_root()
     if given.release:

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from biaslab.captions.settings import CaptionSettings
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
 from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
-from biaslab.net.settings import EndpointSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
 from biaslab.schema import values
 from biaslab.schema.groups import Folder, Group, Numbers, Place, Texts, Whole, field

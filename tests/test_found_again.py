@@ -6,7 +6,7 @@ biaslab's code:
 - an image of an endpoint by URL and model (the folder), and by what is asked for (size, quality, style, options),
   prompt_id, text, index and the run's seed (:mod:`biaslab.generation.image_endpoint`);
 - an answer by URL, model, temperature and options (the folder), and by the messages, in which a critic's pictures are
-  packed by Pillow (:mod:`biaslab.net.chat`);
+  packed by Pillow (:mod:`biaslab.endpoints.chat`);
 - an image that was fetched by caption_id, from the folder of fetched images as ``captions.training_images``;
 - a rating by image_id, that is prompt_id and index, or the caption_id; and by position, where people stand in pairs.
 
@@ -24,8 +24,8 @@ import pytest
 from stores import asked
 
 from biaslab.cache import pruning
+from biaslab.endpoints.purchases import Ledger
 from biaslab.errors import RunError
-from biaslab.net.purchases import Ledger
 
 WRITTEN = Path(__file__).parent / "stores" / "66c4b31c"
 OLD = {p.relative_to(WRITTEN): p.read_bytes() for p in WRITTEN.rglob("*") if p.is_file()}

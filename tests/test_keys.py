@@ -135,7 +135,7 @@ from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.models.images import FolderImages
 from biaslab.judging.judge import JudgeSettings, judge
-from biaslab.net.settings import EndpointSettings
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.cache.result_cache import Stage, Store
 
 folder, notebooks, changes = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])

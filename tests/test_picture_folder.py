@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.models.picture_folder import PictureFolder, prompt_in
-from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, checks
 from biaslab.pipeline import asked as asked_of
 from biaslab.pipeline.custom import prompts_of

@@ -12,8 +12,8 @@ from PIL import Image, ImageCms, PngImagePlugin, features
 
 from biaslab.captions.downloads import as_saved
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
+from biaslab.endpoints.endpoint import Failed
 from biaslab.io.image_files import Unreadable, decode
-from biaslab.net.endpoint import Failed
 
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # what 0 to 255 are in 16 bits
 

@@ -13,7 +13,7 @@ from biaslab.cache import pruning, result_cache
 from biaslab.cache.pruning import prune, results, table
 from biaslab.cache.result_cache import Store, locked
 from biaslab.captions.indicators import indicate
-from biaslab.net.purchases import OK, Answers, Bought, Ledger
+from biaslab.endpoints.purchases import OK, Answers, Bought, Ledger
 
 CAPTIONS = pd.DataFrame({"text": ["she is a nurse", "he is a cook", "a chef"]})
 WORK = partial(indicate, "gazetteer", {})

@@ -233,6 +233,6 @@ def test_durations_are_not_taken_from_the_clock_that_can_be_set():
         "biaslab.execution.progress",
         "biaslab.runs.execute",
         "biaslab.report.all_runs",
-        "biaslab.net.endpoint",
+        "biaslab.endpoints.endpoint",
     }
     assert {name for name, path in MODULES.items() if "time.time()" in path.read_text(encoding="utf-8")} == allowed

@@ -1,7 +1,7 @@
 """Fetch the images behind captions by URL, and save them as img2dataset does, for :mod:`biaslab.captions.fetched`.
 
-Only public addresses are connected to (:mod:`biaslab.net.fetch`). An image is turned upright, made smaller, put on
-white where it is transparent, and saved as JPEG without metadata. A shard is written when its URLs have an outcome:
+Only public addresses are connected to (:mod:`biaslab.endpoints.fetch`). An image is turned upright, made smaller, put
+on white where it is transparent, and saved as JPEG without metadata. A shard is written when its URLs have an outcome:
 what has a lasting outcome is not fetched again, and a stopped run loses at most the shard on its way.
 """
 
@@ -24,10 +24,10 @@ from biaslab.cache.result_cache import explaining, locked
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
+from biaslab.endpoints import fetch
+from biaslab.endpoints.endpoint import Failed, retrying
 from biaslab.errors import RunError
 from biaslab.io import image_files
-from biaslab.net import fetch
-from biaslab.net.endpoint import Failed, retrying
 
 CONCURRENCY, PER_HOST, SHARD = 16, 2, 100
 """Requests at a time, in all and to one host, and URLs in a shard."""

@@ -23,10 +23,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import replace
+from biaslab.endpoints.fetch import outcome_of
 from biaslab.errors import InputError
 from biaslab.io.image_files import ENDINGS, MOST_BYTES, Unreadable, decode
 from biaslab.models import registry
-from biaslab.net.fetch import outcome_of
 
 OK, MISSING, NO_URL = "ok", "missing", "no_url"
 _REQUIRED = ("url", "key", "status", "error_message")
@@ -34,7 +34,8 @@ _REQUIRED = ("url", "key", "status", "error_message")
 _OTHERS = ("width", "height", "original_width", "original_height", "sha256", "attempt")
 COLUMNS = (*_REQUIRED, *_OTHERS)
 """Columns of a shard that the downloader writes."""
-# What img2dataset's messages stand for, in the words of biaslab.net.fetch; the first pattern that is found counts.
+# What img2dataset's messages stand for, in the words of biaslab.endpoints.fetch; the first pattern that is found
+# counts.
 _MESSAGES = {
     r"X-Robots-Tag": "opted_out",
     r"timed out": "timed_out",

@@ -27,8 +27,8 @@ from biaslab.io.plaintext import parted, plain
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import Store
-    from biaslab.net.chat import Answer
-    from biaslab.net.settings import EndpointSettings
+    from biaslab.endpoints.chat import Answer
+    from biaslab.endpoints.settings import EndpointSettings
 
 # Characters of a caption beyond which no model is asked: no alternative text of an image is that long.
 LONGEST_CAPTION = 2000
@@ -93,7 +93,7 @@ def paraphrases(
 
     Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
-    :data:`biaslab.net.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
+    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
     Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order.
     """
     pairs = list(zip(captions, occupations, strict=True))
@@ -113,7 +113,7 @@ def _by_model(
     pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: Store | None, names: str, progress: bool
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
-    from biaslab.net.chat import ask_until
+    from biaslab.endpoints.chat import ask_until
 
     questions = [
         [{"role": "user", "content": _INSTRUCTION.format(occupation=occupation, caption=caption)}]

@@ -1,4 +1,4 @@
-"""Images bought from a model behind an images endpoint (:mod:`biaslab.net.images`), as a source like any other."""
+"""Images bought from a model behind an images endpoint (:mod:`biaslab.endpoints.images`): a source like others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from biaslab.cache.result_cache import Store, digest
+from biaslab.endpoints.images import OUTCOMES, REFUSED, UNDELIVERED, buy
+from biaslab.endpoints.purchases import STAYS, Bought, Ledger
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
 from biaslab.judging.words import BLOCKED
 from biaslab.models.images import Unreadable, decode
-from biaslab.net.images import OUTCOMES, REFUSED, UNDELIVERED, buy
-from biaslab.net.purchases import STAYS, Bought, Ledger
-from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +30,9 @@ class EndpointImages(MadeImages):
 
     An image is kept by URL, model, what is asked of it (size, quality, style, options), prompt_id, text, index and
     seed: another seed asks for other images of the same prompts, and no endpoint is sent one. A refusal reads as
-    ``blocked``, as by a model's safety checker. The table has an outcome (one of :data:`biaslab.net.images.OUTCOMES`),
-    and, empty where the endpoint said nothing, revised_prompt, request_id, time (of the reply, UTC) and detail.
+    ``blocked``, as by a model's safety checker. The table has an outcome (one of
+    :data:`biaslab.endpoints.images.OUTCOMES`), and, empty where the endpoint said nothing, revised_prompt, request_id,
+    time (of the reply, UTC) and detail.
 
     Args:
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); InputError where they do not fit.
@@ -60,7 +61,7 @@ class EndpointImages(MadeImages):
     def complete(self, *, progress: bool = True) -> Self:
         """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
 
-        Raises as :func:`biaslab.net.images.buy`, and ParameterError where ``price`` is not set.
+        Raises as :func:`biaslab.endpoints.images.buy`, and ParameterError where ``price`` is not set.
         """
         import pandas as pd
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import Corpus
+from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
@@ -22,7 +23,6 @@ from biaslab.models import checkpoints, registry
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.models.picture_folder import IMAGES, TOLD, PictureFolder
 from biaslab.models.repositories import Located
-from biaslab.net.settings import ENDPOINT, EndpointSettings
 from biaslab.prompts.settings import DallEvalDesign
 
 if TYPE_CHECKING:

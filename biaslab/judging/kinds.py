@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
 from biaslab.judging import names, plugins
 from biaslab.judging.names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
 from biaslab.judging.pinned import PINNED, YUNET
 from biaslab.models import registry
-from biaslab.net.settings import ENDPOINT
 
 
 class Role(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judging import blip, faces, fairface, features, grounded, inception, instances, objects, pinned, plugins
 from biaslab.judging.fairface import FAIRFACE
@@ -14,7 +15,6 @@ from biaslab.judging.names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS,
 from biaslab.judging.zero_shot import look_up as look_up_clip
 from biaslab.models import registry, repositories, safety
 from biaslab.models.repositories import Located, Repository
-from biaslab.net.settings import ENDPOINT
 
 
 def look_up(name: str, kind: str) -> list[Located]:

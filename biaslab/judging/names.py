@@ -7,12 +7,12 @@ import json
 import re
 from pathlib import Path
 
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.io import cells, reading
 from biaslab.judging import pinned, plugins
 from biaslab.judging.plugins import PLUGIN
 from biaslab.models import hub, registry
-from biaslab.net.settings import ENDPOINT
 
 RATINGS = "ratings:"
 FILES = ("mediapipe:", "fairface:", RATINGS)

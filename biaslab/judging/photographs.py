@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.judging.names import WHOLE
-from biaslab.net.settings import ENDPOINT
 
 _LABELLED = "pictures that look like photographs, made by text-to-image models and labelled by two raters"
 _PASSES = "An image where it sees two of four people passes as a pair."

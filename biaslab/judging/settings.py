@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
+from biaslab.endpoints.settings import ENDPOINT, Url, Variable
 from biaslab.errors import ParameterError
 from biaslab.judging.names import PLUGIN
 from biaslab.judging.words import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
-from biaslab.net.settings import ENDPOINT, Url, Variable
 from biaslab.schema.groups import Folder, Group, Named, Place, Texts, Whole, field
 
 

@@ -20,6 +20,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache.result_cache import Store
+from biaslab.endpoints import chat
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.io.plaintext import plain
 from biaslab.judging import judge, people, vqa
@@ -31,8 +33,6 @@ from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.judging.words import JUDGED, UNCLEAR
 from biaslab.models import registry
 from biaslab.models.images import ImageSource, pictures_of
-from biaslab.net import chat
-from biaslab.net.settings import EndpointSettings
 from biaslab.schema.genders import GENDERS
 
 NOBODY = "nobody"

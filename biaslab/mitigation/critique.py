@@ -108,7 +108,7 @@ class Critique(Batch):
     findings: tuple[Finding, ...] = ()
     cause: str = ""
     """Without a judgement: ``no_people``, ``no_images``, ``invalid`` (no usable reply), or an endpoint's outcome
-    (:data:`biaslab.net.chat.OUTCOMES`)."""
+    (:data:`biaslab.endpoints.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came: text of strangers."""
     asked_without: str = ""

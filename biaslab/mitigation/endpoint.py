@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from biaslab.endpoints.chat import OUTCOMES, Answer, Message, ask_until, picture
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, named
-from biaslab.net.chat import OUTCOMES, Answer, Message, ask_until, picture
-from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from biaslab.net.settings import Url, Variable
+from biaslab.endpoints.settings import Url, Variable
 from biaslab.schema.groups import Group, Whole, field
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
@@ -17,7 +18,6 @@ from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.judging.words import JUDGED, UNCLEAR
 from biaslab.models.images import ImageSource
 from biaslab.models.picture_folder import TOLD, PictureFolder
-from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from biaslab.captions.corpus import open_corpus
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.judging import objects, vision
 from biaslab.judging.judge import find_faces
 from biaslab.judging.words import UNCLEAR
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
-from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, described, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files

@@ -10,6 +10,8 @@ from functools import cached_property
 
 import pandas as pd
 
+from biaslab.endpoints.images import NEVER_MADE
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
 from biaslab.judging import copies, vision
 from biaslab.judging.names import RATINGS, VQA
@@ -20,8 +22,6 @@ from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
 from biaslab.models.images import ImageSource
-from biaslab.net.images import NEVER_MADE
-from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files

@@ -28,6 +28,7 @@ from biaslab.captions.neighbours import COLUMNS, NEAREST, Encoder, embed, embedd
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED
+from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
 from biaslab.errors import InputError, MissingInputError, ParameterError, unknown_name
 from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.execution.workers import Workers
@@ -40,7 +41,6 @@ from biaslab.mitigation.settings import CriticSettings
 from biaslab.models import registry, truths
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.models.truths import Truth
-from biaslab.net.settings import ENDPOINT, EndpointSettings
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words, slug

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 
 from biaslab.captions.neighbours import Encoder
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
@@ -23,7 +24,6 @@ from biaslab.judging.words import UNCLEAR
 from biaslab.judging.zero_shot import ZeroShot
 from biaslab.models.images import Unreadable
 from biaslab.models.repositories import Located
-from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use

@@ -8,13 +8,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from biaslab.captions import neighbours
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.judging import blip, inception, kinds, lookup, similarity
 from biaslab.judging.inception import INCEPTION
 from biaslab.judging.names import RATINGS, WHOLE, files_digest
 from biaslab.models import registry
 from biaslab.models.repositories import Located
-from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import ASKED, KINDS

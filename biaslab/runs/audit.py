@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 
 from biaslab import plugins
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, name_help
 from biaslab.io import model_names
 from biaslab.models import checkpoints, registry
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
-from biaslab.net.settings import ENDPOINT
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 from biaslab.schema import tables

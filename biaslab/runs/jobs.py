@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from biaslab import plugins
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, RunError, loading, name_help
-from biaslab.net.settings import ENDPOINT
 from biaslab.request import Request, resolved
 from biaslab.runs.params import Notebook, RunParams
 from biaslab.schema import tables

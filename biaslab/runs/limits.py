@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.judging import photographs
 from biaslab.judging.names import RATINGS
 from biaslab.models import registry
-from biaslab.net.settings import ENDPOINT
 from biaslab.schema import tables
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from biaslab import stats
+from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, ParameterError
 from biaslab.execution import processor
 from biaslab.generation.images import image_ids_of
@@ -19,7 +20,6 @@ from biaslab.io.plaintext import plain
 from biaslab.judging import kinds
 from biaslab.judging.names import VQA
 from biaslab.judging.vision import READINGS
-from biaslab.net.settings import ENDPOINT
 from biaslab.pipeline import Pipeline, rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal

@@ -28,10 +28,10 @@ from biaslab.captions import downloads
 from biaslab.captions.downloads import as_saved, download
 from biaslab.captions.fetched import FetchedImages, shards
 from biaslab.captions.settings import DownloadSettings
+from biaslab.endpoints import endpoint
+from biaslab.endpoints import fetch as fetching
 from biaslab.errors import ParameterError, RunError
 from biaslab.models.images import Unreadable
-from biaslab.net import endpoint
-from biaslab.net import fetch as fetching
 
 FAST = {"PER_HOST": 16}
 FIRST_WAIT = 0.01
@@ -547,7 +547,7 @@ import json, pathlib, re, resource, sys
 import pandas as pd
 from biaslab.captions import downloads
 from biaslab.captions.settings import DownloadSettings
-from biaslab.net import endpoint
+from biaslab.endpoints import endpoint
 table, folder, allow, settings, fast, endpoint.FIRST_WAIT = json.loads(sys.argv[1])
 for name, value in fast.items():
     setattr(downloads, name, value)

@@ -9,8 +9,8 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
 from biaslab.captions.search import Matcher
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
-from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.pipeline.checks import check
 

@@ -11,15 +11,15 @@ from fake_endpoint import completion, failure
 from fake_vision import FakeVision, picture_of
 
 from biaslab.cache.result_cache import Store
+from biaslab.endpoints import chat
+from biaslab.endpoints.purchases import summary
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.judging import kinds, skin_tone, vision
 from biaslab.judging.questions import IMAGE, read_questions
 from biaslab.judging.settings import JudgeSettings, VisionSettings
 from biaslab.judging.vision import Vision, ask_about, chosen, judge_people
 from biaslab.models.images import Unreadable
-from biaslab.net import chat
-from biaslab.net.purchases import summary
-from biaslab.net.settings import EndpointSettings
 from biaslab.pipeline import Pipeline, uses
 from biaslab.settings import Settings
 

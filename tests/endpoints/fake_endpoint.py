@@ -16,8 +16,8 @@ import pytest
 from loopback import served
 from PIL import Image
 
-from biaslab.net import endpoint
-from biaslab.net.settings import EndpointSettings
+from biaslab.endpoints import endpoint
+from biaslab.endpoints.settings import EndpointSettings
 
 KEY = "sk-test-5f0e1d2c3b4a59687"
 

@@ -19,7 +19,7 @@ from functools import cache
 import httpx
 
 from biaslab import __version__
-from biaslab.net.endpoint import Failed, retry_after
+from biaslab.endpoints.endpoint import Failed, retry_after
 
 _HEADERS = {
     "User-Agent": f"Mozilla/5.0 (compatible; biaslab/{__version__}; image audit)",

@@ -8,7 +8,7 @@ import pytest
 from loopback import served
 
 from biaslab.captions.settings import OPT_OUT
-from biaslab.net.fetch import Failed, Limits, get, is_public, opted_out
+from biaslab.endpoints.fetch import Failed, Limits, get, is_public, opted_out
 
 PUBLIC = """
 93.184.215.14 1.1.1.1 2606:4700:4700::1111 172.32.0.1

@@ -1,15 +1,15 @@
 """Models that make images, behind an OpenAI-compatible endpoint.
 
 - **Never bought twice.** A reply is written down as it came; then the picture, then what became of it
-  (:mod:`biaslab.net.purchases`). A stopped run continues from whichever was written. One process at a time buys from a
-  model.
+  (:mod:`biaslab.endpoints.purchases`). A stopped run continues from whichever was written. One process at a time buys
+  from a model.
 - **Never too much.** Before a request is sent, its price is written down and must fit under ``cost_limit``. It is taken
   back where the server says that there was no image. What may have been charged stays counted.
 - **Counted.** What has no image has an outcome that says why (:data:`OUTCOMES`). A refusal is never asked again.
 - **Independent.** The first two images of a prompt are bought before all others. Where they are identical nothing more
   is bought: an endpoint that ignores seeds, or a cache, sends one image over and over.
 - **The key** is not sent to the addresses that the endpoint names for its pictures, and of these only public ones are
-  visited (:mod:`biaslab.net.fetch`).
+  visited (:mod:`biaslab.endpoints.fetch`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import httpx
 import numpy as np
 
 from biaslab.cache.result_cache import now
+from biaslab.endpoints import fetch, replies
+from biaslab.endpoints.endpoint import Failed, Requests
+from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
 from biaslab.io.image_files import is_black
 from biaslab.models.images import Unreadable, decode
-from biaslab.net import fetch, replies
-from biaslab.net.endpoint import Failed, Requests
-from biaslab.net.purchases import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
-from biaslab.net.settings import EndpointSettings
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.
@@ -80,8 +80,9 @@ def buy(
     ``pairs`` has each prompt of two images or more, and the keys of its first two, whether missing or not. They are
     bought first, until two of one prompt can be compared: neither is refused or black.
 
-    Raises as :meth:`biaslab.net.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError: One
-    more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an image.
+    Raises as :meth:`biaslab.endpoints.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError:
+    One more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an
+    image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
     missing = dict(sorted(missing.items(), key=lambda item: item[0] not in ledger.replies))

@@ -17,9 +17,9 @@ from fake_endpoint import at, completion
 from test_image_endpoint import posix
 
 from biaslab.cache.result_cache import Store
+from biaslab.endpoints.chat import ask
+from biaslab.endpoints.purchases import summary
 from biaslab.execution.workers import Workers, _connected
-from biaslab.net.chat import ask
-from biaslab.net.purchases import summary
 
 pytestmark = [pytest.mark.long, posix]
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from test_chat import answers
 
+from biaslab.endpoints import replies
 from biaslab.errors import ParameterError
 from biaslab.mitigation.endpoint import _read
-from biaslab.net import replies
 
 
 def bought(server, store, n=1, **more):

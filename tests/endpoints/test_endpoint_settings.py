@@ -2,8 +2,8 @@
 
 import pytest
 
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError
-from biaslab.net.settings import EndpointSettings
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ from test_image_endpoint import REFUSAL, asked, bought, buy_from, made, of, orde
 
 from biaslab import cli
 from biaslab.cache.result_cache import Store
+from biaslab.endpoints import purchases
+from biaslab.endpoints.chat import ask
+from biaslab.endpoints.endpoint import Requests
+from biaslab.endpoints.purchases import Ledger, LimitError, summary
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, RunError
-from biaslab.net import purchases
-from biaslab.net.chat import ask
-from biaslab.net.endpoint import Requests
-from biaslab.net.purchases import Ledger, LimitError, summary
-from biaslab.net.settings import EndpointSettings
 
 server = base.server
 NAME = "purchases.sqlite"

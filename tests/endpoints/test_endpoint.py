@@ -10,9 +10,9 @@ import pytest
 from fake_endpoint import KEY, completion, failure
 from test_chat import answers
 
+from biaslab.endpoints import endpoint
+from biaslab.endpoints.chat import Answer
 from biaslab.errors import ParameterError, RunError
-from biaslab.net import endpoint
-from biaslab.net.chat import Answer
 
 # Most bytes of a reply that a chat reads.
 MOST = 8 * 2**20

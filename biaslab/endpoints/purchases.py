@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.cache.result_cache import explaining, locked, now, replace
+from biaslab.endpoints import old_purchases
+from biaslab.endpoints.endpoint import StoppedError
 from biaslab.errors import InputError, RunError
-from biaslab.net import old_purchases
-from biaslab.net.endpoint import StoppedError
 
 OK = "ok"
 STAYS = "Images bought before are kept"

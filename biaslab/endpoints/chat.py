@@ -2,7 +2,7 @@
 
 An answer is written to the store's database of purchases as soon as it is there, keyed by URL, model, options and
 messages, so that nothing is paid for twice, however a run ends. It also contains what questions cost, where they have a
-price (:mod:`biaslab.net.purchases`).
+price (:mod:`biaslab.endpoints.purchases`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from biaslab.cache.result_cache import Store, digest
+from biaslab.endpoints import replies
+from biaslab.endpoints.endpoint import Requests
+from biaslab.endpoints.purchases import Answers, Ledger, LimitError
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
-from biaslab.net import replies
-from biaslab.net.endpoint import Requests
-from biaslab.net.purchases import Answers, Ledger, LimitError
-from biaslab.net.settings import EndpointSettings
 
 if TYPE_CHECKING:
     import httpx
@@ -81,8 +81,8 @@ def ask(
         longest: Characters of an answer that are kept.
         charged: Whether each reply costs the endpoint's price, up to its limit of cost over all questions to it.
 
-    Raises as :meth:`biaslab.net.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError: More
-    would pass the limit of cost, or there is no room to keep an answer.
+    Raises as :meth:`biaslab.endpoints.endpoint.Requests.all`. ParameterError: There is no URL, model or key. RunError:
+    More would pass the limit of cost, or there is no room to keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     fields = {name: value for name, value in fields.items() if value is not None}

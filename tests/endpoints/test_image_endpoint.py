@@ -20,15 +20,15 @@ from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process
 from PIL import Image
 
 from biaslab.cache.result_cache import Store
+from biaslab.endpoints import purchases
+from biaslab.endpoints.images import OUTCOMES
+from biaslab.endpoints.purchases import Ledger, LimitError
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.generation.models import EndpointModel
 from biaslab.models.images import Unreadable
-from biaslab.net import purchases
-from biaslab.net.images import OUTCOMES
-from biaslab.net.purchases import Ledger, LimitError
-from biaslab.net.settings import EndpointSettings
 
 REFUSAL = failure(400, "Your request was rejected by our safety system.", "content_policy_violation")
 

@@ -27,9 +27,9 @@ import httpx
 import tenacity
 
 from biaslab import __version__, redact
+from biaslab.endpoints import replies
+from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
-from biaslab.net import replies
-from biaslab.net.settings import EndpointSettings
 
 # How often a question is asked, by the outcome of the last try; any other outcome is final.
 _TRIES = {"unavailable": 8, "empty": 3, "malformed": 3}

@@ -8,8 +8,8 @@ import pytest
 from fake_endpoint import KEY, at, bytes_below, completion, failure
 
 from biaslab.cache.result_cache import Store
+from biaslab.endpoints.chat import OUTCOMES, Answer, ask
 from biaslab.errors import ParameterError
-from biaslab.net.chat import OUTCOMES, Answer, ask
 
 
 def say(*texts):
