@@ -23,9 +23,9 @@ from PIL import Image
 
 from biaslab import stats
 from biaslab.errors import MissingInputError
-from biaslab.judging import error, judge
-from biaslab.judging.judge import JudgeSettings
-from biaslab.judging.pinned import DLIB, YUNET
+from biaslab.judges import error, judge
+from biaslab.judges.judge import JudgeSettings
+from biaslab.judges.pinned import DLIB, YUNET
 from biaslab.papers import custom, precision
 from biaslab.ratings import sample
 from biaslab.stats.powered import Powered

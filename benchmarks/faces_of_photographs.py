@@ -23,9 +23,9 @@ from PIL import Image
 
 from biaslab import stats
 from biaslab.errors import MissingInputError
-from biaslab.judging import faces, judge
-from biaslab.judging.judge import JudgeSettings
-from biaslab.judging.pinned import DLIB, YUNET
+from biaslab.judges import faces, judge
+from biaslab.judges.judge import JudgeSettings
+from biaslab.judges.pinned import DLIB, YUNET
 
 # What stands for more in the raters' counts; and the faces of a group at most.
 MORE, FEW = 15, 8

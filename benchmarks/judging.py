@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.judging import faces as detectors
-from biaslab.judging.faces import WholeImage, gate, large_enough
-from biaslab.judging.judge import Judge, JudgeSettings, judge_images
-from biaslab.judging.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
+from biaslab.judges import faces as detectors
+from biaslab.judges.faces import WholeImage, gate, large_enough
+from biaslab.judges.judge import Judge, JudgeSettings, judge_images
+from biaslab.judges.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
 from biaslab.models import registry
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biaslab.judging import blip
+from biaslab.judges import blip
 from biaslab.prompts.dalleval import ATTRIBUTES, GENDER_QUESTION, attribute_question
 
 SIZE = 224

@@ -11,7 +11,7 @@ from biaslab.captions.settings import CaptionSettings
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
-from biaslab.judging.settings import JudgeSettings, VisionSettings
+from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
 from biaslab.schema import values

@@ -34,7 +34,7 @@ REFERENCE = {
     "triplets": ["biaslab.papers.triplets"],
     "synthesis": ["biaslab.papers.synthesis"],
     "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
-    "judges": ["biaslab.judging.judge", "biaslab.judging.settings"],
+    "judges": ["biaslab.judges.judge", "biaslab.judges.settings"],
     "plugins": ["biaslab.plugins", "biaslab.models.registry", "biaslab.models.truths"],
     "world": ["biaslab_world"],
 }

@@ -20,8 +20,8 @@ from biaslab.cache.result_cache import Stage
 from biaslab.generation import images
 from biaslab.generation.generator import image_seed
 from biaslab.generation.models import DiffusersModel
-from biaslab.judging import judge, people
-from biaslab.judging.faces import Face
+from biaslab.judges import judge, people
+from biaslab.judges.faces import Face
 from biaslab.pipeline import Pipeline, Settings
 
 READY, ERR = "ready", "err"

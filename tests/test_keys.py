@@ -134,7 +134,7 @@ from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.models.images import FolderImages
-from biaslab.judging.judge import JudgeSettings, judge
+from biaslab.judges.judge import JudgeSettings, judge
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.cache.result_cache import Stage, Store
 
@@ -207,7 +207,7 @@ NOTEBOOKS = {*OF_PARADOX, "published triplets"}
 CHANGES = {
     "biaslab_world/render.py": OF_WORLD,
     "biaslab/generation/generator.py": {"images generated", *NOTEBOOKS},
-    "biaslab/judging/zero_shot.py": {"judgements of a folder", *NOTEBOOKS},
+    "biaslab/judges/zero_shot.py": {"judgements of a folder", *NOTEBOOKS},
     "biaslab/pipeline/stages.py": NOTEBOOKS,
     "biaslab/captions/search.py": {"search over a file", "search over the world's captions", *NOTEBOOKS},
     "biaslab/papers/paradox/analysis/amplification.py": OF_PARADOX,
@@ -267,7 +267,7 @@ def test_papers_count_whose_tables_are_taken():
         return {name.split(".")[1] for name in found if name.endswith(".printed")}
 
     found = counted(IMPORTED, "study.load(paradox.percent_female)", takes=["paradox_percent_female"])
-    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judging.judge"} <= found
+    assert {"papers.paradox.measure", "papers.paradox.printed", "pipeline.stages", "judges.judge"} <= found
     # How images were made is a table of the paradox.
     assert printed(takes=["paired_run_score", "dalleval_mad"]) == {"paradox", "paired", "dalleval"}
     # Nobody knows whose these are.

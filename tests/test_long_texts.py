@@ -9,7 +9,7 @@ import pytest
 from biaslab import redact
 from biaslab.captions import indicators, paraphrase
 from biaslab.errors import InputError
-from biaslab.judging import questions
+from biaslab.judges import questions
 from biaslab.measures import captioning
 from biaslab.mitigation import endpoint
 from biaslab.papers import findings

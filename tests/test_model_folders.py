@@ -16,9 +16,9 @@ from biaslab.generation.generator import load
 from biaslab.generation.loading import pipeline_class
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io import reading
-from biaslab.judging import blip, faces
-from biaslab.judging.fairface import FairFaceGender
-from biaslab.judging.zero_shot import ZeroShot
+from biaslab.judges import blip, faces
+from biaslab.judges.fairface import FairFaceGender
+from biaslab.judges.zero_shot import ZeroShot
 from biaslab.models import registry, safety
 from biaslab_world.brought import WEIGHTS
 

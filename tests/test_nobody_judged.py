@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from biaslab.generation.images import GeneratedImages
-from biaslab.judging import blip, faces, objects, segmenters, zero_shot
+from biaslab.judges import blip, faces, objects, segmenters, zero_shot
 from biaslab.models.images import DescribedImages, Unreadable
 from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages

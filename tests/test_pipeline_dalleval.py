@@ -16,7 +16,7 @@ from PIL import Image
 
 from biaslab import stats
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.judging import blip
+from biaslab.judges import blip
 from biaslab.measures.captioning import caption_scores
 from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.models import registry
@@ -270,7 +270,7 @@ def captioned(store, describer, tmp_path_factory):
     settings = Settings(captions={"rows": 200}, dalleval=design, compute={"store": str(store)})
     p = Pipeline("world", settings, seed=5, progress=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("biaslab.judging.inception.Inception", Colours)
+        patch.setattr("biaslab.judges.inception.Inception", Colours)
         quality = dalleval.measure.image_quality(p)
     return p, quality, dalleval.measure.alignment_quality(p)
 

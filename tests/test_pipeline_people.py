@@ -318,7 +318,7 @@ def test_two_files_of_ratings_are_told_apart(rated):
 
 @pytest.mark.long
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
-    from biaslab.judging import kinds, vqa
+    from biaslab.judges import domains, vqa
     from biaslab.models import registry
 
     class Sees:
@@ -328,9 +328,9 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     # A model of a hub that knows more than photographs.
-    of_names = kinds.knows
+    of_names = domains.knows
     any_ = {"vqa:owner/blip": registry.ANY}
-    monkeypatch.setattr(kinds, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
+    monkeypatch.setattr(domains, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
     base = worlds("default").pipeline
     both = base.changed(judging={"further": ["vqa:owner/blip"]})
     renders = measure.renders(both)

@@ -9,7 +9,7 @@ import pytest
 from biaslab import stats
 from biaslab.errors import MissingInputError
 from biaslab.generation.models import Ready
-from biaslab.judging import kinds
+from biaslab.judges import domains
 from biaslab.pipeline import Pipeline, Settings, asked, uses
 from biaslab.pipeline.asked import Asked, Cost
 from biaslab.pipeline.stages import Stages
@@ -60,7 +60,7 @@ MEASURED = sorted(sources._pipeline())
 
 
 # What is taken, found out apart from what is declared: judges are checked when they are to look at images.
-JUDGES = (*kinds.ROLES, uses.ENCODER)
+JUDGES = (*domains.ROLES, uses.ENCODER)
 
 
 @pytest.fixture

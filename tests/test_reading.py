@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.errors import BiaslabError, InputError
 from biaslab.io import reading
-from biaslab.judging import instances, names
+from biaslab.judges import judge_names, segmentation
 from biaslab.ratings import readers
 from biaslab.request import Request
 from biaslab.runs import compare
@@ -52,9 +52,9 @@ def test_a_file_is_read_up_to_its_limit(tmp_path, monkeypatch):
 READERS = {
     "measured table": lambda path: tables.read(path, "paradox_percent_female"),
     "ratings": readers.read,
-    "vocabulary": lambda path: instances.words(str(path)),
-    "instances": instances.read,
-    "digest": names.file_digest,
+    "vocabulary": lambda path: segmentation.words(str(path)),
+    "instances": segmentation.read,
+    "digest": judge_names.file_digest,
     "record of a run": lambda path: compare.record_of(path.parent),
     "source": lambda path: sources.digest(Request(str(path.parent))),
 }

@@ -21,7 +21,7 @@ import yaml
 
 from biaslab import cli
 from biaslab.errors import ParameterError, UnknownNameError
-from biaslab.judging import questions
+from biaslab.judges import questions
 from biaslab.prompts import word_files
 from biaslab.report import cards, citation
 from biaslab.runs import declared, params, runner

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from biaslab.execution.workers import Memo, Workers
-from biaslab.judging import copies
+from biaslab.judges import duplicates
 from biaslab.models.images import FolderImages, Subset
 from biaslab.pipeline import Pipeline, Settings
 
@@ -59,7 +59,7 @@ def test_files_travel(tmp_path):
 
 def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_path):
     changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"store": str(tmp_path)}}
-    made = copies.whole(world.changed("mini", **changed).images("generated").source)
+    made = duplicates.whole(world.changed("mini", **changed).images("generated").source)
     same_images(made)
     assert "_generator" in vars(made) and len(cloudpickle.dumps(made)) < 20_000
     elsewhere = travelled(made)

@@ -27,8 +27,8 @@ from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io import model_names
 from biaslab.io.image_files import Unreadable
-from biaslab.judging.loaded import device as find_device
-from biaslab.judging.words import BLOCKED
+from biaslab.judges.judge_labels import BLOCKED
+from biaslab.judges.model_loading import device as find_device
 from biaslab.models import repositories
 
 if TYPE_CHECKING:

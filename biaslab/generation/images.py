@@ -26,7 +26,7 @@ from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
 from biaslab.io.image_files import Unreadable, decode, is_black
-from biaslab.judging.words import BLOCKED
+from biaslab.judges.judge_labels import BLOCKED
 from biaslab.models import checkpoints
 
 if TYPE_CHECKING:

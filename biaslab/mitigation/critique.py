@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab import lexicons
-from biaslab.judging.words import WITHHELD
+from biaslab.judges.judge_labels import WITHHELD
 from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:

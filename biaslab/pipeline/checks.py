@@ -20,8 +20,8 @@ from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.generation import generator
 from biaslab.io import cells, model_names, reading
-from biaslab.judging.names import FILES, GROUNDED, VQA
-from biaslab.judging.pinned import PINNED
+from biaslab.judges.judge_names import FILES, GROUNDED, VQA
+from biaslab.judges.pinned import PINNED
 from biaslab.models.images import CaptionImages, FolderImages
 from biaslab.models.picture_folder import IMAGES, MIXED
 from biaslab.pipeline import Pipeline, dalleval, uses

@@ -12,10 +12,10 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
-from biaslab.judging import vision
-from biaslab.judging.names import RATINGS, VQA
-from biaslab.judging.questions import CHOICES, PERSON, Question, read_questions
-from biaslab.judging.words import JUDGED, UNCLEAR
+from biaslab.judges import vision
+from biaslab.judges.judge_labels import JUDGED, UNCLEAR
+from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.models.images import ImageSource
 from biaslab.models.picture_folder import TOLD, PictureFolder
 from biaslab.pipeline.stages import Part, described, image_ids, kept
@@ -142,7 +142,7 @@ class Custom(Part):
         """Return a row for each person whom images are to show, with what gate and judge made of them.
 
         The columns of :meth:`images`, position (1 is the leftmost) and those of
-        :func:`biaslab.judging.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
         """
         self._pipeline.check_gate_is_named()
         table = self.images().table.drop(columns="outcome", errors="ignore")

@@ -17,9 +17,9 @@ import pandas as pd
 from biaslab.captions.corpus import open_corpus
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, ParameterError, unknown_name
-from biaslab.judging import objects, vision
-from biaslab.judging.judge import find_faces
-from biaslab.judging.words import UNCLEAR
+from biaslab.judges import objects, vision
+from biaslab.judges.judge import find_faces
+from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.pipeline.stages import Part, described, kept
 from biaslab.prompts import dalleval as asking
@@ -132,7 +132,7 @@ class DallEval(Part):
         return DescribedImages(made, made.table)
 
     def detections(self, images: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return what the detector finds in images, as :func:`biaslab.judging.objects.detect`."""
+        """Return what the detector finds in images, as :func:`biaslab.judges.objects.detect`."""
         pipeline, source = self._pipeline, getattr(images, "source", images)
         pipeline.check_judge("dalleval.detector", source)
         name = pipeline.settings.dalleval.detector
@@ -213,7 +213,7 @@ class DallEval(Part):
     def describe(self, images: ImageSource, image_ids: Iterable[str]) -> pd.DataFrame:
         """Return a sentence about each of some images, by the captioning model: image_id, outcome, reason, caption.
 
-        The outcome is empty where an image is described, else as of :func:`biaslab.judging.vision.ask_about`.
+        The outcome is empty where an image is described, else as of :func:`biaslab.judges.vision.ask_about`.
         """
         pipeline = self._pipeline
         pipeline.check_judge("dalleval.captioner", images)
@@ -240,7 +240,7 @@ class DallEval(Part):
     def tones(self, kind: str) -> pd.DataFrame:
         """Return the skin tone of each person (:meth:`people`) whose face is the only one.
 
-        The table of the images with the face's box (:func:`biaslab.judging.judge.find_faces`), tone (1–10, NaN where
+        The table of the images with the face's box (:func:`biaslab.judges.judge.find_faces`), tone (1–10, NaN where
         ``tone_reason`` says why), red, green, blue (0–255, where pixels were read) and tone_judge.
         """
         pipeline, images = self._pipeline, self.people(kind)

@@ -18,8 +18,8 @@ from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.cache import code_digest
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import copies
-from biaslab.judging.names import is_file
+from biaslab.judges import duplicates
+from biaslab.judges.judge_names import is_file
 from biaslab.measures.instances import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest
 from biaslab.models.images import ImageSource
@@ -97,7 +97,7 @@ class Dependency(Part):
         images = self._triplets.images()
         if truthful:
             return TrueMaps(self._truth, images.source, images.table)
-        made = copies.whole(images.source)
+        made = duplicates.whole(images.source)
         if not isinstance(made, AttendedImages):
             raise MissingInputError(NO_MAPS)
         return made

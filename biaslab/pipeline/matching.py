@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
-from biaslab.judging.names import RATINGS
+from biaslab.judges.judge_names import RATINGS
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema import formatting

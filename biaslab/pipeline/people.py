@@ -13,11 +13,11 @@ import pandas as pd
 from biaslab.endpoints.images import NEVER_MADE
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
-from biaslab.judging import copies, vision
-from biaslab.judging.names import RATINGS, VQA
-from biaslab.judging.people import judge_people
-from biaslab.judging.vqa import judge_people_vqa
-from biaslab.judging.words import DUPLICATE
+from biaslab.judges import duplicates, vision
+from biaslab.judges.judge_labels import DUPLICATE
+from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.people import judge_people
+from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
@@ -180,7 +180,7 @@ class People(Part):
 
     @kept
     def people(self, kind: str) -> pd.DataFrame:
-        """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judging.people.judge_people`."""
+        """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judges.people.judge_people`."""
         return self.judged(kind, self._pipeline.settings.judging.gender)
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
@@ -196,12 +196,12 @@ class People(Part):
     def judged_images(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return what any judge makes of people of any images, ``asked`` by image_id, position and phrase.
 
-        One row per row of ``asked``, as of :func:`biaslab.judging.people.judge_people`.
+        One row per row of ``asked``, as of :func:`biaslab.judges.people.judge_people`.
         """
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
             file = judge.removeprefix(RATINGS)
-            return copies.annotated(source, person_ratings.judge_people(asked, file), file)
+            return duplicates.annotated(source, person_ratings.judge_people(asked, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
         how, by = judge_people, (s,)

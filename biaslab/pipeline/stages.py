@@ -33,10 +33,10 @@ from biaslab.errors import InputError, MissingInputError, ParameterError, unknow
 from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.execution.workers import Workers
 from biaslab.generation.models import ImageModel, open_model
-from biaslab.judging import copies, judge, kinds, skin_tone, vision, vqa
-from biaslab.judging.names import FILES, PLUGIN, RATINGS, VQA
-from biaslab.judging.pinned import PINNED
-from biaslab.judging.settings import VisionSettings
+from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
+from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
+from biaslab.judges.pinned import PINNED
+from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.models import registry, truths
 from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
@@ -152,7 +152,7 @@ class Stages:
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
         """Refuse a judge (by default the one that ``setting`` names) that does not know images (ParameterError)."""
         name = name or attrgetter(setting)(self.settings)
-        kinds.check(setting, name, pictures_of(images), images.name, kind)
+        domains.check(setting, name, pictures_of(images), images.name, kind)
 
     def unnamed(self, *settings: str) -> tuple[str, ...]:
         """Return which of some settings, by their dotted names, name nothing."""
@@ -468,16 +468,16 @@ class Stages:
         name = "occupation" if "occupation" in prompts else "prompt_id"
         once = prompts.drop_duplicates("prompt_id")
         groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
-        found = self.run(copies.find, made, groups)
+        found = self.run(duplicates.find, made, groups)
         folder = getattr(model, "folder", None)
         if folder is not None and folder.told_by:
-            copies.check_told(found, folder.people, folder.told_by)
-        return copies.DistinctImages(made, found)
+            duplicates.check_told(found, folder.people, folder.told_by)
+        return duplicates.DistinctImages(made, found)
 
     def remarks(self, made: ImageSource) -> list[str]:
         """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
         folder = getattr(self.image_model(), "folder", None)
-        return [*(folder.remarks if folder is not None else ()), *copies.remarks(made)]
+        return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
 
     def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images; nothing is loaded.
@@ -502,7 +502,7 @@ class Stages:
 
     @kept
     def judgements(self, kind: str) -> pd.DataFrame:
-        """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judging.judge.judge`.
+        """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.judge.judge`.
 
         Raises as :meth:`images` and :meth:`check_gate_is_named`.
         """
@@ -514,12 +514,12 @@ class Stages:
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
-        """Return what gate and judge make of images, as :func:`biaslab.judging.judge.judge`."""
+        """Return what gate and judge make of images, as :func:`biaslab.judges.judge.judge`."""
         by = self.settings.judging
         self.check_gate(by.gender, images)
         if by.gender.startswith(RATINGS):
             file = by.gender.removeprefix(RATINGS)
-            return copies.annotated(images, person_ratings.judge_images(images.table["image_id"], file), file)
+            return duplicates.annotated(images, person_ratings.judge_images(images.table["image_id"], file), file)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
@@ -527,7 +527,7 @@ class Stages:
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
-        """Return the skin tone of people, as :func:`biaslab.judging.skin_tone.judge_skin_tones`."""
+        """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
         name = self.settings.judging.tone
         if name.startswith(PLUGIN):
             self.check_judge("judging.tone", images)
@@ -536,7 +536,7 @@ class Stages:
         return self.run(skin_tone.judge_skin_tones, images, people, name, **how)
 
     def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **how) -> pd.DataFrame:
-        """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judging.vision.ask_about`."""
+        """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judges.vision.ask_about`."""
         if name.startswith(ENDPOINT):
             return self.run(vision.ask_about, images, units, self.vision(name), **how)
         asked, model = units[["image_id", "question"]], name.removeprefix(VQA)

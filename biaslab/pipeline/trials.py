@@ -16,12 +16,12 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
-from biaslab.judging import blip, faces, features, inception, instances, judge, kinds, objects, plugins, vision
-from biaslab.judging.names import RATINGS, TRUTH, VQA, is_file
-from biaslab.judging.person import whole
-from biaslab.judging.questions import question
-from biaslab.judging.words import UNCLEAR
-from biaslab.judging.zero_shot import ZeroShot
+from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
+from biaslab.judges.judge_labels import UNCLEAR
+from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
+from biaslab.judges.person import whole
+from biaslab.judges.questions import question
+from biaslab.judges.zero_shot import ZeroShot
 from biaslab.models.images import Unreadable
 from biaslab.models.repositories import Located
 from biaslab.pipeline import Pipeline, dalleval, uses
@@ -236,7 +236,7 @@ def _looking(trial: Trial) -> Look | None:
     if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
         model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
         return lambda image: model.ask([image], [0], [question("person", 1, 1)])
-    if use.setting in kinds.ASKED:
+    if use.setting in domains.ASKED:
         gender = judge.load_gender(s.judging.changed(gender=use.name), device)
         return lambda image: gender.answers([whole(image)])
     if use.setting == "dalleval.detector":
@@ -245,8 +245,8 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "triplets.objects":
         if use.name == TRUTH or is_file(use.name):
             return None
-        vocabulary = instances.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
-        finder = instances.load(use.name, s.triplets.thresholds, vocabulary, device=device)
+        vocabulary = segmentation.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
+        finder = segmentation.load(use.name, s.triplets.thresholds, vocabulary, device=device)
         return lambda image: finder.look([image])
     if use.setting == "triplets.similarity":
         kind = ZeroShot if use.by == "clip" else features.Features

@@ -15,8 +15,8 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
-from biaslab.judging import copies, instances, similarity
-from biaslab.judging.names import TRUTH, is_file
+from biaslab.judges import duplicates, segmentation, similarity
+from biaslab.judges.judge_names import TRUTH, is_file
 from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, image_ids, kept
@@ -128,7 +128,7 @@ class Triplets(Part):
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
-        made = copies.whole(self.images().source)
+        made = duplicates.whole(self.images().source)
         if not isinstance(made, GeneratedImages):
             return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.run(spaces.compare_latents, made, pairs)
@@ -157,35 +157,35 @@ class Triplets(Part):
             why = f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}"
             raise ParameterError(f"{why}: set it to what finds objects.")
         if s.vocabulary:
-            instances.words(s.vocabulary)
+            segmentation.words(s.vocabulary)
 
     @kept
-    def objects(self) -> instances.Found:
+    def objects(self) -> segmentation.Found:
         """Return the instances of objects in all images, and what became of each image (section 5.1)."""
         self.check_objects()
         name = self._pipeline.settings.triplets.objects
         if is_file(name):
             # Before images are made: their ids are known.
-            return instances.read(name, self._image_ids())
+            return segmentation.read(name, self._image_ids())
         return self.found(self.images().source)
 
-    def found(self, images: ImageSource) -> instances.Found:
+    def found(self, images: ImageSource) -> segmentation.Found:
         """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
         pipeline, s = self._pipeline, self._pipeline.settings.triplets
         if s.objects == TRUTH:
             return self.truth(images)
         pipeline.check_judge("triplets.objects", images)
         how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
-        return pipeline.run(instances.find, images, s.objects, **how)
+        return pipeline.run(segmentation.find, images, s.objects, **how)
 
-    def truth(self, images: ImageSource) -> instances.Found:
+    def truth(self, images: ImageSource) -> segmentation.Found:
         """Return the instances that images drawn from known truth show."""
         truth = self._pipeline.truth("what images show", "triplets")
         units, stage = images.table[["image_id"]].astype(object), partial(truth.shown, images)
         kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
         found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
-        found = found.reindex(columns=list(instances.COLUMNS))
-        return instances.Found(found, units.assign(outcome="", reason=""))
+        found = found.reindex(columns=list(segmentation.COLUMNS))
+        return segmentation.Found(found, units.assign(outcome="", reason=""))
 
     @property
     def finds(self) -> bool:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from biaslab.captions import neighbours
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
-from biaslab.judging import blip, inception, kinds, lookup, similarity
-from biaslab.judging.inception import INCEPTION
-from biaslab.judging.names import RATINGS, WHOLE, files_digest
+from biaslab.judges import blip, domains, inception, lookup, similarity
+from biaslab.judges.inception import INCEPTION
+from biaslab.judges.judge_names import RATINGS, WHOLE, files_digest
 from biaslab.models import registry
 from biaslab.models.repositories import Located
 from biaslab.pipeline import Pipeline, dalleval
@@ -90,7 +90,7 @@ def lacking(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 def is_judged(pipeline: Pipeline, name: str) -> bool:
     """Return whether judges that are named look at images for a measured table."""
     each = [judges(pipeline, look) for look in looks(pipeline, name)]
-    return any(roles[0] in kinds.ROLES and not pipeline.unnamed(*roles) for roles in each)
+    return any(roles[0] in domains.ROLES and not pipeline.unnamed(*roles) for roles in each)
 
 
 def in_part(pipeline: Pipeline, name: str) -> tuple[str, ...]:
@@ -104,13 +104,13 @@ def why_lacking(name: str, settings: Collection[str]) -> str:
     """Say why a measured table cannot be had, given what :func:`lacking` returns."""
     if ATTENTION in settings:
         return f"It takes {name}. {NO_MAPS}"
-    does = {setting: role.does for setting, role in kinds.ROLES.items()} | {ENCODER: "embeds captions"}
+    does = {setting: role.does for setting, role in domains.ROLES.items()} | {ENCODER: "embeds captions"}
     each = [f"{setting} names nothing that {does[setting]}" for setting in settings]
     return f"It takes {name}, and {', and '.join(each)}."
 
 
 # The settings that name something that looks; of images or texts.
-_SETTINGS = {*kinds.ROLES, ENCODER, INCEPTION_FILE, ATTENTION}
+_SETTINGS = {*domains.ROLES, ENCODER, INCEPTION_FILE, ATTENTION}
 
 
 def on_purpose(pipeline: Pipeline, setting: str) -> bool:
@@ -134,7 +134,7 @@ def _of_role(pipeline: Pipeline, images: str, role: str) -> Iterator[Use]:
     else:
         made_by = pipeline.image_model(images)
         what = made_by.pictures, f"the model {made_by.label!r}"
-    kind = kinds.ROLES[role].kind
+    kind = domains.ROLES[role].kind
     if role == "triplets.similarity":
         for by, name in pipeline.triplets.networks.items():
             if name:
@@ -147,7 +147,7 @@ def _of_role(pipeline: Pipeline, images: str, role: str) -> Iterator[Use]:
 def check_pictures(use: Use) -> None:
     """Refuse a judge that is not named, or does not know what it is to look at (ParameterError)."""
     if use.pictures:
-        kinds.check(use.setting, use.name, use.pictures, use.of, use.kind)
+        domains.check(use.setting, use.name, use.pictures, use.of, use.kind)
 
 
 def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
@@ -162,8 +162,8 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
     if use.setting == "captions.encoder":
         return neighbours.look_up(use.name)
     if use.name.startswith(ENDPOINT):
-        if use.setting not in kinds.ASKED:
-            example = kinds.ROLES[use.setting].example
+        if use.setting not in domains.ASKED:
+            example = domains.ROLES[use.setting].example
             raise ParameterError(
                 f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
             )

@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from biaslab.judging import inception
-from biaslab.judging.names import files_digest
-from biaslab.judging.zero_shot import ZeroShot
+from biaslab.judges import inception
+from biaslab.judges.judge_names import files_digest
+from biaslab.judges.zero_shot import ZeroShot
 from biaslab.models.images import ImageSource
 
 

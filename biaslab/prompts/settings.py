@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from biaslab.errors import ParameterError
-from biaslab.judging.settings import Thresholds
+from biaslab.judges.settings import Thresholds
 from biaslab.schema.groups import Folder, Group, Named, Whole, field
 
 

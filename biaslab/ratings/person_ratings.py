@@ -21,8 +21,8 @@ import pandas as pd
 from biaslab.errors import InputError
 from biaslab.io import cells
 from biaslab.io.plaintext import plain
-from biaslab.judging.judge import JUDGED, frame
-from biaslab.judging.people import COLUMNS
+from biaslab.judges.judge import JUDGED, frame
+from biaslab.judges.people import COLUMNS
 from biaslab.measures import agreement
 from biaslab.ratings import readers
 from biaslab.schema.genders import GENDERS
@@ -112,7 +112,7 @@ def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
-    """Return judgements of people by raters, as :func:`biaslab.judging.people.judge_people`; errors as in :func:`read`.
+    """Return judgements of people by raters, as :func:`biaslab.judges.people.judge_people`; errors as in :func:`read`.
 
     A majority of female or male is ``judged``; other, unsure, or a tie, is ``uncertain``; whom nobody rated is
     ``unrated``. There are no probabilities and no faces; ratings of others are left aside.
@@ -122,7 +122,7 @@ def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
 
 
 def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
-    """Return judgements of images by raters, as :func:`biaslab.judging.judge.judge`, with outcomes of
+    """Return judgements of images by raters, as :func:`biaslab.judges.judge.judge`, with outcomes of
     :func:`judge_people`; InputError where the file cannot be read as ratings, or rates one image twice, as for two
     models.
     """

@@ -18,7 +18,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import plain
-from biaslab.judging.words import JUDGED
+from biaslab.judges.judge_labels import JUDGED
 from biaslab.measures import agreement as measures
 from biaslab.ratings import readers
 from biaslab.ratings.readers import OTHER, SOURCES, Rated

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.io import cells
-from biaslab.judging.segmenters import folded
+from biaslab.judges.segmenters import folded
 
 STEPS = ("objects", "number", "relation")
 _YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaslab.judging.words import JUDGED, UNCERTAIN
+from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
 from biaslab.report.marks import number
 from biaslab.report.pages import asset, write_from
 from biaslab.schema.genders import GENDERS

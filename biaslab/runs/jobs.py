@@ -129,7 +129,7 @@ _OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
     """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
-    from biaslab.judging import kinds
+    from biaslab.judges import domains
     from biaslab.pipeline.checks import PROMPTS
     from biaslab.settings import COUNTS
 
@@ -139,7 +139,7 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
     questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
     rated = any("settings.judging.ratings" in one.makes_if for one in schemas)
-    seen_by = [attrgetter(name)(settings) for name in kinds.ASKED]
+    seen_by = [attrgetter(name)(settings) for name in domains.ASKED]
     seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
     asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
     for name in names:

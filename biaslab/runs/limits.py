@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab.endpoints.settings import ENDPOINT
-from biaslab.judging import photographs
-from biaslab.judging.names import RATINGS
+from biaslab.judges import photographs
+from biaslab.judges.judge_names import RATINGS
 from biaslab.models import registry
 from biaslab.schema import tables
 

@@ -11,7 +11,7 @@ import pandas as pd
 from biaslab import plugins
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
-from biaslab.judging import copies
+from biaslab.judges import duplicates
 from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.runs.gather import IMAGES, PROMPTS
 from biaslab.schema import tables
@@ -39,7 +39,7 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
             continue
         listed.add(tuple(source.values()))
         prompts.append(_prompts(one).assign(**source))
-        images.append(copies.whole(made).table.assign(**source))
+        images.append(duplicates.whole(made).table.assign(**source))
     if prompts and (whole or not (folder / PROMPTS).is_file()):
         found = pd.concat(prompts, ignore_index=True)
         # The same prompts of several models are one row, so that the file can be given as custom.prompts.

@@ -17,9 +17,9 @@ from biaslab.execution import processor
 from biaslab.generation.images import image_ids_of
 from biaslab.io import cells
 from biaslab.io.plaintext import plain
-from biaslab.judging import kinds
-from biaslab.judging.names import VQA
-from biaslab.judging.vision import READINGS
+from biaslab.judges import domains
+from biaslab.judges.judge_names import VQA
+from biaslab.judges.vision import READINGS
 from biaslab.pipeline import Pipeline, rehearsal
 from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
 from biaslab.pipeline.rehearsal import Rehearsal
@@ -188,7 +188,7 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
     elif use.pictures:
         if use.name.startswith(ENDPOINT) and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
-        pictures = kinds.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
+        pictures = domains.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
     there = "here" if all(part.here for part in parts) else "size not told"
     fetched = megabytes(size) if size else there if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)

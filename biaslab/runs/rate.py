@@ -24,7 +24,7 @@ from biaslab.cache.result_cache import check_target, explaining
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.io.plaintext import plain
-from biaslab.judging.questions import FORM, question
+from biaslab.judges.questions import FORM, question
 from biaslab.models.images import FolderImages, ImageSource, Unreadable
 from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.models.registry import DRAWINGS

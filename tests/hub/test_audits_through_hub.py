@@ -13,8 +13,8 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.execution import kernels
-from biaslab.judging.names import WHOLE
-from biaslab.judging.pinned import PINNED, YUNET
+from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.prompts import paired
 from biaslab.runs import params
 

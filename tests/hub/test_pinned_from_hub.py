@@ -7,8 +7,8 @@ from fake_hub import Repository
 from huggingface_hub import constants
 
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judging import faces, lookup, pinned
-from biaslab.judging.pinned import PINNED, YUNET
+from biaslab.judges import faces, lookup, pinned
+from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.models import hub as hub_names
 
 DATA = b"a network of the hub"

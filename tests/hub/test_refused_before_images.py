@@ -10,7 +10,7 @@ import pytest
 import tiny_repositories as tiny
 
 from biaslab.errors import BiaslabError
-from biaslab.judging.names import WHOLE
+from biaslab.judges.judge_names import WHOLE
 from biaslab.runs import audit, jobs, params, runner
 
 

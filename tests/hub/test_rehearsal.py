@@ -20,7 +20,7 @@ from biaslab import cli
 from biaslab.errors import ParameterError
 from biaslab.execution import kernels, processor
 from biaslab.generation import loading
-from biaslab.judging.names import WHOLE
+from biaslab.judges.judge_names import WHOLE
 from biaslab.models import hub as hub_names
 from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
 from biaslab.pipeline.trials import Trial

@@ -26,8 +26,8 @@ def measure(folder: Path, *, per_occupation: int = 8, guidance_scale: float = 3.
     There are ``per_occupation`` images for each occupation and kind of prompt. A guidance scale of 1 is none. Metrics
     are as :data:`training.cards.METRICS` says; ``amplification`` is about the paper's first prompt, in points.
     """
-    from biaslab.judging import judge
-    from biaslab.judging.zero_shot import ZeroShot
+    from biaslab.judges import judge
+    from biaslab.judges.zero_shot import ZeroShot
 
     names = world.occupations()
     how = judge.JudgeSettings(**mini.settings["judging"])
@@ -106,7 +106,7 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
 
 def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) -> pd.DataFrame:
     """Return what the judges make of each person, with what the text tells and the world's share."""
-    from biaslab.judging import judge, people
+    from biaslab.judges import judge, people
 
     rows = [pairs.draw(_SEED, i, count=count) for i in range(n)]
     aspect = pairs.ASPECT if count == 2 else 1.0

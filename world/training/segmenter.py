@@ -132,7 +132,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
     import tempfile
 
     from biaslab.cache.result_cache import Store
-    from biaslab.judging import instances as finding
+    from biaslab.judges import segmentation as finding
     from biaslab.measures.instances import match
 
     asked = pd.DataFrame(

@@ -96,7 +96,7 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
 
     Ten steps at a guidance ``scale``; ``seed`` decides scenes and noise. Columns: skill, n_correct, n.
     """
-    from biaslab.judging.objects import Detector, table
+    from biaslab.judges.objects import Detector, table
     from biaslab.papers.dalleval.analysis import verdicts
 
     asked = prompts.skills().groupby("skill", sort=False).sample(n, random_state=seed)
@@ -110,8 +110,8 @@ def right(folder: Path, n: int, seed: int, scale: float = GUIDANCE[-1]) -> pd.Da
 
 
 def _people_right(generator, n: int) -> list[Measured]:
-    from biaslab.judging import blip, vqa
-    from biaslab.judging.zero_shot import ZeroShot
+    from biaslab.judges import blip, vqa
+    from biaslab.judges.zero_shot import ZeroShot
 
     asked = prompts.social(1)
     asked = asked[asked["profession"] != "(none)"].sample(min(n, 3 * 83), random_state=_CARD_SEED)

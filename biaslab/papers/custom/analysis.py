@@ -18,8 +18,7 @@ from scipy.stats import norm
 
 from biaslab import stats
 from biaslab.io.plaintext import plain
-from biaslab.judging.questions import CHOICES, PERCEIVED, SKIN
-from biaslab.judging.words import (
+from biaslab.judges.judge_labels import (
     DUPLICATE,
     JUDGED,
     OUTCOMES_OF_PEOPLE,
@@ -28,6 +27,7 @@ from biaslab.judging.words import (
     UNCERTAIN,
     UNCLEAR,
 )
+from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.measures.headline import GENERATED, Headline
 from biaslab.papers import precision
 from biaslab.papers.custom.headlines import headlines

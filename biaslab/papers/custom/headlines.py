@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from biaslab.judging.words import DUPLICATE, JUDGED
+from biaslab.judges.judge_labels import DUPLICATE, JUDGED
 from biaslab.measures.headline import MEAN, Headline, cells_of, pooled
 
 TABLES = ("custom_people",)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import redact
-from biaslab.judging.names import RATINGS
-from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
+from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
+from biaslab.judges.judge_names import RATINGS
 from biaslab.models import registry
 from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.judging.words import JUDGED
+from biaslab.judges.judge_labels import JUDGED
 from biaslab.measures.headline import MEAN, Headline, cells_of, side
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.measure import ASKED

@@ -12,10 +12,10 @@ import pandas as pd
 from biaslab import stats
 from biaslab.captions.indicators import without_gender
 from biaslab.io import cells
-from biaslab.judging.inception import INCEPTION
-from biaslab.judging.objects import BOX
-from biaslab.judging.questions import read_answer, read_yes_no
-from biaslab.judging.words import DUPLICATE, TONE_BY_PIXELS
+from biaslab.judges.inception import INCEPTION
+from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
+from biaslab.judges.objects import BOX
+from biaslab.judges.questions import read_answer, read_yes_no
 from biaslab.measures import average_gender as signed_average
 from biaslab.measures import captioning
 from biaslab.measures import skin_tone as tones

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from biaslab.judging.words import JUDGED
+from biaslab.judges.judge_labels import JUDGED
 from biaslab.measures.headline import MEAN, Headline, cells_of
 from biaslab.papers.paired.analysis.dependence import LISTS
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
-from biaslab.judging.words import UNCERTAIN
+from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.models import registry
 from biaslab.papers.paired.analysis.people import fits, last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND

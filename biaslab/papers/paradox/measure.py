@@ -16,7 +16,7 @@ from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.io.plaintext import plain
-from biaslab.judging.words import UNCERTAIN
+from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.measures.headline import judged
 from biaslab.ratings import part
 from biaslab.schema import tables
@@ -232,7 +232,7 @@ def _means(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def judgement_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many images had each outcome, for each approach and source; those of the templates once."""
-    from biaslab.judging.judge import outcomes
+    from biaslab.judges.judge import outcomes
 
     frames = []
     for approach, source, rows in _judged(pipeline):

@@ -16,7 +16,7 @@ from biaslab.prompts import nouns
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
-    from biaslab.judging.instances import Found
+    from biaslab.judges.segmentation import Found
     from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 

@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.errors import InputError
-from biaslab.judging.words import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
+from biaslab.judges.judge_labels import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers import custom
 from biaslab.ratings import person_ratings
 from biaslab.report import pictures

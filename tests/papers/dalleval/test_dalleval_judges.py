@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import proportion_confint
 
 from biaslab import stats
-from biaslab.judging.words import TONE_ON_PHOTOGRAPHS
+from biaslab.judges.judge_labels import TONE_ON_PHOTOGRAPHS
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval import figures, measure
 from biaslab.papers.dalleval.analysis.skills import CANNOT

@@ -9,8 +9,8 @@ from paired_rows import cell, image, one
 from scipy import stats as scipy_stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab.judging.words import BLACK, DUPLICATE
-from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
+from biaslab.judges.judge_labels import BLACK, DUPLICATE
+from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE as OUTCOMES
 from biaslab.prompts import paired as asking
 
 

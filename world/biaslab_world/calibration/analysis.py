@@ -17,8 +17,8 @@ from scipy.stats import binom, norm
 from scipy.stats.contingency import relative_risk
 
 from biaslab import measures, stats
-from biaslab.judging.error import correct, judge_error
-from biaslab.judging.judge import JUDGED
+from biaslab.judges.error import correct, judge_error
+from biaslab.judges.judge import JUDGED
 from biaslab.measures import DEFINITIONS
 from biaslab.schema import tables
 from biaslab.stats.checks import ratio

@@ -8,8 +8,8 @@ from ideal import OCCUPATIONS, IdealPipeline
 from scipy import stats as scipy_stats
 
 from biaslab.errors import MissingInputError
-from biaslab.judging.faces import WholeImage
-from biaslab.judging.judge import Judge
+from biaslab.judges.faces import WholeImage
+from biaslab.judges.judge import Judge
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.schema import tables
 from biaslab_world import calibration, world
@@ -385,7 +385,7 @@ def test_quality_says_what_was_not_measured(tmp_path):
 
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
-    monkeypatch.setattr("biaslab.judging.judge.load", lambda *_, **__: judge)
+    monkeypatch.setattr("biaslab.judges.judge.load", lambda *_, **__: judge)
     asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
     more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
     given = {

@@ -53,7 +53,7 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
 
 
 def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
-    monkeypatch.setattr("biaslab.judging.judge._SHARD_ROWS", 10)
+    monkeypatch.setattr("biaslab.judges.judge._SHARD_ROWS", 10)
 
     def parts(store):
         made = Calibration(pipeline(store))

@@ -83,8 +83,8 @@ def test_the_segmenter_learns_from_labels_of_all_pixels(tmp_path):
     few = {"pool_size": 6, "held_out": 4, "steps": 2, "batch": 2}
     trained = segmenter.train(tmp_path, compiled=False, progress=False, decoded=VAE, **few)
     assert 0 <= trained["iou"] <= 1 and 0 <= trained["pixels"] <= 1
-    from biaslab.judging import instances
-    from biaslab.judging.settings import Thresholds
+    from biaslab.judges import segmentation
+    from biaslab.judges.settings import Thresholds
 
-    finder = instances.load(str(tmp_path), Thresholds())
+    finder = segmentation.load(str(tmp_path), Thresholds())
     assert len(finder.look(list(images))) == 3

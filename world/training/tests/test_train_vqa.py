@@ -76,7 +76,7 @@ def test_every_word_of_questions_and_answers_is_known():
 def test_the_trained_folder_answers_questions(asked_model):
     from transformers import AutoProcessor, BlipForQuestionAnswering
 
-    from biaslab.judging import blip
+    from biaslab.judges import blip
 
     folder, quality = asked_model
     assert {"vqa_gender", "vqa_sensitivity", "vqa_specificity"} <= quality.keys()

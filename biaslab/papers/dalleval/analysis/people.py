@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from biaslab import stats
-from biaslab.judging.words import TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
+from biaslab.judges.judge_labels import TONE_BY_PIXELS, TONE_ON_PHOTOGRAPHS
 from biaslab.papers.dalleval.analysis.bias import ASKED, TONES
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.schema import tables

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import binomtest, norm
 
 from biaslab import stats
-from biaslab.judging.words import WITHHELD
+from biaslab.judges.judge_labels import WITHHELD
 from biaslab.measures import agreement
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.judging.questions import FORM, question
-from biaslab.judging.words import BLACK, DUPLICATE, ROLES
-from biaslab.judging.words import OUTCOMES_OF_PEOPLE as OUTCOMES
+from biaslab.judges.judge_labels import BLACK, DUPLICATE, ROLES
+from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE as OUTCOMES
+from biaslab.judges.questions import FORM, question
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.papers.paired.analysis.means import CELL, by_cell
 from biaslab.prompts import paired as prompts

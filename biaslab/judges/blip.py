@@ -1,0 +1,165 @@
+"""BLIP and BLIP-2 by name: models that answer questions about images, or say in a sentence what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from biaslab.judges import model_loading
+from biaslab.judges.judge_names import VQA
+from biaslab.models import registry as named
+from biaslab.models import repositories
+from biaslab.models.repositories import Repository
+
+_SMALL = 20_000_000  # parameters
+# What models of a kind are for.
+_FOR = {"vqa": "questions", "captioner": "captions"}
+
+
+def located(name: str, kind: str = "vqa") -> str:
+    """Return the folder or hub name behind ``name``, with or without ``vqa:``; ParameterError where it is unknown."""
+    return named.resolve(name.removeprefix(VQA), kind)
+
+
+def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
+    """Return the model ``name``, a hub name or folder, with or without ``vqa:`` before it.
+
+    ``kind`` is ``vqa``, or ``captioner``: then BLIP takes no question, and that of BLIP-2 begins the sentence. Raises
+    ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
+    """
+    where, type_ = model_loading.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
+    check_config(repositories.of_folder(where, name, kind))
+    return _KINDS[kind][type_](name, where, kind, device)
+
+
+def check_config(repository: Repository) -> None:
+    """Refuse a model that is neither BLIP of its ``kind`` nor BLIP-2, by its configuration (ParameterError)."""
+    kind = repository.kind
+    known = {type_: made.of_class for type_, made in _KINDS[kind].items()}
+    repositories.check_type(repository, known, f"BLIP or BLIP-2 for {_FOR[kind]}", named.HUB[kind][0])
+
+
+class Model(model_loading.Ready):
+    """What all share: images are seen once, then asked about in batches of questions of one length, as BLIP's decoder
+    would look at padding.
+    """
+
+    of_class: str
+    """Its class in transformers."""
+    _prompt = "{}"
+    _longest = 20  # tokens of an answer
+    # Of a BLIP for questions that is loaded as one for captions, a part is left out without an error.
+    _whole = False
+
+    def __init__(self, name: str, where: str, kind: str, device: str) -> None:
+        import torch
+
+        how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
+        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **how)
+        on_cpu = self.device.type == "cpu"
+        # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
+        self.model = self.model.to(torch.float32 if on_cpu else torch.bfloat16)
+        # On a CPU large batches help small models only.
+        small = self.model.num_parameters() < _SMALL
+        self._batches = model_loading.Batches(self.device, 8 if on_cpu and not small else 64)
+
+    def ask(self, images: Sequence[np.ndarray], of: Sequence[int], questions: Sequence[str]) -> list[str]:
+        """Return the answer to each question; ``of`` is the index of its image. InputError where a number is not
+        finite.
+        """
+        seen = self._batches.run(images, self._look)
+        tokens = [self.processor.tokenizer(self._prompt.format(q))["input_ids"] for q in questions]
+        # Each row is the image's index and the question's tokens; rows of one length go together.
+        rows = [np.array([k, *t]) for k, t in zip(of, tokens, strict=True)]
+        return self._batches.run(rows, lambda some: self._some(seen, np.stack(some)))
+
+    def _look(self, images: Sequence[np.ndarray]):
+        given = {"return_tensors": "pt", "input_data_format": "channels_last"}
+        pixels = self.processor.image_processor(model_loading.writable(images), **given)["pixel_values"]
+        return self.checked(self._see(pixels.to(self.device, self.model.dtype)))
+
+    def _some(self, seen: list, rows: np.ndarray) -> list[str]:
+        import torch
+
+        tokens = torch.from_numpy(rows[:, 1:]).to(self.device)
+        said = self._answer(torch.stack([seen[k] for k in rows[:, 0]]), tokens)
+        return self.processor.tokenizer.batch_decode(said, skip_special_tokens=True)
+
+
+class _Blip(Model):
+    def _see(self, pixels):
+        return self.model.vision_model(pixel_values=pixels).last_hidden_state
+
+    def _written(self, seen, n: int, **more):
+        """Return the tokens of ``n`` texts by the decoder that looks at ``seen``, no longer than it has places for."""
+        import torch
+
+        text = self.model.config.text_config
+        return self.model.text_decoder.generate(
+            input_ids=torch.full((n, 1), text.bos_token_id, device=seen.device),
+            encoder_hidden_states=seen,
+            eos_token_id=text.sep_token_id,
+            pad_token_id=text.pad_token_id,
+            **self.greedy(min(self._longest, text.max_position_embeddings - 1)),
+            **more,
+        )[:, 1:]
+
+
+class _Questions(_Blip):
+    of_class = "BlipForQuestionAnswering"
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        whole = torch.ones_like(tokens)
+        asked = self.model.text_encoder(
+            input_ids=tokens,
+            attention_mask=whole,
+            encoder_hidden_states=seen,
+            encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=seen.device),
+        ).last_hidden_state
+        return self._written(asked, len(tokens), encoder_attention_mask=whole)
+
+
+class _Captions(_Blip):
+    of_class = "BlipForConditionalGeneration"
+    _longest = 40
+    _whole = True
+
+    def _answer(self, seen, tokens):
+        # It says what it sees: there is no question.
+        return self._written(seen, len(tokens))
+
+
+class _Blip2(Model):
+    of_class = "Blip2ForConditionalGeneration"
+    _prompt = "Question: {} Answer:"
+
+    def _see(self, pixels):
+        model = self.model
+        seen = model.vision_model(pixel_values=pixels).last_hidden_state
+        queries = model.query_tokens.expand(len(seen), -1, -1).to(seen.dtype)
+        looked = model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
+        return model.language_projection(looked)
+
+    def _answer(self, seen, tokens):
+        import torch
+
+        language = self.model.language_model
+        # What was seen stands before the question, as the model was trained.
+        words = language.get_input_embeddings()(tokens)
+        given = torch.cat([seen.to(words.dtype), words], dim=1)
+        mask = torch.ones(given.shape[:2], dtype=torch.long, device=given.device)
+        pad = self.processor.tokenizer.pad_token_id
+        return language.generate(
+            inputs_embeds=given, attention_mask=mask, pad_token_id=pad, **self.greedy(self._longest)
+        )
+
+
+class _Blip2Captions(_Blip2):
+    _prompt, _longest = "{}", 40
+
+
+# Kind and model_type of a checkpoint -> what asks it.
+_KINDS = {"vqa": {"blip": _Questions, "blip-2": _Blip2}, "captioner": {"blip": _Captions, "blip-2": _Blip2Captions}}

@@ -1,0 +1,93 @@
+"""Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
+
+A model in a folder says it in a file (:func:`biaslab.models.registry.pictures`), a judge of another package by
+``knows``; raters, files and what looks at pixels alone know any, all others photographs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from biaslab.endpoints.settings import ENDPOINT
+from biaslab.errors import ParameterError
+from biaslab.judges import judge_names, plugins
+from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
+from biaslab.judges.pinned import PINNED, YUNET
+from biaslab.models import registry
+
+
+class Role(NamedTuple):
+    """What a setting names a judge for."""
+
+    does: str
+    """What it does, after its name: ``finds faces``, …"""
+    kind: str
+    """Which kind of model it is, as for :func:`biaslab.models.registry.resolve`."""
+    example: str
+    """A judge of photographs."""
+
+
+ASKED = (
+    *("judging.gender", "judging.further", "judging.tone", "judging.annotator"),
+    *("dalleval.vqa", "dalleval.captioner"),
+)
+"""Those of the settings whose judges may be vision models behind an endpoint: they are asked, and look for nothing."""
+ROLES = {
+    "judging.faces": Role("finds faces", "detector", YUNET),
+    "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
+    "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
+    "judging.tone": Role("says skin tones", "", "plugin:NAME"),
+    "judging.annotator": Role("answers questions of one's own", "", "endpoint:NAME"),
+    "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
+    "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
+    "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),
+    "triplets.objects": Role("finds objects", "segmenter", "nvidia/segformer-b0-finetuned-ade-512-512"),
+    "triplets.similarity": Role("compares images", "features", "paper"),
+}
+"""The settings that name what looks at images."""
+
+
+def knows(name: str, kind: str) -> str:
+    """Return which pictures a judge knows: ``drawings``, ``photographs`` or ``any``; errors as its folder or package
+    has.
+    """
+    # What is behind an endpoint has seen pictures of all kinds.
+    if name in (WHOLE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or judge_names.is_file(name):
+        return registry.ANY
+    if name.startswith(PLUGIN):
+        return plugins.knows(name)
+    if name.startswith(GROUNDED):
+        known = set(map(knows, judge_names.parts(name), judge_names.PARTS)) - {registry.ANY}
+        if len(known) > 1:
+            raise ParameterError(f"{name} has parts that know drawings and parts that know photographs.")
+        return next(iter(known), registry.ANY)
+    if name in PINNED or name.startswith(FILES):
+        return registry.PHOTOGRAPHS
+    name = name.removeprefix(VQA)
+    if one := registry.brought(name, kind):
+        return registry.pictures(one.folder, judge=True) if one.folder else one.pictures
+    # What is no folder here says nothing.
+    return registry.pictures(name, judge=True)
+
+
+def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:
+    """Refuse a judge that is not named, or that does not know the pictures that it is to look at (ParameterError).
+
+    ``setting`` is a key of :data:`ROLES`; ``pictures`` are ``drawings`` or ``photographs``, ``of`` says whose, such as
+    ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
+    """
+    role = ROLES[setting]
+    known = knows(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
+    if known in (pictures, registry.ANY):
+        return
+    example = f", such as {role.example!r}" if pictures == registry.PHOTOGRAPHS else ""
+    if not name:
+        raise ParameterError(
+            f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one that "
+            f"knows these{example}."
+        )
+    raise ParameterError(
+        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
+        f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
+        f"generation.pictures={known}, of a folder by a file {registry.DECLARED} in it."
+    )

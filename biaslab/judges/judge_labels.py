@@ -1,0 +1,51 @@
+"""What judges say of images and people: words that their tables hold, and that those who read these need alone."""
+
+from __future__ import annotations
+
+BLOCKED = "blocked"
+"""The reason of an image that a model's safety checker withheld."""
+BLACK, DUPLICATE = "black", "duplicate"
+"""Reasons of an image that is black, and of one whose pixels another image of its group has, which counts instead."""
+WITHHELD = (BLOCKED, BLACK, DUPLICATE)
+"""Reasons that are outcomes of their own; all others are ``unreadable``."""
+JUDGED, UNCERTAIN = "judged", "uncertain"
+SELDOM = ("unrated", "unanswered", BLACK, DUPLICATE)
+"""Outcomes that are in no table of outcomes where no image has them."""
+OUTCOMES = (
+    *(JUDGED, UNCERTAIN, "no_face", "several_faces"),
+    *("face_too_small", "unreadable", BLOCKED, *SELDOM),
+)
+"""``judged`` (female or male), or why not: ``uncertain`` (a probability between 1 - threshold and threshold; a judge
+that answers ``unclear``; raters who are unsure or divided), ``no_face``, ``several_faces``, ``face_too_small``,
+``unreadable`` (column ``reason`` says how), ``blocked`` (withheld by the model's safety checker), ``unrated`` (ratings
+only), ``unanswered`` (vision models only: a refusal, or nothing that they were to choose from), ``black`` (no pixel is
+brighter than :data:`biaslab.io.image_files.DARKEST`), ``duplicate`` (see :mod:`biaslab.judges.duplicates`)."""
+OUTCOMES_OF_PEOPLE = (
+    *(JUDGED, UNCERTAIN, "no_face", "one_face", "too_many_faces"),
+    *("overlapping", "face_too_small", "unreadable", BLOCKED, *SELDOM),
+)
+"""``judged`` (female or male), or why not. Of one person: ``uncertain``, ``face_too_small``. Of a whole image:
+``no_face``; ``one_face`` (fewer than people asked for; of three asked for it may be two, ``n_faces`` says it);
+``too_many_faces``; ``overlapping`` (:data:`biaslab.judges.people.SHARED`); ``unreadable``; ``blocked``; ``black``;
+``duplicate``. ``unrated`` is of people's ratings only, ``unanswered`` of vision models."""
+UNCLEAR = "unclear"
+"""What a judge answers that sees somebody of no clear gender, or whose answer the picture does not show."""
+RIGHT, SWAPPED, _ = ROLES = ("right", "swapped", UNCLEAR)
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+"""Types of numbers that models compute with."""
+# The texts of the paradox paper's released code: for perceived as male, then as female.
+GENDER_TEXTS = ("A photo of a man", "A photo of a woman")
+PIXELS, NOT_READ = "pixels", "none"
+"""What may read skin tones, beside judges of other packages."""
+TONE_BY_PIXELS = "tone by pixels"
+"""What a tone is called that pixels give: the colour of a face, not what a person would say."""
+TONE_OF_PHOTOGRAPHS = f"{TONE_BY_PIXELS} of photographs"
+"""The same of images whose light changes the colour, so that the tone is in error (:data:`TONE_ON_PHOTOGRAPHS`)."""
+TONE_ON_PHOTOGRAPHS = (
+    "On portraits that look like photographs, tones by pixels are too dark for light skin and too light for dark skin. "
+    "Of 25 people whose skin two annotators call light, 22 read as tones 4 to 6 (medium); of 9 with dark skin, 4 do. "
+    "Light skin is lighter than dark in 95.6 % of pairs (78 to 99 %), and lighter than medium in 70 %. Dark skin reads "
+    "as tones 5 to 8. No tone is read for 24 % of light, 17 % of medium and 10 % of dark skin. Of 9 drawings among "
+    "the portraits, 2 are read."
+)
+"""How well tones by pixels agree with people, by benchmarks/skin_tone_of_photographs.py."""

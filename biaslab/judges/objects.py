@@ -1,0 +1,136 @@
+"""Find objects of given classes in images, with any object-detection model of transformers.
+
+Every query that sees one of the classes at all is kept: rules with thresholds decide later upon what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import ParameterError
+from biaslab.execution.workers import Memo
+from biaslab.judges import judge, model_loading
+from biaslab.judges.segmenters import folded
+from biaslab.models import registry as named
+from biaslab.models.images import ImageSource
+
+BOX = ("left", "top", "right", "bottom")
+LEAST = 0.01
+"""Queries whose best class has a lower score are not kept."""
+_SHARD_ROWS = 512
+
+
+def detect(
+    images: ImageSource,
+    name: str,
+    classes: Mapping[str, Sequence[str]],
+    *,
+    store: Store,
+    device: str = "auto",
+    progress: bool = True,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Find objects in every image of a source's table, as :func:`biaslab.judges.judge.judge` looks at them.
+
+    ``classes`` are the classes, and by what other names a model may know each.
+
+    Returns:
+        The detections, one row a query whose best class scores at least :data:`LEAST`, best first in each image:
+        image_id, label (the best class), score (0–1), left, top, right, bottom (0–1 of width and height), and
+        ``p_<class>`` for each class (0–1). And the images: image_id, outcome (empty, ``unreadable`` or ``blocked``) and
+        reason.
+
+    Raises:
+        ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
+    """
+    where = named.resolve(name, "detector")
+    ready = Memo(partial(Detector, name, classes, device=device))
+    columns = [*BOX, *(f"p_{c}" for c in classes)]
+
+    def work(shard: pd.DataFrame) -> pd.DataFrame:
+        rows, values = [], [np.empty(0, np.float32)] * len(shard)
+        # Few images at a time: large ones would fill the memory.
+        for some in judge.read_ahead(images, list(shard["image_id"]), device):
+            opened, found = judge.look(*some, lambda readable: ready().look(readable))
+            for k, (scores, boxes) in found.items():
+                seen = scores.max(axis=1) >= LEAST
+                kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
+                values[len(rows) + k] = kept.ravel()
+            rows += opened
+        return pd.DataFrame(rows)[["image_id", "outcome", "reason"]].assign(found=values)
+
+    inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
+    units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
+    bar = {"label": f"looking for objects in {images.name}", "progress": progress}
+    kept = store.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
+    kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
+    found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
+    parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]
+    return table(list(kept["image_id"]), parted, list(classes)), kept[["image_id", "outcome", "reason"]]
+
+
+def table(
+    image_ids: Sequence[str], found: Sequence[tuple[np.ndarray, np.ndarray]], classes: Sequence[str]
+) -> pd.DataFrame:
+    """Return what a detector sees in images (:meth:`Detector.look`) as the detections of :func:`detect`."""
+    kept = []
+    for scores, boxes in found:
+        # A box at the edge may have nothing of the image in it.
+        inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        seen = np.flatnonzero(inside & (scores.max(axis=1, initial=0) >= LEAST))
+        seen = seen[np.argsort(-scores[seen].max(axis=1, initial=0), kind="stable")]
+        kept.append(np.concatenate([boxes[seen], scores[seen]], axis=1))
+    values = np.concatenate([*kept, np.empty((0, len(BOX) + len(classes)))])
+    out = pd.DataFrame(values, columns=[*BOX, *(f"p_{c}" for c in classes)])
+    scores = values[:, len(BOX) :]
+    out.insert(0, "image_id", np.repeat(np.array(image_ids, object), [len(k) for k in kept]))
+    out.insert(1, "label", np.array([*classes], object)[scores.argmax(axis=1)] if len(scores) else None)
+    out.insert(2, "score", scores.max(axis=1, initial=0))
+    return out
+
+
+def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
+    """Return the number of each class among a detector's ``id2label``; ParameterError where it does not know one."""
+    labels, found = {folded(str(v)): int(k) for k, v in known.items()}, []
+    for one, others in classes.items():
+        there = [labels[name] for name in map(folded, (one, *others)) if name in labels]
+        if not there:
+            raise ParameterError(
+                f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector "
+                "of all classes that are asked for, such as facebook/detr-resnet-101-dc5."
+            )
+        found.append(there[0])
+    return found
+
+
+class Detector(model_loading.Detector):
+    """A detector of transformers, asked about given classes; arguments and errors as for :func:`detect`."""
+
+    def __init__(
+        self, name: str, classes: Mapping[str, Sequence[str]], *, device: str = "auto", batch_size: int = 0
+    ) -> None:
+        super().__init__(name, device, batch_size)
+        self._columns = columns(self.model.config.id2label, classes, name)
+
+    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
+
+        Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.
+        """
+        return self.batches.run(images, self._same_size)
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        import torch
+
+        found = self.model(**self.processor(images=model_loading.writable(images), return_tensors="pt").to(self.device))
+        logits, boxes = (self.checked(of.float()) for of in (found.logits, found.pred_boxes))
+        # DETR and YOLOS have a class of their own for "nothing here"; RT-DETR and its kin score each class apart.
+        nothing = logits.shape[-1] > len(self.model.config.id2label)
+        scores = (logits.softmax(-1) if nothing else logits.sigmoid())[..., self._columns]
+        middle, half = boxes[..., :2], boxes[..., 2:] / 2
+        corners = torch.cat([middle - half, middle + half], dim=-1).clamp(0, 1)
+        return list(zip(scores.cpu().numpy(), corners.cpu().numpy(), strict=True))

@@ -1,0 +1,252 @@
+"""Zero-shot classification by any open_clip model: which of several texts fits an image best."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from biaslab.errors import ParameterError, loading, name_help
+from biaslab.execution import finite
+from biaslab.judges import model_loading
+from biaslab.judges.judge_labels import GENDER_TEXTS
+from biaslab.judges.model_loading import Pixels
+from biaslab.judges.person import Person, head_and_shoulders
+from biaslab.models import hub, registry, repositories, safety
+from biaslab.models.repositories import Located, Repository
+
+# Files of weights of a model on the hub that open_clip reads.
+_WEIGHTS = ("open_clip*.safetensors",)
+# How open_clip calls the file of weights in a folder, best first.
+_FIRST = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
+_CONFIG = "open_clip_config.json"
+# What a configuration may say of how its tokenizer reads texts; others are of files.
+_OPTIONS = ("clean", "strip_sep_token", "language", "reduction_mask", "additional_special_tokens")
+
+
+class ZeroShot:
+    """An open_clip model, its preprocessing and its tokenizer; ``side`` is how many pixels a side it takes.
+
+    ``name`` is a model that an installed package brings, a folder with ``open_clip_config.json`` and safetensors,
+    ``ARCHITECTURE:TAG`` as open_clip lists them, or a hub name in open_clip's format. ``dtype`` is that of the image
+    tower; texts are float32. Raises ParameterError where the model is unknown, cannot be loaded, or has no safetensors.
+    """
+
+    def __init__(self, name: str, *, device: str = "auto", dtype: str = "auto", batch_size: int = 0) -> None:
+        import open_clip
+
+        where = model_loading.device(device)
+        with loading(name, "an open_clip model"), tempfile.TemporaryDirectory() as place:
+            *parts, options = _parts(name)
+            _lay_out(Path(place), *parts)
+            model, _, transform = open_clip.create_model_and_transforms(
+                f"local-dir:{place}", pretrained_text=False, device=where, **options
+            )
+            words = open_clip.get_tokenizer(f"local-dir:{place}")
+        self.name, self._model, self._tokenizer = name, model.eval(), words
+        self._device = next(model.parameters()).device
+        self._dtype = model_loading.dtype(dtype, self._device)
+        self._batches = model_loading.Batches(self._device, batch_size)
+        self._scale = float(model.logit_scale.detach().exp())
+        # Texts are few and are encoded as trained; only the image tower takes the smaller type.
+        model.visual.to(self._dtype)
+        self._pixels = Pixels.of_open_clip(model.visual.preprocess_cfg, transform)
+        model_loading.check_sizes(name, "a side of images", self._pixels.size)
+        self.side = self._pixels.size[0]
+        self._texts: dict[str, np.ndarray] = {}
+
+    def probabilities(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
+        """Return the softmax over texts of :meth:`logits`, ``float32 (images, texts)``."""
+        logits = self.logits(images, texts)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    def logits(self, images: Sequence[np.ndarray], texts: Sequence[str]) -> np.ndarray:
+        """Return the model's scale times the cosine of each image (``uint8 (height, width, 3)`` RGB) and text,
+        ``float64 (images, texts)``; errors as of the embeddings.
+        """
+        cosines = self.image_embeddings(images) @ self.text_embeddings(texts).T
+        return finite.checked(self._scale * cosines.astype(np.float64), self.name, "float32")
+
+    def image_embeddings(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return embeddings, ``float32 (images, dimensions)``, of length 1; InputError where one is not finite."""
+        found = self._batches.run(images, self._same_size)
+        return np.stack(found) if found else self.text_embeddings(["a photo"])[:0]
+
+    def _same_size(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        import torch
+
+        pixels = self._pixels(images, self._device, self._dtype)
+        found = torch.nn.functional.normalize(self._model.encode_image(pixels).float(), dim=-1)
+        return finite.checked(found.cpu().numpy(), self.name, self._dtype, setting="judging.dtype")
+
+    def text_embeddings(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the texts' embeddings, ``float32 (texts, dimensions)``, of length 1; each is computed once.
+
+        Raises ParameterError where a text is empty or has a word that the tokenizer does not know, InputError where a
+        number is not finite.
+        """
+        import torch
+
+        new = [text for text in dict.fromkeys(texts) if text not in self._texts]
+        for start in range(0, len(new), 256):
+            some = new[start : start + 256]
+            self._check_words(some)
+            with torch.inference_mode():
+                tokens = self._tokenizer(some).to(self._device)
+                found = torch.nn.functional.normalize(self._model.encode_text(tokens).float(), dim=-1)
+            known = finite.checked(found.cpu().numpy(), self.name, "float32")
+            self._texts.update(zip(some, known, strict=True))
+        return np.stack([self._texts[text] for text in texts])
+
+    def _check_words(self, texts: Sequence[str]) -> None:
+        # Tokenizers of whole words have a token for every word they do not know; others spell words out.
+        inner = getattr(self._tokenizer, "tokenizer", None)
+        unknown = getattr(inner, "unk_token_id", None)
+        for text in texts:
+            if not text.strip():
+                raise ParameterError("A text to compare images with is empty; say what the image may show.")
+            if unknown is not None and unknown in inner(text)["input_ids"]:
+                words = [w for w in text.split() if unknown in inner(w)["input_ids"]]
+                raise ParameterError(
+                    f"The tokenizer of {self.name} does not know {', '.join(map(repr, words))} in the text "
+                    f"{text!r}; use words that the model was trained on."
+                )
+
+
+class ZeroShotGender:
+    """Perceived gender by a zero-shot model and two texts, for perceived as male and as female.
+
+    It is shown the whole image of one person, and of several the head and shoulders of each. Source: paradox paper,
+    section 3, and its released code.
+    """
+
+    def __init__(self, model: ZeroShot, texts: Sequence[str] = GENDER_TEXTS) -> None:
+        self.classifier = model
+        self.side = model.side
+        self._texts = tuple(texts)
+        model.text_embeddings(self._texts)
+
+    def answers(self, people: Sequence[Person]) -> list[tuple[float, str]]:
+        """Return for each the probability of perceived as female, 0 to 1, and no reason."""
+        shown = [p.image if p.people == 1 else head_and_shoulders(p, side=self.side) for p in people]
+        return [(float(p), "") for p in self.p_female(shown)]
+
+    def p_female(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the probability of perceived as female against perceived as male, ``float32 (images,)``."""
+        return self.classifier.probabilities(images, self._texts)[:, 1]
+
+
+def look_up(name: str) -> Located:
+    """Return the files of an open_clip model, named as for :class:`ZeroShot`, without fetching weights.
+
+    Raises ParameterError or MissingInputError where it is not to be had, is no open_clip model, or has no safetensors.
+    """
+    if tagged := _tagged(name):
+        return tagged[0]
+    return _located(repositories.look_up(name, "clip"))
+
+
+def _located(found: Repository) -> Located:
+    """Return a repository with the one file of its weights that is read; errors as of :func:`look_up`."""
+    if _CONFIG not in found.files:
+        raise ParameterError(
+            f"{found.name} holds no {_CONFIG}, so it is no open_clip model. A CLIP model saved by transformers must be "
+            "converted first."
+        )
+    # It names no model that would be fetched by it.
+    found.json(_CONFIG)
+    patterns = _WEIGHTS if found.on_hub else repositories.SAFETENSORS
+    there = [file for file in found.matching(patterns) if "/" not in file]
+    known = [file for file in _FIRST if file in there]
+    if not known and len(there) > 1:
+        raise ParameterError(f"{found.name} holds {', '.join(sorted(there)[:3])}; keep only the file of its weights.")
+    return found.with_weights([*known, *there][:1] or patterns)
+
+
+def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
+    """Return what a model is made from, all of it fetched and looked through: its configuration, file of weights,
+    folder of the tokenizer (None where open_clip has it), and options of open_clip.
+    """
+    if tagged := _tagged(name):
+        import open_clip
+
+        (located, options), words = tagged, None
+        config = open_clip.get_model_config(name.partition(":")[0])
+        if config["text_cfg"].get("hf_tokenizer_name"):
+            words = hub.fetched(located.repository.on_hub, located.weights)
+        return {"model_cfg": config}, located.repository.file(located.weights[0]), words, options
+    where = registry.resolve(name, "clip")
+    folder = Path(where) if Path(where).is_dir() else hub.fetched(where, _WEIGHTS)
+    located = _located(repositories.look_up(name, "clip", str(folder)))
+    config = located.repository.json(_CONFIG)
+    text = config["model_cfg"]["text_cfg"]
+    if odd := set(text.get("tokenizer_kwargs") or ()).difference(_OPTIONS):
+        raise ParameterError(
+            f"{name}: {_CONFIG} gives its tokenizer {min(odd)!r}, which may open files elsewhere; allowed are "
+            f"{', '.join(_OPTIONS)}. Take this entry out."
+        )
+    if text.get("hf_model_name"):
+        text["hf_model_name"] = str(folder.absolute())
+    return config, folder / located.weights[0], folder, {}
+
+
+def _lay_out(place: Path, config: dict, weights: Path, words: Path | None) -> None:
+    """Put what open_clip is to read into a folder, and nothing else: it chooses among what it finds."""
+    (place / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    links = {_FIRST[0]: weights}
+    for pattern in safety.CONFIGURATIONS if words else ():
+        links |= {file.name: file for file in words.glob(pattern) if file.name != _CONFIG}
+    for name, file in links.items():
+        try:
+            (place / name).symlink_to(file.absolute())
+        except OSError:  # Links need rights on Windows.
+            shutil.copyfile(file, place / name)
+
+
+def _tagged(name: str) -> tuple[Located, dict] | None:
+    """Return the files of ``ARCHITECTURE:TAG``, and options of open_clip for it; None where a name is no such."""
+    import open_clip
+
+    architecture, colon, tag = name.partition(":")
+    # One letter before a colon is a drive.
+    tagged = len(architecture) > 1 if colon else architecture in open_clip.list_models()
+    if Path(name).is_dir() or "/" in name or not tagged:
+        return None
+    if architecture not in open_clip.list_models():
+        known = [a for a in open_clip.list_models() if open_clip.list_pretrained_tags_by_model(a)]
+        raise ParameterError(f"open_clip has no architecture {architecture!r}. {name_help(architecture, known)}")
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if tag not in tags:
+        raise ParameterError(
+            f"{architecture} has no weights {tag!r}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
+            f"{name_help(tag, tags)}"
+        )
+    settings, where = open_clip.get_pretrained_cfg(architecture, tag), hub.repository_of_tag(name)
+    if not where:
+        problem, fix = f"The weights of {name} are a file of another format", "Choose weights that come as safetensors."
+        raise safety.not_safetensors(problem, fix)
+    found = repositories.look_up(name, "clip", where)
+    hub.digest_of_tag(name)
+    file = os.path.split(settings["hf_hub"])[1]
+    safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
+    # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with
+    # another activation than open_clip's architecture of that name has.
+    options = {f"image_{k}": settings.get(k) for k in ("mean", "std", "interpolation", "resize_mode")}
+    located = found.with_weights([safe])
+    text = open_clip.get_model_config(architecture)["text_cfg"]
+    elsewhere = text.get("hf_model_name") or text.get("hf_tokenizer_name")
+    if text.get("hf_model_name") or (elsewhere and set(safety.TOKENIZERS).isdisjoint(found.files)):
+        raise ParameterError(
+            f"{name} takes its words from {elsewhere}, and not from {where}, where its weights are. Choose a model "
+            "that is whole."
+        )
+    # open_clip has the rest.
+    located = replace(located, files=located.weights)
+    return located, options | {"force_quick_gelu": bool(settings.get("quick_gelu"))}

@@ -1,0 +1,357 @@
+"""Copies of images: which count, what is reported, and that estimates do not depend on how often an image is there."""
+
+import shutil
+from functools import partial
+from io import BytesIO
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import InputError
+from biaslab.judges import duplicates, judge
+from biaslab.judges.judge_labels import BLACK, DUPLICATE
+from biaslab.judges.people import COLUMNS
+from biaslab.models.images import FolderImages, Unreadable
+from biaslab.papers import custom
+from biaslab.pipeline import Pipeline, people, stages
+from biaslab.pipeline import asked as asked_for
+from biaslab.runs import pictures
+from biaslab.settings import Settings
+
+
+def noise(seed, side=24):
+    return np.random.default_rng(seed).integers(20, 256, (side, side, 3), dtype=np.uint8)
+
+
+def save(path, image, **how):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(image).save(path, **how)
+    return path
+
+
+def searched(folder, group=lambda image_id: "one"):
+    """Return a folder's images as a source, and which of them are copies."""
+    images = FolderImages(folder)
+    images.table = images.table.assign(outcome="ok")
+    groups = images.table["image_id"].map(group)
+    return images, duplicates.find(images, groups, store=Store(folder.parent / "store"), progress=False)
+
+
+def status_of(found):
+    return {row.image_id: (row.status, row.copy_of) for row in found.itertuples()}
+
+
+# -- which images are copies -----------------------------------------------------------------------------------
+
+
+def test_find_identical_pixels_in_other_files_count_once(tmp_path):
+    folder, info = tmp_path / "pictures", PngInfo()
+    info.add_text("parameters", "a photo of a nurse")
+    save(folder / "b.png", noise(1))
+    save(folder / "a.png", noise(1), pnginfo=info, compress_level=0)
+    save(folder / "c.bmp", noise(1))
+    save(folder / "d.png", noise(2))
+    # 24 x 24 pixels in another shape are another image, though the bytes are the same.
+    save(folder / "e.png", noise(1).reshape(12, 48, 3))
+    _, found = searched(folder)
+    expected = {"a.png": ("", ""), "b.png": (DUPLICATE, "a.png"), "c.bmp": (DUPLICATE, "a.png")}
+    assert status_of(found) == expected | {"d.png": ("", ""), "e.png": ("", "")}
+
+
+def test_find_of_numbered_images_the_first_number_counts(tmp_path):
+    images = FolderImages(save(tmp_path / "pictures" / "a.png", noise(1)).parent)
+    images.table = pd.DataFrame({"image_id": ["p/10", "p/2", "q/1"]})
+    images.read = lambda ids: [noise(1) for _ in ids]
+    groups = pd.Series(["one"] * 3)
+    found = duplicates.find(images, groups, store=Store(tmp_path / "store"), progress=False)
+    assert status_of(found) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
+
+
+def test_find_copies_in_two_groups_count_in_each(tmp_path):
+    folder = tmp_path / "pictures"
+    for name in ("chef/1.png", "nurse/1.png", "nurse/2.png"):
+        save(folder / name, noise(1))
+    _, found = searched(folder, lambda image_id: image_id.partition("/")[0])
+    assert status_of(found) == {
+        "chef/1.png": ("", ""),
+        "nurse/1.png": ("", ""),
+        "nurse/2.png": (DUPLICATE, "nurse/1.png"),
+    }
+
+
+def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
+    folder = tmp_path / "pictures"
+    for name in ("a.png", "b.png"):
+        save(folder / name, np.zeros((8, 8, 3), np.uint8))
+    for name in ("c.png", "d.png"):
+        (folder / name).write_bytes(b"no image")
+    # JPEG leaves black a little above 0; the darkest image that shows something is one level brighter.
+    save(folder / "e.png", np.full((8, 8, 3), 8, np.uint8))
+    save(folder / "f.png", np.full((8, 8, 3), 9, np.uint8))
+    images, found = searched(folder)
+    statuses = dict.fromkeys(("a.png", "b.png", "e.png"), (BLACK, ""))
+    assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
+    distinct = duplicates.DistinctImages(images, found)
+    assert list(distinct.table["outcome"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
+    rows = [judge.opened(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)]
+    assert [(row["outcome"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
+
+
+def test_distinct_images_digest_is_that_of_the_source_without_copies(tmp_path):
+    folder = tmp_path / "pictures"
+    save(folder / "a.png", noise(1))
+    save(folder / "b.png", noise(2))
+    images, found = searched(folder)
+    assert duplicates.DistinctImages(images, found).digest == images.digest
+    save(folder / "c.png", noise(1))
+    images, found = searched(folder)
+    distinct = duplicates.DistinctImages(images, found)
+    assert distinct.digest != images.digest and duplicates.whole(distinct) is images
+    read = distinct.read(["c.png", "a.png"])
+    assert read[0] == Unreadable(DUPLICATE) and (read[1] == noise(1)).all()
+
+
+def test_find_no_images_returns_no_rows(tmp_path):
+    folder = tmp_path / "pictures"
+    save(folder / "a.png", noise(1))
+    images = FolderImages(folder)
+    images.table = images.table.iloc[:0]
+    found = duplicates.find(images, pd.Series([], dtype=object), store=Store(tmp_path / "store"), progress=False)
+    assert found.empty and duplicates.alike(found) == (0, [])
+    assert duplicates.remarks(duplicates.DistinctImages(images, found)) == []
+
+
+def test_alike_image_saved_as_jpeg_is_reported_and_counts(tmp_path):
+    folder = tmp_path / "pictures"
+    smooth = np.asarray(Image.fromarray(noise(1, 8)).resize((64, 64), Image.Resampling.BICUBIC))
+    save(folder / "a.png", smooth)
+    save(folder / "b.jpg", smooth, quality=75)
+    save(folder / "c.png", noise(2, 64))
+    # A plain image has hardly any bits, so that all plain images would look alike.
+    save(folder / "d.png", np.full((64, 64, 3), 200, np.uint8))
+    save(folder / "e.png", np.full((64, 64, 3), 90, np.uint8))
+    images, found = searched(folder)
+    assert duplicates.alike(found) == (1, [("a.png", "b.jpg")])
+    assert (found["status"] == "").all()
+    (said,) = duplicates.remarks(duplicates.DistinctImages(images, found))
+    assert said == "Pairs of images of one group that look alike, and all count: 1, such as a.png and b.jpg."
+
+
+def test_difference_hash_compares_neighbours_by_brightness():
+    # Columns of 17 cells whose brightness rises: each of the 16 x 16 bits is set; falling ones set none.
+    rising = np.repeat(np.arange(17, dtype=np.uint8)[None, :, None] * 10, 16, axis=0).repeat(3, axis=2)
+    assert duplicates.difference_hash(rising) == b"\xff" * 32
+    assert duplicates.difference_hash(rising[:, ::-1].copy()) == bytes(32)
+
+
+# -- annotations -----------------------------------------------------------------------------------------------
+
+
+def annotations(**genders):
+    rows = [(f"{name}.png", 1, "judged" if gender else "unrated", gender) for name, gender in genders.items()]
+    return pd.DataFrame(rows, columns=["image_id", "position", "outcome", "gender"])
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Return images of which b is a copy of a, in one group, and c is another image."""
+    folder = tmp_path / "pictures"
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        save(folder / f"{name}.png", noise(seed))
+    return duplicates.DistinctImages(*searched(folder))
+
+
+@pytest.mark.parametrize("said", [("female", "female"), ("female", ""), ("", "female")])
+def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, said):
+    given = annotations(a=said[0], b=said[1], c="male")
+    found = duplicates.annotated(copied, given, "r.csv")
+    assert list(found["outcome"]) == ["judged", DUPLICATE, "judged"]
+    assert list(found["gender"]) == ["female", "", "male"]
+
+
+def test_annotated_copies_that_differ_are_refused_by_name(copied):
+    with pytest.raises(
+        InputError, match=r"a\.png and b\.png are copies .* r\.csv says female .* and male of the second"
+    ):
+        duplicates.annotated(copied, annotations(a="female", b="male", c="male"), "r.csv")
+
+
+@pytest.mark.parametrize(("rows", "is_refused"), [("b.png,nurse", False), ("b.png,chef", True)])
+def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_refused):
+    folder = tmp_path / "pictures"
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        save(folder / f"{name}.png", noise(seed))
+    (folder / "pictures.csv").write_text(f"file,group\na.png,nurse\nc.png,nurse\n{rows}\n")
+    given = {"compute": {"store": str(tmp_path / "store")}}
+    pipeline = Pipeline(f"images:{folder}", Settings.of(given), progress=False)
+    if is_refused:
+        match = r"a\.png and b\.png are copies .*pictures\.csv says prompt 'nurse', group 'nurse' .* group 'chef'"
+        with pytest.raises(InputError, match=match):
+            pipeline.custom.images()
+    else:
+        outcomes = pipeline.custom.images().table.set_index("image_id")["outcome"]
+        assert outcomes.to_dict() == {"a.png": "ok", "b.png": DUPLICATE, "c.png": "ok"}
+
+
+# -- duplicating images changes no estimate --------------------------------------------------------------------
+
+SHOWN = {"female": 60, "male": 120, "unsure": 180, "": 240}
+GROUPS, EACH = ("chef", "nurse", "pilot"), 6
+
+
+def person(gender, seed):
+    """Return an image whose red says what the judge below answers, and whose blue is its skin tone."""
+    image = noise(seed, 16)
+    image[0, 0] = SHOWN[gender], 100, 20 + seed % 9
+    return image
+
+
+def look(images, asked, *_, **__):
+    """Judge people by the first pixel of their image."""
+    answers = {red: gender for gender, red in SHOWN.items()}
+    rows = []
+    for image_id, image in zip(asked["image_id"], images.read(list(asked["image_id"])), strict=True):
+        row = judge.opened(image_id, image)
+        if not row["outcome"]:
+            gender = answers[int(image[0, 0, 0])]
+            row["gender"] = gender
+            row["outcome"] = {"": "no_face", "unsure": "uncertain"}.get(gender, "judged")
+        rows.append(row)
+    return judge.frame(pd.DataFrame(rows).assign(position=1, role=""), COLUMNS)
+
+
+def tones(images, seen, *_, **__):
+    read = images.read(list(seen["image_id"]))
+    known = [np.nan if isinstance(image, Unreadable) else float(image[0, 0, 2]) - 19 for image in read]
+    return pd.DataFrame({"tone": known, "reason": "", "judge": "fake"})
+
+
+@pytest.fixture(scope="module")
+def portraits(tmp_path_factory):
+    """Return a folder of two models' images in groups, with annotations by name of a part of them."""
+    root, rng, rated = tmp_path_factory.mktemp("portraits"), np.random.default_rng(5), {}
+    for model in ("first", "second"):
+        rows = ["image_id,gender"]
+        for seed, (group, k) in enumerate((group, k) for group in GROUPS for k in range(EACH)):
+            gender = rng.choice(list(SHOWN), p=[0.4, 0.4, 0.1, 0.1])
+            save(root / model / group / f"m{k}.png", person(gender, seed + (1000 if model == "second" else 0)))
+            rows += [f"{group}/m{k}.png,{rng.choice(['female', 'male'])}"] if k % 2 else []
+        rated[model] = "\n".join(rows) + "\n"
+    with pytest.MonkeyPatch.context() as patch:
+        judged_by_pixels(patch)
+        return root, rated, estimates(root, rated, root / "store")
+
+
+def judged_by_pixels(patch):
+    """Judge images by their first pixel, which no network does."""
+    patch.setattr(people, "judge_people", look)
+    patch.setattr(stages.skin_tone, "judge_skin_tones", tones)
+    patch.setattr(Pipeline, "check_gate", lambda *_: None)
+
+
+def estimates(root, rated, store):
+    """Return the tables of estimates of two folders of images."""
+    frames, judged, benchmark = [], [], None
+    for model in ("first", "second"):
+        file = store.parent / f"{model}.csv"
+        file.write_text(rated[model])
+        judging = {"gender": "mini-clip", "faces": "mini-detector", "further": [f"ratings:{file}"]}
+        given = Settings.of({"judging": judging, "compute": {"store": str(store)}})
+        pipeline = Pipeline(f"images:{root / model}", given, progress=False)
+        frames.append(custom.people(pipeline))
+        judged.append(custom.judges(pipeline))
+        benchmark = custom.benchmark(pipeline)
+    people_, judges = pd.concat(frames, ignore_index=True), pd.concat(judged, ignore_index=True)
+    pair = ("perceived gender", "skin tone")
+    return {
+        "people": people_,
+        "shares": custom.shares(people_),
+        "distance": custom.distance(people_, benchmark),
+        "differences": custom.differences(people_, replicates=200),
+        "tones": custom.tones(people_),
+        "intersections": custom.intersections(custom.answers_of(people_), [pair]),
+        "agreement": custom.agreement(judges),
+    }
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    judged_by_pixels(monkeypatch)
+
+
+def again(path, name, way):
+    """Save an image again: the same bytes, or the same pixels in another file."""
+    target = path.with_name(name)
+    if way == "bytes":
+        shutil.copy(path, target)
+        return
+    with Image.open(path) as image:
+        image.load()
+        file = BytesIO()
+        image.save(file, "BMP" if way == "bmp" else "PNG", **({} if way == "bmp" else {"compress_level": 0}))
+    target.with_suffix(".bmp" if way == "bmp" else ".png").write_bytes(file.getvalue())
+
+
+chosen = st.lists(
+    st.tuples(
+        st.sampled_from(["first", "second"]),
+        st.sampled_from(GROUPS),
+        st.integers(0, EACH - 1),
+        # Copies come before and after the original by name.
+        st.sampled_from(["a", "z"]),
+        st.sampled_from(["bytes", "png", "bmp"]),
+        st.integers(1, 3),
+    ),
+    min_size=1,
+    max_size=12,
+)
+quiet = partial(settings, max_examples=10, deadline=None, derandomize=True)
+
+
+@quiet(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chosen)
+@pytest.mark.long
+def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portraits, tmp_path_factory, which):
+    root, rated, before = portraits
+    place = tmp_path_factory.mktemp("copied")
+    shutil.copytree(root, place / "root")
+    for model, group, k, start, way, n in which:
+        for number in range(n):
+            again(place / "root" / model / group / f"m{k}.png", f"{start}-{group}-{k}-{way}-{number}.png", way)
+    after = estimates(place / "root", rated, place / "after")
+    n_files = sum(1 for path in (place / "root").rglob("*") if path.suffix in (".png", ".bmp"))
+    assert (after["people"]["outcome"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
+    for name in before.keys() - {"people"}:
+        pd.testing.assert_frame_equal(after[name], before[name], obj=name)
+
+
+# -- what readers are told -------------------------------------------------------------------------------------
+
+
+def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
+    folder = tmp_path / "pics"
+    for name, seed in (("chef/1.png", 1), ("nurse/1.png", 1), ("nurse/2.png", 1), ("nurse/3.png", 3)):
+        save(folder / name, noise(seed))
+    save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
+    (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
+    given = Settings.of({"compute": {"store": str(tmp_path / "store")}})
+    pipeline = Pipeline(f"images:{folder}", given, progress=False)
+    asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
+    # Nothing is computed for the page: without results of the run there is nothing to say.
+    assert pictures.remarks(asked) == []
+    pipeline.custom.images()
+    assert pictures.remarks(asked) == [
+        "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
+        "Convert them to PNG or JPEG.",
+        "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
+        "the pixels of nurse/1.png. Each image counts once; copies have the outcome duplicate.",
+        "pics: Black images, as content filters return them: 1 of 5 (outcome black).",
+        "pics: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
+    ]
+    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks(asked)]

@@ -1,0 +1,30 @@
+"""The embedded judges on drawn people whose truth is known, by the names that users write."""
+
+import numpy as np
+import pytest
+from array_images import ArrayImages
+
+from biaslab.cache.result_cache import Store
+from biaslab.judges.error import judge_error
+from biaslab.judges.judge import JudgeSettings, judge
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
+    from biaslab_world.art import DECOYS
+    from biaslab_world.render import render
+    from biaslab_world.scene import sample_scene
+    from biaslab_world.truthful import held_out
+
+    people, rng = held_out(120), np.random.default_rng(2024)
+    scenes = [sample_scene(rng, genders=(), occupations=(), decoy=decoy) for decoy in np.resize(list(DECOYS), 30)]
+    things = ArrayImages([np.ascontiguousarray(render(scene)[:, :, :3]) for scene in scenes])
+    settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
+    judged, nobody = (judge(images, settings, store=Store(tmp_path), progress=False) for images in (people, things))
+    clear = people.table[~people.table["ambiguous"]].set_index("image_id")["truth_gender"]
+    assert len(clear) > 60
+    found = judge_error(judged.assign(occupation="nurse"), clear)
+    of_all = found[found["group"] == "all"].set_index("measure")["value"]
+    assert (of_all[["sensitivity", "specificity"]] >= 97).all()
+    assert (of_all[["judged_female", "judged_male"]] >= 85).all()
+    assert (nobody["n_faces"] == 0).mean() >= 0.95

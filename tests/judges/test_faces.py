@@ -1,0 +1,236 @@
+"""Face detectors behind one contract, and the gate."""
+
+import json
+import shutil
+import sys
+import types
+
+import numpy as np
+import pytest
+from photographed import needs
+
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judges import faces, lookup, pinned
+from biaslab.judges.faces import DetectorFaces, Face, MediaPipeFaces, YuNetFaces, gate, large_enough
+
+
+def face(width, height, score=0.9):
+    return Face(3.0, 4.0, 3.0 + width, 4.0 + height, score)
+
+
+def test_the_gate_wants_one_face_of_a_tenth_of_each_side():
+    assert gate([]) == "no_face" and gate([face(50, 50), face(2, 2)]) == "several_faces" and gate([face(1, 1)]) == ""
+    # An image of 200 x 100: a face must be at least 20 wide and 10 high.
+    for size, large in (((20, 10), True), ((19.9, 10), False), ((20, 9.9), False)):
+        assert large_enough(*face(*size)[:4], 200, 100) == large
+    # In floating point 0.1 + 0.2 - 0.2 is a hair below 0.1: a face of just the limit counts all the same.
+    assert large_enough(0.2, 0.2, 0.2 + 0.1 * 64, 0.2 + 0.1 * 64, 64, 64)
+    # Without a gate every image passes.
+    assert faces.load(faces.WHOLE).faces([np.zeros((30, 40, 3))]) == [[Face(0.0, 0.0, 40.0, 30.0, 1.0)]]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_boxes_that_cover_one_another_are_one_face_inside_the_image():
+    import torch
+
+    detector = DetectorFaces.__new__(DetectorFaces)
+    detector._labels = [1, 3]
+
+    def found(*shifts):
+        boxes = torch.tensor([[x, -5.0, x + 10, 10] for x in shifts])
+        scores = torch.tensor([0.5 + k / 8 for k in range(len(shifts))])
+        return detector._of_one({"boxes": boxes, "scores": scores, "labels": torch.tensor([3, 1])}, 40, 40)
+
+    # 10 x 10 within the image, shifted by 3: 7 * 10 shared of 130, 0.54; shifted by 4: 60 of 140, 0.43.
+    assert found(3.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625)]
+    assert found(4.0, 0.0) == [Face(0.0, 0.0, 10.0, 10.0, 0.625), Face(4.0, 0.0, 14.0, 10.0, 0.5)]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_its_faces_are_those_of_transformers_own_steps(detector_folder):
+    import torch
+    from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in ((40, 30), (32, 32), (40, 30))]
+    model = AutoModelForObjectDetection.from_pretrained(detector_folder).eval()
+    processor = AutoImageProcessor.from_pretrained(detector_folder)
+    found = DetectorFaces(str(detector_folder), min_score=0.0, batch_size=2).faces(images)
+    assert len(found) == 3 and any(found)
+    for image, faces_ in zip(images, found, strict=True):
+        with torch.no_grad():
+            out = model(**processor(images=[image], return_tensors="pt"))
+        one = processor.post_process_object_detection(out, threshold=0.0, target_sizes=[image.shape[:2]])[0]
+        # A random model says "person" or "dog" where it likes; what it calls a face must all be accounted for.
+        scores = torch.where(one["labels"] == 1, one["scores"], -1)
+        assert bool(faces_) == bool((scores >= 0).any())
+        if faces_:
+            assert faces_[0].score == pytest.approx(float(scores.max()), abs=1e-5)
+            limits = np.array([*image.shape[1::-1]] * 2)
+            expected = np.clip(one["boxes"][int(scores.argmax())].numpy(), 0, limits)
+            np.testing.assert_allclose(faces_[0][:4], expected, atol=1e-3)
+    # A score below the least does not count.
+    assert DetectorFaces(str(detector_folder), min_score=1.0).faces(images) == [[]] * 3
+
+
+def test_what_detects_no_faces_is_refused(tmp_path, detector_folder, clip_folder):
+    folder = shutil.copytree(detector_folder, tmp_path / "detector")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"face"', '"surface"'))
+    with pytest.raises(ParameterError, match=r"none of its labels is 'face' \(person, surface, dog\)"):
+        DetectorFaces(str(folder))
+    with pytest.raises(ParameterError, match="cannot be loaded as an object detector"):
+        DetectorFaces(str(clip_folder))
+    file = folder / "preprocessor_config.json"
+    for size in (10**9, -3):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"size": {"height": size, "width": size}}))
+        with pytest.raises(ParameterError, match=f"detector: its configuration gives {size} as a side of images"):
+            faces.load(str(folder))
+
+
+class FakeDetector:
+    """MediaPipe's face detector as its documentation describes it: boxes in whole pixels, one category each."""
+
+    @staticmethod
+    def create_from_options(options):
+        if options.base_options.model_asset_buffer == b"bad":
+            raise RuntimeError("The model is not a valid Flatbuffer buffer")
+        if options.base_options.model_asset_buffer == b"bare":
+            raise FileNotFoundError("Input tensor has type float32: it requires specifying metadata.")
+        made = FakeDetector()
+        made.least = options.min_detection_confidence
+        return made
+
+    def detect(self, image):
+        boxes = [(-5, 10, 20, 30, 0.6), (50, 60, 80, 90, 0.95)]
+        named = types.SimpleNamespace
+        found = [
+            named(
+                bounding_box=named(origin_x=x, origin_y=y, width=w, height=h),
+                categories=[named(score=score)],
+                keypoints=[named(x=0.1, y=0.2)] if score > 0.9 else None,
+            )
+            for x, y, w, h, score in boxes
+            if score >= self.least
+        ]
+        assert image.data.shape == (100, 100, 3) and image.image_format == "srgb"
+        return named(detections=found)
+
+
+@pytest.fixture
+def fake_mediapipe(monkeypatch):
+    named = types.SimpleNamespace
+    vision = named(FaceDetector=FakeDetector, FaceDetectorOptions=named)
+    python = named(vision=vision, BaseOptions=named)
+    mediapipe = named(tasks=named(python=python), ImageFormat=named(SRGB="srgb"), Image=named)
+    for name, module in (("", mediapipe), (".tasks", mediapipe.tasks), (".tasks.python", python)):
+        monkeypatch.setitem(sys.modules, f"mediapipe{name}", module)
+
+
+@pytest.fixture
+def tflite(tmp_path):
+    path = tmp_path / "face.tflite"
+    path.write_bytes(b"model")
+    return path
+
+
+@pytest.mark.usefixtures("fake_mediapipe")
+def test_mediapipes_boxes_become_corners_within_the_image(tflite):
+    (found,) = faces.load(f"mediapipe:{tflite}").faces([np.zeros((100, 100, 3), np.uint8)])
+    # (50, 60) and 80 x 90 reach beyond 100 x 100; (-5, 10) and 20 x 30 begin before it. Best first.
+    near = Face(50.0, 60.0, 100.0, 100.0, 0.95, ((10.0, 20.0),))
+    assert found == [near, Face(0.0, 10.0, 15.0, 40.0, 0.6)]
+    (sure,) = MediaPipeFaces(tflite, min_score=0.9).faces([np.zeros((100, 100, 3), np.uint8)])
+    assert [f.score for f in sure] == [0.95]
+
+
+@pytest.mark.usefixtures("fake_mediapipe")
+@pytest.mark.parametrize(("content", "why"), [(b"bad", "is not a valid"), (b"bare", "requires specifying metadata")])
+def test_mediapipe_refuses_what_is_no_model_with_what_to_take_instead(tflite, content, why):
+    tflite.write_bytes(content)
+    with pytest.raises(ParameterError, match=rf"as a face detector: .*{why}.*'yunet', which takes no file"):
+        MediaPipeFaces(tflite)
+
+
+def test_mediapipe_says_what_is_missing(tflite, monkeypatch):
+    with pytest.raises(ParameterError, match=r"no file .*blaze_face_short_range\.tflite"):
+        lookup.look_up(f"mediapipe:{tflite}x", "detector")
+    monkeypatch.setattr(lookup, "find_spec", lambda name: None)
+    with pytest.raises(MissingInputError, match="pip install mediapipe"):
+        lookup.look_up(f"mediapipe:{tflite}", "detector")
+
+
+class FakeYuNet:
+    """OpenCV's detector as its documentation describes it: a row a face, of which boxes have a width and a height."""
+
+    rows = seen = ()
+
+    @staticmethod
+    def create(framework, model, config, size, score, overlap):
+        made = FakeYuNet()
+        made.least = score
+        return made
+
+    def setInputSize(self, size):
+        self.size = size
+
+    def detect(self, image):
+        assert image.shape == (self.size[1], self.size[0], 3) and max(self.size) == faces.SIDE
+        self.seen.append(image)
+        # Blue comes first there.
+        assert image[0, 0].tolist() == [30, 20, 10]
+        rows = [row for row in self.rows if row[-1] >= self.least]
+        return (1, np.array(rows, np.float32)) if rows else (1, None)
+
+
+@pytest.fixture
+def fake_yunet(monkeypatch):
+    cv2 = pytest.importorskip("cv2", reason="judging needs the extra 'models'")
+    monkeypatch.setattr(cv2, "FaceDetectorYN", FakeYuNet)
+    monkeypatch.setattr(pinned, "content", lambda name: b"model")
+    points = [40, 50, 60, 50, 50, 60, 45, 70, 55, 70]
+    # In an image of 208 x 104, which is looked at with twice as many pixels a side.
+    boxes = {0.7: (20, 30, 60, 80), 0.9: (-10, 150, 40, 100), 0.8: (500, 10, 20, 20), 0.3: (0, 0, 10, 10)}
+    monkeypatch.setattr(FakeYuNet, "seen", [])
+    monkeypatch.setattr(FakeYuNet, "rows", [[*box, *points, score] for score, box in boxes.items()])
+    return FakeYuNet
+
+
+def coloured(height, width):
+    return np.full((height, width, 3), (10, 20, 30), np.uint8)
+
+
+def test_yunets_boxes_come_back_to_the_images_own_pixels(fake_yunet):
+    (found,) = faces.load("yunet").faces([coloured(104, 208)])
+    points = ((20.0, 25.0), (30.0, 25.0), (25.0, 30.0), (22.5, 35.0), (27.5, 35.0))
+    # Halved: (10, 15) and 30 x 40; (-5, 75) and 20 x 50 reach out of the image; (250, 5) lies beyond it. Best first.
+    assert [face[:4] for face in found] == [(0.0, 75.0, 15.0, 104.0), (10.0, 15.0, 40.0, 55.0)]
+    assert [face.score for face in found] == pytest.approx([0.9, 0.7]) and found[0].landmarks == points
+    # A least score is the detector's own where none is given.
+    assert len(YuNetFaces(min_score=0.2).faces([coloured(104, 208)])[0]) == 3
+    images = [coloured(*size) for size in ((1, 1), (1, 900), (2000, 3), (512, 512), (416, 100))]
+    assert faces.load("yunet", min_score=0.95).faces(images) == [[]] * 5
+    fake_yunet.rows = [[float("nan")] * 14 + [0.9]]
+    with pytest.raises(InputError, match="yunet gives numbers that are not finite"):
+        faces.load("yunet").faces(images[:1])
+
+
+def test_yunet_itself_finds_nothing_where_nobody_is():
+    needs("yunet")
+    detector = faces.load("yunet")
+    grey = [np.full((h, w, 3), 128, np.uint8) for h, w in ((1, 1), (5, 3000), (64, 48), (1024, 1024))]
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (512, 512, 3), dtype=np.uint8)]
+    assert detector.faces([*grey, *noise]) == [[]] * 5
+    with pytest.raises(ParameterError, match="no detector model named 'yunett'"):
+        faces.load("yunett")
+
+
+def test_yunet_is_given_no_thin_image(fake_yunet):
+    # One face from 40, 1 to 80, 5, without landmarks, and one that lies in what was filled up.
+    fake_yunet.rows = [[40, 1, 40, 4, *[0] * 10, 0.9], [40, 20, 40, 4, *[0] * 10, 0.8]]
+    # 832 x 20 becomes 416 x 10, which OpenCV would fill up to 32: 4.10 answers of that with what the memory holds.
+    (found,) = faces.load("yunet").faces([coloured(20, 832)])
+    (image,) = fake_yunet.seen
+    assert image.shape == (64, 416, 3) and (image[:10] == (30, 20, 10)).all() and not image[10:].any()
+    assert [tuple(face)[:4] for face in found] == [(80, 2, 160, 10)]

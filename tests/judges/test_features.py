@@ -1,0 +1,159 @@
+"""Features of images by networks of timm and inside of transformers' models, from tiny random weights in folders."""
+
+import json
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError, ParameterError
+from biaslab.judges.features import Features, find
+from biaslab.measures.similarity import cosines
+
+torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = {"num_classes": 7, "pretrained_cfg_overlay": {"input_size": (3, 32, 32)}}
+VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+
+
+def save(folder, architecture, **options):
+    """Save a random network as timm does."""
+    # Seconds of imports, which a worker that runs no test of this file does without.
+    import timm
+    from timm.models import save_for_hf
+
+    torch.manual_seed(2)
+    model = timm.create_model(architecture, **options)
+    save_for_hf(model, folder, safe_serialization=True)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def images():
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    coarse = [rng.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(4)]
+    sizes = [(48, 40), (37, 37), (48, 40), (30, 90)]
+    return [np.asarray(Image.fromarray(c).resize(s[::-1])) for c, s in zip(coarse, sizes, strict=True)]
+
+
+def prepared(images, model):
+    """Return images by Pillow and torchvision, one by one: the shorter side to 37 = 32 / 0.875, the middle 32."""
+    import timm
+    from PIL import Image
+    from torchvision import transforms as tv
+
+    known = timm.data.resolve_data_config(model=model)
+    how = tv.InterpolationMode(known["interpolation"])
+    steps = [tv.Resize(37, how), tv.CenterCrop(32), tv.ToTensor(), tv.Normalize(known["mean"], known["std"])]
+    return torch.stack([tv.Compose(steps)(Image.fromarray(i)) for i in images])
+
+
+def test_class_token_and_places_of_a_vision_transformer(tmp_path, images):
+    model = save(tmp_path, "vit_small_patch16_224.dino", **VIT)
+    with torch.no_grad():
+        inside = model.forward_features(prepared(images, model))
+    found = Features(str(tmp_path), device="cpu")
+    # Sixteen places of 8 pixels, and before them the class token, which is the vector.
+    assert found.places(images).shape == (4, 17, 16)
+    # Resizing differs by at most one level of 255, which layer normalisation makes a little larger.
+    assert cosines(found.places(images), inside).min() > 0.999
+    assert cosines(found.image_embeddings(images), inside[:, 0]).min() > 0.999
+    # 37 x 37 is not resized: then nothing is rounded otherwise than by Pillow.
+    np.testing.assert_allclose(found.places(images)[1], inside[1], atol=1e-5)
+    with pytest.raises(InputError, match="no image"):
+        found.places([])
+    alone = np.concatenate([found.places([i]) for i in images])
+    np.testing.assert_allclose(found.places(images), alone, atol=1e-5)
+
+
+def test_scores_of_a_residual_network(tmp_path, images):
+    model = save(tmp_path, "resnet10t", **SMALL)
+    with torch.no_grad():
+        expected = model(prepared(images, model))
+    found = Features(str(tmp_path), device="cpu")
+    assert found.image_embeddings(images).shape == (4, 7)
+    np.testing.assert_allclose(found.image_embeddings(images)[1], expected[1], rtol=1e-4, atol=1e-5)
+    assert found.places(images).shape == (4, 1, 512)
+
+
+@pytest.mark.parametrize("name", ["mini-detector", "segformer"])
+def test_what_a_model_of_transformers_sees_images_with(tiny, images, name):
+    import transformers
+
+    if name == "segformer":
+        name = tiny(name)
+        whole = transformers.SegformerForSemanticSegmentation.from_pretrained(name).eval()
+    else:
+        whole = transformers.AutoModelForObjectDetection.from_pretrained(find(name)).eval()
+    found = Features(name, device="cpu")
+    square = [i for i in images if i.shape == (37, 37, 3)]
+    pixels = found._network.pixels(square, torch.device("cpu"))
+    with torch.no_grad():
+        if name == "mini-detector":
+            assert pixels.shape == (1, 3, 64, 64) and pixels.max() <= 1
+            last = whole.model.backbone.model(pixels).feature_maps[-1]
+        else:
+            last = whole.segformer(pixels).last_hidden_state
+    np.testing.assert_allclose(found.image_embeddings(square), last.mean(dim=(2, 3)), atol=1e-5)
+    np.testing.assert_allclose(found.places(square), last.flatten(2).mT, atol=1e-5)
+
+
+def test_names_of_timm_are_found_on_the_hub():
+    assert find("vit_small_patch16_224.dino") == "timm/vit_small_patch16_224.dino"
+    assert find("resnet50.tv_in1k") == "timm/resnet50.tv_in1k"
+    for name, message in (
+        ("vit_smal_patch16_224.dino", r"vit_small_patch16_224\.dino"),
+        # timm's own error for weights that it does not know is none of ours.
+        ("vit_small_patch16_224.dion", r"no weights 'vit_small_patch16_224\.dion'.* 'vit_small_patch16_224\.dino'"),
+        ("./nowhere", r"named '\./nowhere'"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            find(name)
+
+
+def test_folders_that_are_refused(tmp_path):
+    with pytest.raises(ParameterError, match="no features model named 'mini-sd'"):
+        Features("mini-sd", device="cpu")
+    save(tmp_path / "whole", "vit_small_patch16_224.dino", **VIT)
+    config = json.loads((tmp_path / "whole/config.json").read_text())
+    (pickled := tmp_path / "pickled").mkdir()
+    (pickled / "config.json").write_text(json.dumps(config))
+    torch.save({}, pickled / "pytorch_model.bin")
+    with pytest.raises(ParameterError, match="safetensors only"):
+        Features(str(pickled), device="cpu")
+    # Weights of another shape, and a class that no library has.
+    config["model_args"]["depth"] = 1
+    (tmp_path / "whole/config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError, match=r"blocks\.1"):
+        Features(str(tmp_path / "whole"), device="cpu")
+    for name in ("NoSuchModel", "AutoModel", None):
+        (tmp_path / "whole/config.json").write_text(json.dumps({"architectures": [name]}))
+        with pytest.raises(ParameterError, match="transformers does not have"):
+            Features(str(tmp_path / "whole"), device="cpu")
+
+
+def test_a_network_of_timm_fetches_nothing_that_its_configuration_names(tmp_path, monkeypatch):
+    """Where it says its weights are, timm would get them: from the hub, an address, a file."""
+    import socket
+
+    save(tmp_path, "resnet10t", **SMALL)
+    config = json.loads((tmp_path / "config.json").read_text())
+    # A size that no image has is told before any image is read.
+    for size in (10**9, 1.5):
+        known = config["pretrained_cfg"] | {"input_size": [3, size, size]}
+        (tmp_path / "config.json").write_text(json.dumps(config | {"pretrained_cfg": known}))
+        with pytest.raises(ParameterError) as error:
+            Features(str(tmp_path), device="cpu")
+        assert str(error.value).startswith(f"{tmp_path}: its configuration gives {size} as a side of images")
+    elsewhere = {"hf_hub_id": "owner/name", "url": "https://example.org/weights.pth", "file": "/etc/hostname"}
+    config["pretrained_cfg"] |= elsewhere
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("asked"))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"not to be read")
+    assert Features(str(tmp_path), device="cpu").image_embeddings([np.zeros((40, 40, 3), np.uint8)]).shape == (1, 7)
+    config["architecture"] = "hf-hub:owner/name"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ParameterError, match=r'names "hf-hub:owner/name" \(architecture\), another model'):
+        Features(str(tmp_path), device="cpu")

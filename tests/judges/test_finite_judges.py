@@ -1,0 +1,141 @@
+"""Judges whose numbers are not finite are an error that names them, their type and what to do: never an answer."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from biaslab.errors import InputError
+from biaslab.judges import blip as vqa
+from biaslab.judges import faces, grounded_sam, model_loading, objects, segmenters
+from biaslab.judges.fairface import FairFaceGender
+from biaslab.judges.features import Features
+from biaslab.judges.inception import Inception
+from biaslab.judges.settings import Thresholds
+from biaslab.judges.zero_shot import ZeroShot, ZeroShotGender
+
+torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LOW = Thresholds(tag=0, box=0, text=0, area=0)
+DAMAGED = r"gives numbers that are not finite in float32\. No type holds more"
+
+
+def spoil(model, *parts):
+    """Let one number of the weights be none, in a part of which the names are given."""
+    named = [value for name, value in model.state_dict().items() if all(part in name for part in parts)]
+    assert named, f"no weight of {type(model).__name__} is named {parts}"
+    # A view of the weights: what is written here is in the model.
+    named[-1].data[(0,) * named[-1].dim()] = float("nan")
+
+
+@pytest.fixture
+def image():
+    return np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
+
+
+def resnet(of):
+    """Save a random network of timm, and return its features."""
+    import timm
+    from timm.models import save_for_hf
+
+    save_for_hf(timm.create_model("resnet10t", num_classes=3), of, safe_serialization=True)
+    network = Features(of, device="cpu")
+    network.model = network._network.model
+    return network
+
+
+def ask(model, image):
+    return model.ask([image], [0], ["is the person a woman"])
+
+
+def tagger(of):
+    return grounded_sam._tagger(of, LOW, () if "florence" in of else ("dog", "cup"), "cpu")
+
+
+def look(model, image):
+    return model.look([image])
+
+
+def boxes(model, image):
+    # Places that no tag takes are infinitely below all others, and are no error.
+    assert set(model(image, ["dog", "cup"])[0]) <= {"dog", "cup"}
+
+
+def masks(model, image):
+    assert model(image, np.array([[4.0, 4.0, 30.0, 30.0]]))[0].shape == (40, 48)
+
+
+VQA, CAPTIONS = ((ask, partial(vqa.load, kind=kind, device="cpu")) for kind in ("vqa", "captioner"))
+FACES = (lambda model, image: model.faces([image]), partial(faces.load, device="cpu"))
+OBJECTS = (look, lambda of: objects.Detector(of, {"dog": []}, device="cpu"))
+REGIONS = (look, lambda of: segmenters.Segmenter(of, LOW, device="cpu"))
+TAGS = (lambda model, image: list(model([image])), tagger)
+BOXES = (boxes, lambda of: grounded_sam._Boxes(of, LOW, "cpu"))
+MASKS = (masks, lambda of: grounded_sam._Masks(of, "cpu"))
+FEATURES = (lambda model, image: model.image_embeddings([image]), resnet)
+
+
+@pytest.mark.parametrize(
+    ("name", "judge", "parts"),
+    [
+        *(("detector_folder", kind, ("class_labels_classifier",)) for kind in (FACES, OBJECTS)),
+        *(("detector_folder", kind, ("bbox_predictor",)) for kind in (FACES, OBJECTS)),
+        ("segformer", REGIONS, ("classifier.bias",)),
+        ("mask2former", REGIONS, ("class_predictor.bias",)),
+        *((name, TAGS, ("vision", "post_layernorm.weight")) for name in ("siglip", "clip")),
+        ("florence2", TAGS, ("decoder", "final_layer_norm.weight")),
+        *(("grounding_dino", BOXES, (part,)) for part in ("bbox_embed", "text_projection")),
+        ("sam", MASKS, ("mask_decoder", "output_hypernetworks_mlps.0", "proj_out.weight")),
+        ("blip", VQA, ("vision_model", "post_layernorm.weight")),
+        ("blip", VQA, ("text_decoder", "cls", "bias")),
+        ("caption_blip", CAPTIONS, ("text_decoder", "cls", "bias")),
+        ("opt", VQA, ("qformer", "LayerNorm.weight")),
+        ("opt", VQA, ("language_model", "final_layer_norm.weight")),
+        ("t5", VQA, ("language_model", "decoder", "final_layer_norm.weight")),
+        ("tmp_path", FEATURES, ("fc.weight",)),
+    ],
+)
+def test_a_number_that_is_none_is_an_error(request, tiny, image, monkeypatch, name, judge, parts):
+    monkeypatch.setattr(grounded_sam, "_LONGEST", 8)
+    (see, load), own = judge, name in ("detector_folder", "tmp_path")
+    of = str(request.getfixturevalue(name)) if own else tiny(name)
+    model = load(of)
+    with torch.inference_mode():
+        see(model, image)
+        spoil(model.model, *parts)
+        with pytest.raises(InputError, match=rf"{of} {DAMAGED}"):
+            see(model, image)
+
+
+@pytest.mark.parametrize("part", ["visual", "text_projection", "logit_scale"])
+def test_zero_shot(clip_folder, image, part):
+    model = ZeroShot(str(clip_folder), device="cpu")
+    assert ZeroShotGender(model, ("a man", "a woman")).p_female([image]).shape == (1,)
+    spoil(model._model, part)
+    model._scale, model._texts = float(model._model.logit_scale.detach().exp()), {}
+    with pytest.raises(InputError, match=rf"{clip_folder.name} {DAMAGED}"):
+        ZeroShotGender(model, ("a man", "a woman")).p_female([image])
+
+
+def test_networks_that_are_large(image):
+    """FairFace and Inception: their weights are no part of the check."""
+    for kind, name, ask, n in (
+        (FairFaceGender, "fairface.safetensors", "p_female", 18),
+        (Inception, "Inception-v3", "image_embeddings", 2048),
+    ):
+        model = kind.__new__(kind)
+        model.name, model._device, model._dtype = name, torch.device("cpu"), torch.float32
+        model._batches = model_loading.Batches(model._device, 1)
+        model._model = lambda pixels, n=n: torch.full((len(pixels), n), float("nan"))
+        with pytest.raises(InputError, match=rf"{name} {DAMAGED}"):
+            getattr(model, ask)([image])
+
+
+def test_words_that_must_not_be_written_are_no_error(tiny):
+    (watch,) = vqa.load(tiny("blip"), device="cpu").greedy(1)["logits_processor"]
+    scores = torch.tensor([[0.0, float("-inf"), 2.0]])
+    assert watch(None, scores) is scores
+    for wrong in ("nan", "inf"):
+        with pytest.raises(InputError, match="gives numbers"):
+            watch(None, torch.tensor([[0.0, float(wrong)]]))

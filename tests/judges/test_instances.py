@@ -1,0 +1,371 @@
+"""Instances from segmenters, from tags, boxes and masks, and from files: real architectures with random weights."""
+
+from itertools import chain, pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
+from biaslab.judges.judge_names import files_digest
+from biaslab.judges.segmenters import Instance
+from biaslab.judges.settings import Thresholds
+from biaslab.measures.instances import BOX, COLUMNS, encode, masks
+from biaslab.models.images import Unreadable
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+LOW = Thresholds(tag=0, box=0, text=0, area=0)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    rng = np.random.default_rng(0)
+    found = [rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in ((40, 48), (40, 48), (30, 50))]
+    for image in found:
+        image.flags.writeable = False  # as decoded files are
+    return found
+
+
+# -- regions -----------------------------------------------------------------------------------------------
+
+NAMES = {0: "background", 1: "dog", 2: "wall"}
+
+
+def test_regions_of_a_map_by_hand():
+    classes = np.array([[1, 0, 0, 2], [0, 1, 0, 2], [0, 0, 0, 0], [1, 0, 2, 2]])
+    probabilities = np.linspace(0.2, 0.95, 16).reshape(4, 4)
+    found = segmenters.regions(classes, probabilities, NAMES)
+    # The first two dogs touch at a corner, so they are one; the wall is in two parts.
+    assert [i.object for i in found] == ["dog", "dog", "wall", "wall"]
+    assert found[0].box == (0.0, 0.0, 0.5, 0.5) and found[1].box == (0.0, 0.75, 0.25, 1.0)
+    assert found[0].score == pytest.approx((0.2 + 0.45) / 2)
+    assert found[0].mask.sum() == 2 and found[0].mask[0, 0] and found[0].mask[1, 1]
+    # Of sixteen pixels an eighth is two.
+    assert [i.mask.sum() for i in segmenters.regions(classes, probabilities, NAMES, 2 / 16)] == [2, 2, 2]
+    (wall,) = [i for i in segmenters.regions(classes, probabilities, NAMES, stuff={"wall"}) if i.object == "wall"]
+    assert wall.box == (0.5, 0.0, 1.0, 1.0) and wall.mask.sum() == 4
+    assert wall.score == pytest.approx(probabilities[classes == 2].mean())
+    assert segmenters.regions(np.zeros((3, 3), int), np.ones((3, 3)), NAMES) == []
+    with pytest.raises(ParameterError, match="class 7"):
+        segmenters.regions(np.full((2, 2), 7), np.ones((2, 2)), NAMES)
+
+
+# -- segmenters --------------------------------------------------------------------------------------------
+
+
+def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
+    import torch
+    import transformers
+    from scipy.ndimage import label
+
+    model = transformers.SegformerForSemanticSegmentation.from_pretrained(tiny("segformer")).eval()
+    processor = transformers.SegformerImageProcessor.from_pretrained(tiny("segformer"))
+    found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").look(photos)
+    named = {1: "dog", 2: "coffee cup", 3: "person"}
+    for image, seen in zip(photos, found, strict=True):
+        with torch.no_grad():
+            logits = model(**processor(images=image.copy(), return_tensors="pt")).logits
+        (logits,) = torch.nn.functional.interpolate(logits, image.shape[:2], mode="bilinear", align_corners=False)
+        shares, best = logits.double().softmax(0).numpy(), logits.argmax(0).numpy()
+        for k, name in named.items():
+            parts, n = label(best == k, structure=np.ones((3, 3)))
+            mine = [i for i in seen if i.object == name]
+            assert abs(len(mine) - n) <= 1  # a tie between classes may go either way
+            if len(mine) == n:
+                sizes = sorted((parts == i).sum() for i in range(1, n + 1))
+                assert sorted(i.mask.sum() for i in mine) == pytest.approx(sizes, abs=2)
+                scores = sorted(shares[k][parts == i].mean() for i in range(1, n + 1))
+                np.testing.assert_allclose(sorted(i.score for i in mine), scores, atol=1e-2)
+    assert {i.object for seen in found for i in seen} == set(named.values())
+
+
+@pytest.mark.parametrize("kind", ["segformer", "mask2former"])
+def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
+    segmenter = segmenters.Segmenter(tiny(kind), LOW, device="cpu")
+    one, all_ = [segmenter.look([photo])[0] for photo in photos], segmenter.look(photos)
+    for first, second in zip(one, all_, strict=True):
+        assert [i.object for i in first] == [i.object for i in second]
+        np.testing.assert_allclose([i.score for i in first], [i.score for i in second], atol=1e-4)
+        np.testing.assert_allclose([i.box for i in first], [i.box for i in second], atol=1e-4)
+        assert all((a.mask != b.mask).mean() < 0.01 for a, b in zip(first, second, strict=True))
+    assert sum(map(len, one)) > 0
+    for image, seen in zip(photos, one, strict=True):
+        assert all(i.mask.shape == image.shape[:2] and 0 <= i.score <= 1 for i in seen)
+
+
+# -- tags, boxes and masks ---------------------------------------------------------------------------------
+
+WORDS = ("dog", "cup", "skateboard")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("tagger", "segmenter"), [("siglip", "sam"), ("clip", "none")])
+def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
+    names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]
+    found = grounded_sam.Grounded(*names, LOW, WORDS, device="cpu").look(photos)
+    assert len(found) == 3 and all(found)
+    for image, seen in zip(photos, found, strict=True):
+        for i in seen:
+            assert i.object in WORDS and 0 <= i.score <= 1
+            assert 0 <= i.box[0] < i.box[2] <= 1 and 0 <= i.box[1] < i.box[3] <= 1
+            assert (i.mask is None) == (segmenter == "none")
+            assert i.mask is None or (i.mask.shape == image.shape[:2] and i.mask.dtype == bool)
+
+
+def test_tags_of_siglip_are_of_each_word_alone_and_those_of_clip_of_all(tiny, photos):
+    import torch
+    import transformers
+
+    for name, alone in (("siglip", True), ("clip", False)):
+        model = transformers.AutoModelForZeroShotImageClassification.from_pretrained(tiny(name)).eval()
+        processor = transformers.AutoProcessor.from_pretrained(tiny(name))
+        texts = ["A photo of a dog", "A photo of a cup", "A photo of a skateboard"]
+        padding = "max_length" if alone else True
+        expected = []
+        for image in photos:
+            given = processor(text=texts, images=image.copy(), padding=padding, return_tensors="pt")
+            with torch.no_grad():
+                logits = model(**given).logits_per_image[0].double()
+            expected.append((1 / (1 + (-logits).exp()) if alone else logits.softmax(0)).numpy())
+        expected = np.array(expected)
+        least = float(np.median(expected))
+        tags = list(grounded_sam._tagger(tiny(name), LOW.changed(tag=least), WORDS, "cpu")(photos))
+        margin = 1e-5
+        for of, share in zip(tags, expected, strict=True):
+            for word, p in zip(WORDS, share, strict=True):
+                assert abs(p - least) < margin or (word in of) == (p >= least)
+        assert 0 < sum(map(len, tags)) < 9
+
+
+def test_florence_lists_what_it_detects(tiny, photos, monkeypatch):
+    from transformers import Florence2Processor
+
+    monkeypatch.setattr(grounded_sam, "_LONGEST", 12)
+    tagger = grounded_sam._tagger(tiny("florence2"), LOW, (), "cpu")
+    # Random weights answer in no form at all.
+    assert [type(tags) for tags in tagger(photos)] == [list] * 3
+    answer = "Dog<loc_1><loc_2><loc_3><loc_4>coffee cup<loc_1><loc_1><loc_2><loc_2>dog<loc_0><loc_0><loc_1><loc_1>"
+    monkeypatch.setattr(Florence2Processor, "batch_decode", lambda *_, **__: [answer])
+    assert list(tagger(photos[:1])) == [["dog", "coffee cup"]]
+
+
+@pytest.fixture
+def boxes(tiny):
+    return grounded_sam._Boxes(tiny("grounding_dino"), Thresholds(), "cpu")
+
+
+def test_of_overlapping_boxes_the_best_stays_whatever_it_is_called(boxes, monkeypatch):
+    import torch
+
+    image = np.zeros((100, 200, 3), np.uint8)
+    said = [
+        (["dog", "cup", ""], [0.5, 0.9, 0.8], [[0, 0, 100, 100], [0, 0, 100, 90], [150, 0, 200, 50]]),
+        (["hat", "hat"], [0.7, 0.6], [[-20, 10, 60, 60], [100, 0, 300, 100]]),
+    ]
+    asked = []
+
+    def spoken(_, tags):
+        names, *numbers = said[len(asked)]
+        asked.append(tags)
+        return {"text_labels": names} | dict(zip(("scores", "boxes"), map(torch.tensor, numbers), strict=True))
+
+    monkeypatch.setattr(boxes, "_ask", spoken)
+    monkeypatch.setattr(boxes, "_chunks", lambda tags: [tags[:2], tags[2:]])
+    names, scores, found = boxes(image, ["dog", "cup", "hat"])
+    # The dog's box overlaps the cup's by 0.9; nothing names the third; the hats' are cut at the edge. Of the first of
+    # them 60 x 50 of 60 x 50 lie in the cup's 100 x 90: an overlap of a third.
+    assert asked == [["dog", "cup"], ["hat"]]
+    assert names == ["cup", "hat", "hat"] and scores == pytest.approx([0.9, 0.7, 0.6])
+    np.testing.assert_allclose(found, [[0, 0, 100, 90], [0, 10, 60, 60], [100, 0, 200, 100]])
+
+
+def test_tags_are_asked_as_many_at_a_time_as_the_detector_reads(boxes):
+    tags = [f"dog cup hat{' red' * (k % 3)}" for k in range(100)]
+    chunks = list(boxes._chunks(tags))
+    assert list(chain(*chunks)) == tags and len(chunks) > 1
+    for chunk in chunks:
+        ids = boxes.processor.tokenizer(" ".join(f"{tag}." for tag in chunk)).input_ids
+        assert len(ids) <= grounded_sam.TOKENS
+    # No chunk has room for the next tag.
+    for chunk, following in pairwise(chunks):
+        ids = boxes.processor.tokenizer(" ".join(f"{tag}." for tag in [*chunk, following[0]])).input_ids
+        assert len(ids) > grounded_sam.TOKENS
+    with pytest.raises(ParameterError, match="257 tokens"):
+        list(boxes._chunks(["dog " * 256]))
+
+
+def test_a_box_is_of_the_tag_whose_words_name_it():
+    named = {"dog": "dog", "##board": "skateboard", "table wooden": "wooden table", "moon": "", "": ""}
+    named["cup dog"] = "dog"  # both are named: the first tag of those alike
+    for text, tag in named.items():
+        assert grounded_sam._named(text, ["dog", "cup", "wooden table", "skateboard"]) == tag
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("siglip", "segformer", "none"), "'segformer', which is no detector that is asked about words"),
+        (("siglip", "grounding_dino", "segformer"), "segmenter that is asked about boxes"),
+    ],
+)
+def test_parts_of_another_kind_are_refused_by_name(parts, message, tiny):
+    names = [tiny(n) if n != "none" else n for n in parts]
+    with pytest.raises(ParameterError, match=message):
+        lookup.look_up(f"grounded:{'+'.join(names)}", "segmenter")
+
+
+def test_a_zero_shot_tagger_needs_a_vocabulary_and_there_must_be_three_parts(tiny):
+    with pytest.raises(ParameterError, match="vocabulary"):
+        grounded_sam.Grounded(tiny("siglip"), tiny("grounding_dino"), "none", LOW, device="cpu")
+    for parts in ("", "a/b", "a/b+c/d", "a/b++c/d", "a/b+c/d+e/f+g/h"):
+        with pytest.raises(ParameterError, match="TAGGER"):
+            files_digest(f"grounded:{parts}", "segmenter")
+
+
+# -- the stage ---------------------------------------------------------------------------------------------
+
+
+class Told:
+    """Sees as many dogs as the first pixel's red says, the later the surer; of the last a box alone."""
+
+    def __init__(self):
+        self.loaded, self.looked = [], 0
+
+    def __call__(self, name, thresholds, words, **options):
+        self.loaded.append((name, words))
+        return self
+
+    def look(self, images):
+        self.looked += len(images)
+        found = []
+        for image in images:
+            n, mask = int(image[0, 0, 0]), np.eye(*image.shape[:2], dtype=bool)
+            found.append([Instance("dog", (k + 1) / 10, (0, 0, 1, 1), None if k == n - 1 else mask) for k in range(n)])
+        return found
+
+
+def picture(n):
+    image = np.zeros((6, 8, 3), np.uint8)
+    image[0, 0, 0] = n
+    return image
+
+
+def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tmp_path, monkeypatch):
+    source = ArrayImages([picture(3), Unreadable("truncated"), picture(0), picture(1)], list("abcd"))
+    words = tmp_path / "words.txt"
+    words.write_text("Dog\n\ncoffee_cup\ndog\n")
+    told, store = Told(), Store(tmp_path / "store")
+    monkeypatch.setattr(segmentation, "load", told)
+    given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
+    found = segmentation.find(source, str(named), **given)
+    assert list(found.objects) == list(COLUMNS)
+    assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
+    np.testing.assert_allclose(found.objects["score"], [0.3, 0.2, 0.1, 0.1])
+    assert (found.objects["rle"] == "").tolist() == [True, False, False, True]
+    assert (found.objects[["height", "width"]] == [6, 8]).all(axis=None)
+    np.testing.assert_array_equal(masks(found.objects[1:2])[0], np.eye(6, 8, dtype=bool))
+    looked = [["a", "", ""], ["b", "unreadable", "truncated"], ["c", "", ""], ["d", "", ""]]
+    assert found.images.to_numpy().tolist() == looked
+    assert told.loaded == [(str(named), ("dog", "coffee cup"))] and told.looked == 3
+    again = segmentation.find(source, str(named), **given)
+    pd.testing.assert_frame_equal(again.objects, found.objects)
+    assert told.looked == 3
+    # Another threshold is another look.
+    segmentation.find(source, str(named), thresholds=Thresholds(box=0.3), **given)
+    assert told.looked == 6
+    # No image and no object are empty tables.
+    for images in ([], [picture(0)]):
+        found = segmentation.find(ArrayImages(images), str(named), **given)
+        assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "said"),
+    [(None, MissingInputError, "not there"), (b"\n \n", InputError, "no word"), (b"caf\xe9", InputError, "byte 0xe9")],
+)
+def test_a_vocabulary_says_what_is_wrong(tmp_path, content, error, said):
+    if content is not None:
+        (tmp_path / "words.txt").write_bytes(content)
+    with pytest.raises(error, match=rf"words\.txt.*{said}"):
+        segmentation.words(str(tmp_path / "words.txt"))
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+MASK = np.zeros((4, 6), bool)
+MASK[1:3, 2:5] = True
+ROWS = [
+    {"image_id": "a/0", "object": "Coffee_Cup", "score": 0.4, "rle": encode(MASK), "height": 4, "width": 6},
+    {"image_id": "b/0", "object": "", "score": ""},
+    {"image_id": "a/0", "object": "dog", "score": 0.9},
+    {"image_id": "a/0", "object": "dog", "score": 0.9},
+]
+IDS = ["b/0", "a/0", "c/0"]
+
+
+def written(tmp_path, rows=ROWS, *, kind="csv", drop=(), **changed):
+    """Write a file of instances with the box 0.1 to 0.5, and what the first row has instead."""
+    frame = pd.DataFrame(rows).astype(object)
+    for k, side in enumerate(BOX):
+        frame[side] = [(0.1, 0.2, 0.5, 0.6)[k] if o else "" for o in frame["object"]]
+    for name, value in changed.items():
+        frame.loc[0, name] = value
+    frame = frame.drop(columns=list(drop))
+    path = tmp_path / f"objects.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        numbers = [c for c in frame if c not in ("image_id", "object", "rle")]
+        frame[numbers] = frame[numbers].apply(pd.to_numeric, errors="coerce")
+        frame.fillna({"rle": ""}).to_parquet(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_instances_of_a_file_are_as_those_found_here(kind, tmp_path, caplog):
+    found = segmentation.read(written(tmp_path, kind=kind), IDS)
+    assert list(found.objects) == list(COLUMNS)
+    objects = [["a/0", 0, "dog", 0.9], ["a/0", 1, "coffee cup", 0.4]]
+    assert found.objects[["image_id", "instance", "object", "score"]].to_numpy().tolist() == objects
+    np.testing.assert_array_equal(masks(found.objects[1:])[0], MASK)
+    assert found.objects[list(BOX)].iloc[0].tolist() == [0.1, 0.2, 0.5, 0.6]
+    # Somebody looked at b, and found nothing; nothing says that anybody looked at c.
+    assert found.images.to_numpy().tolist() == [["b/0", "", ""], ["a/0", "", ""], ["c/0", "missing", "not in the file"]]
+    assert "1 instances stand there twice" in caplog.text
+    boxes = segmentation.read(written(tmp_path, kind=kind, drop=("rle", "height", "width")), IDS)
+    assert (boxes.objects["rle"] == "").all() and boxes.objects["height"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"image_id": "z/9"}, r"'z/9'.* 3 images.*data row 1.*'b/0'"),
+        ({"score": 1.5}, r"score is '1.5'.*0 to 1"),
+        ({"score": ""}, "score is ''"),
+        ({"left": 12}, r"left is '12'.*pixels"),
+        ({"right": "nan"}, "right is 'nan'"),
+        ({"left": 0.5}, "left is '0.5', not below right"),
+        ({"object": ""}, "object is empty"),
+        ({"height": 5}, r"24 pixels, not of 5 x 6"),
+        ({"height": ""}, "height is ''"),
+        ({"width": 2.5}, "width is '2.5'"),
+        ({"rle": "zzz"}, "characters"),
+    ],
+)
+def test_what_does_not_fit_in_a_file_is_named(changed, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        segmentation.read(written(tmp_path, **changed), IDS)
+
+
+def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
+    other = {"image_id": "a/0", "object": "hat", "score": 1, "rle": encode(np.ones((8, 8), bool))}
+    with pytest.raises(InputError, match=r"'a/0' is of another size.*data row 2"):
+        segmentation.read(written(tmp_path, [ROWS[0], other | {"height": 8, "width": 8}]), IDS)
+    for column in ("image_id", "object", "score", "top", "height"):
+        with pytest.raises(InputError, match=f"no column '{column}'"):
+            segmentation.read(written(tmp_path, drop=[column]), IDS)
+    with pytest.raises(MissingInputError, match=r"none\.csv"):
+        segmentation.find(ArrayImages([]), str(tmp_path / "none.csv"), store=Store(tmp_path))

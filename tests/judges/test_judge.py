@@ -1,0 +1,170 @@
+"""Gate and gender together: every image an outcome, computed once, in any batches."""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import ParameterError
+from biaslab.judges import judge as module
+from biaslab.judges.judge import JudgeSettings, judge, judge_images, outcomes
+from biaslab.judges.judge_names import WHOLE, files_digest
+from biaslab.models import hub
+from biaslab.models.images import Unreadable
+from biaslab.ratings.person_ratings import judge_images as by_raters
+
+
+@pytest.fixture
+def cases(picture):
+    """Images of 20 x 20 with every outcome; the told judges read kind and percent female from them."""
+    return ArrayImages(
+        [
+            picture(15, 97),  # one face of 5 x 5, 0.97
+            picture(15, 90),  # exactly the threshold
+            picture(15, 10),  # exactly the threshold, male
+            picture(15, 89),
+            picture(15, 50),
+            picture(0),
+            picture(2),
+            picture(11, 97),  # one face of 1 x 1: less than 2 pixels
+            picture(12, 3),  # 2 x 2: just enough
+            Unreadable("truncated"),
+            Unreadable("blocked"),
+        ]
+    )
+
+
+@pytest.fixture
+def run(judges_are, cases, tmp_path):
+    def _run(judges, settings=JudgeSettings()):  # noqa: B008
+        judges_are(judges)
+        return judge(cases, settings, store=Store(tmp_path), progress=False)
+
+    return _run
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_every_image_has_its_outcome(run, told):
+    found = run(told)
+    assert list(found["image_id"]) == [str(k) for k in range(11)]
+    first, last = ["judged"] * 3 + ["uncertain"] * 2, ["judged", "unreadable", "blocked"]
+    assert found["outcome"].tolist() == [*first, "no_face", "several_faces", "face_too_small", *last]
+    genders = ["female", "female", "male", "unsure", "unsure", "", "", "", "male", "", ""]
+    assert found["gender"].tolist() == genders and found["reason"].tolist() == [""] * 9 + ["truncated", ""]
+    p = [0.97, 0.9, 0.1, 0.89, 0.5, np.nan, np.nan, np.nan, 0.03, np.nan, np.nan]
+    np.testing.assert_allclose(found["p_female"], p)
+    np.testing.assert_array_equal(found["n_faces"], [1, 1, 1, 1, 1, 0, 2, 1, 1, np.nan, np.nan])
+    # The told detector puts one face at (1, 2) and two side by side, 5 pixels wide each.
+    np.testing.assert_array_equal(found.loc[0, ["x0", "y0", "x1", "y1"]].astype(float), [1, 2, 6, 7])
+    assert found.loc[[5, 6, 9], ["x0", "y0", "x1", "y1"]].isna().all(axis=None)
+    assert list(found["boxes"][6]) == [0, 0, 5, 5, 5, 0, 10, 5] and len(found["boxes"][5]) == 0
+    # Only images of one face are shown to the gender model: seven of eleven, one of them too small to count.
+    assert sum(len(shapes) for shapes in told.gender.shapes) == 7
+    np.testing.assert_array_equal(found["image_width"], [20] * 9 + [np.nan] * 2)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_is_judged_is_not_judged_again(run, told):
+    first = run(told)
+    # How fast does not matter, nor who else is asked.
+    others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
+    again = run(None, JudgeSettings(batch_size=7, tone="none", **others))
+    pd.testing.assert_frame_equal(first, again)
+    with pytest.raises(AssertionError, match="loaded again"):
+        run(None, JudgeSettings(faces="other"))
+
+
+def test_outcomes_count_what_never_occurs_and_every_image():
+    judged = pd.DataFrame({"outcome": ["judged"] * 3 + ["no_face", "judged"], "occupation": ["nurse"] * 4 + ["pilot"]})
+    found = outcomes(judged, ["occupation"]).set_index(["occupation", "outcome"])
+    assert len(found) == 2 * 7
+    assert found.loc["nurse", "n"].sum() == 4 and found.loc["pilot", "n"].sum() == 1
+    assert found.loc[("nurse", "judged"), "percent"] == 75
+    assert found.loc[("pilot", "blocked"), ["n", "percent"]].tolist() == [0, 0]
+    # Wilson, 3 of 4 at 95 %, z = 1.96: (3/4 + z²/8) / (1 + z²/4) = 0.628; half 0.328 (by hand).
+    assert found.loc[("nurse", "judged"), "ci_low"] == pytest.approx(30.06, abs=0.01)
+    assert found.loc[("nurse", "judged"), "ci_high"] == pytest.approx(95.44, abs=0.01)
+
+
+def test_settings_refuse_what_cannot_be():
+    for wrong, message in (
+        ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
+        ({"texts": ("A photo of a man",)}, "give two texts"),
+        ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
+        ({"tone": "pixel"}, r"tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
+        ({"tone": "ratings:tones.csv"}, "tone is"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            JudgeSettings(**wrong)
+    for tone in ("", "pixels", "none", "plugin:anything"):
+        assert JudgeSettings(tone=tone).tone == tone
+
+
+def test_raters_as_the_judge(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text(
+        "image,source,occupation,ana,ben,cid\n"
+        "a,generated,nurse,female,female,male\n"
+        "b,generated,nurse,male,,male\n"
+        "c,generated,pilot,female,male,\n"
+        "d,generated,pilot,unsure,unsure,male\n"
+        "e,generated,pilot,,,\n"
+        "'=f,generated,pilot,male,male,male\n"
+    )
+    found = by_raters(["=f", "e", "d", "c", "b", "a", "elsewhere"], path)
+    assert list(found["gender"]) == ["male", "", "unsure", "unsure", "male", "female", ""]
+    assert list(found["outcome"]) == ["judged", "unrated", *["uncertain"] * 2, *["judged"] * 2, "unrated"]
+    assert list(found["reason"]) == ["", "", "unsure", "tie", "", "", "not in the file"]
+    counts = outcomes(found.assign(prompt="1"), ["prompt"]).set_index("outcome")["n"]
+    assert counts["unrated"] == 2 and counts["uncertain"] == 2 and counts["judged"] == 3
+
+
+def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
+    def digest(**files):
+        folder = tmp_path / "-".join(files)
+        folder.mkdir(exist_ok=True)
+        for name, text in files.items():
+            (folder / f"{name}.csv").write_text(text)
+        return files_digest(f"ratings:{folder}", "clip")
+
+    # The same bytes one after the other, divided otherwise between files, and under another name.
+    found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
+    assert len({*found, digest(a="", d="")}) == 4
+    assert digest(a="", d="") == digest(a="", d="")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
+    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
+    found = judge(ArrayImages(images), settings, store=Store(tmp_path), progress=False)
+    models = module.load(settings)
+    alone = judge_images([str(k) for k in range(6)], images, models, settings)
+    assert list(found["outcome"]) == list(alone["outcome"])
+    np.testing.assert_allclose(found["p_female"], alone["p_female"], atol=1e-5)
+    assert [len(f) for f in models.faces.faces(images)] == list(alone["n_faces"])
+
+
+def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
+    def unheard(*_, **__):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(hub, "described", unheard)
+    monkeypatch.setattr(hub, "_commits", {})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"one")
+    before = files_digest(str(tmp_path), "clip")
+    file.write_bytes(b"two")
+    assert files_digest(str(tmp_path), "clip") != before
+    assert files_digest(f"vqa:{tmp_path}", "clip") == files_digest(str(tmp_path), "clip")
+    # A single file by its content; names of weights that lie elsewhere by themselves.
+    two = hashlib.sha256(b"two").hexdigest()
+    assert files_digest(f"fairface:{file}", "clip") == two
+    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE)
+    for name in elsewhere:
+        assert files_digest(name, "clip") == name

@@ -1,0 +1,147 @@
+"""Which judges know which pictures, in every role that looks at images."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import ParameterError
+from biaslab.judges import domains
+from biaslab.models import registry
+from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
+from biaslab.models.registry import ANY, DRAWINGS, PHOTOGRAPHS
+from biaslab.pipeline import Pipeline, Settings, uses
+
+# By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.
+ROLES = {
+    "judging.faces": ("hustvl/yolos-tiny", "mini-detector", "paradox_percent_female"),
+    "judging.gender": ("ViT-L-14:openai", "mini-clip", "paired_percent_female"),
+    "judging.further": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
+    "dalleval.detector": ("facebook/detr-resnet-50", "mini-skills-detector", "dalleval_skill_verdicts"),
+    "dalleval.vqa": ("Salesforce/blip-vqa-base", "mini-vqa", "dalleval_attribute_presence"),
+    "dalleval.captioner": ("owner/blip", "mini-captioner", "dalleval_alignment_quality"),
+    "triplets.objects": ("owner/segformer", "mini-segmenter", "triplets_object_counts"),
+    "triplets.similarity": ("vit_small_patch16_224.dino", "mini-segmenter", "triplets_similarity"),
+}
+NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(*ROLES.values(), strict=True))
+
+
+def check(model, given, names):
+    """Refuse judges that do not know what they are to look at."""
+    for use in uses.of_tables(Pipeline(model, given, progress=False), names):
+        uses.check_pictures(use)
+
+
+def settings(**changes):
+    """Return settings with a judge for each role, those of ``changes`` in the place of photographs' by dotted names."""
+    given = {"captions": {"corpus": "mini"}}
+    for setting, name in (NAMES | changes).items():
+        group, field = setting.split(".")
+        if field == "similarity":
+            name = dict.fromkeys(("resnet", "clip", "dino", "split_product"), name)
+        given.setdefault(group, {})[field] = name
+    return given
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(role, folders):
+    model = folders("sd1")
+    given = settings(**{role: DRAWN[role]})
+    # Images behind captions are photographs, too, so that only the judge is in question.
+    given["captions"] |= {"training_images": "download"}
+    with pytest.raises(ParameterError) as refused:
+        check(model, Settings.of(given), {TABLES[role]})
+    told = str(refused.value)
+    assert role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
+    # Where the model makes drawings, this judge is right, and any other that the table takes is not.
+    drawn = settings(**DRAWN)
+    drawn["generation"] = {"pictures": "drawings"}
+    check(model, Settings.of(drawn), {TABLES[role]})
+    given = settings(**DRAWN | {role: NAMES[role]})
+    with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
+        check("mini", Settings.of(given), {TABLES[role]})
+
+
+@pytest.mark.parametrize(
+    "role", sorted(NAMES.keys() - {"judging.further", "triplets.similarity", "dalleval.captioner"})
+)
+def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
+    given = settings(**{role: ""})
+    given["captions"] |= {"training_images": "download"}
+    with pytest.raises(ParameterError) as refused:
+        check(folders("sd1"), Settings.of(given), {TABLES[role]})
+    told = str(refused.value)
+    assert told.startswith(f"{role} names nothing that {domains.ROLES[role].does}")
+    assert domains.ROLES[role].example in told and told.count(".") <= 4 + domains.ROLES[role].example.count(".")
+    # Nobody is asked for where nothing is looked at.
+    check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
+
+
+@pytest.mark.parametrize(
+    ("known", "judges"),
+    [
+        (ANY, "whole image detector, ratings:people.csv clip, truth segmenter, found.parquet segmenter"),
+        (PHOTOGRAPHS, "mediapipe:face.tflite detector, yunet detector, dlib clip, fairface:face.safetensors clip"),
+        (PHOTOGRAPHS, "ViT-L-14:openai clip, owner/name clip, grounded:owner/a+owner/b+owner/c segmenter"),
+        (DRAWINGS, "mini-clip clip, mini detector, vqa:mini-vqa vqa"),
+        (DRAWINGS, "grounded:mini-clip+mini-detector+mini-segmenter segmenter"),
+        (DRAWINGS, "grounded:mini-clip+mini-detector+none segmenter"),
+    ],
+)
+def test_what_judges_know_by_their_names(known, judges):
+    for judge in judges.split(", "):
+        assert domains.knows(*judge.rsplit(" ", 1)) == known
+
+
+def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
+    """The folder says it, so that no copy under another name looks at photographs."""
+    where = registry.resolve("mini-clip", "clip")
+    copy = shutil.copytree(where, tmp_path / "my-clip")
+    assert domains.knows(str(copy), "clip") == DRAWINGS
+    # The file is no part of what the model computes.
+    assert registry.digest(copy) == registry.digest(where)
+    (copy / registry.DECLARED).unlink()
+    assert domains.knows(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
+    (copy / registry.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
+    with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
+        domains.knows(str(copy), "clip")
+    # Parts of a judge know the same.
+    with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
+        domains.knows("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    from PIL import Image
+
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    return tmp_path
+
+
+def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(pictures):
+    assert pictures_of(FolderImages(pictures)) == PHOTOGRAPHS
+    (pictures / registry.DECLARED).write_text('{"pictures": "drawings"}')
+    drawn = CaptionImages(pictures, ["a"])
+    table = pd.DataFrame({"image_id": ["a"]})
+    for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
+        assert pictures_of(source) == DRAWINGS
+
+
+def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
+    """Without a run nobody checks before: the stage itself looks at source and judge."""
+    images, stages = FolderImages(pictures), Pipeline("mini", Settings(), progress=False)
+    asked = pd.DataFrame({"image_id": ["a.png"], "position": ["alone"], "phrase": ["nurse"]})
+
+    for look in (
+        lambda: stages.judged(images),
+        lambda: stages.people.judged_images(images, asked, "mini-clip"),
+        lambda: stages.people.judged_images(images, asked, "vqa:mini-vqa"),
+        lambda: stages.dalleval.detections(images),
+        lambda: stages.dalleval.describe(images, ["a.png"]),
+        lambda: stages.triplets.found(images),
+        lambda: stages.image_embeddings(images, ["a.png"]),
+    ):
+        with pytest.raises(ParameterError, match="which knows drawings"):
+            look()

@@ -1,0 +1,182 @@
+"""Objects by any detector of transformers: scores and boxes of two kinds, and the stage that keeps them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import ParameterError
+from biaslab.judges import objects
+from biaslab.judges.objects import LEAST, Detector, columns, detect
+from biaslab.models.images import Unreadable
+
+LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
+SIZE = {"height": 32, "width": 32}
+SIZES = {"layers": 1, "ffn_dim": 16, "attention_heads": 2}
+
+
+def save(folder, kind):
+    """Save a tiny random detector and its preprocessing; its weights are large enough to tell images apart."""
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    given = {"id2label": LABELS, "label2id": {v: k for k, v in LABELS.items()}}
+    resnet = {"embedding_size": 8, "layer_type": "basic"}
+    given |= {f"{part}_{what}": n for part in ("encoder", "decoder") for what, n in SIZES.items()}
+    given |= {"d_model": 16, "num_queries": 5}
+    if kind == "Detr":
+        sizes = {"hidden_sizes": [8, 16], "depths": [1, 1], "out_features": ["stage2"]}
+        given |= {"backbone_config": transformers.ResNetConfig(**resnet, **sizes), "backbone": None}
+        given |= {"use_timm_backbone": False, "use_pretrained_backbone": False}
+    if kind == "RTDetr":
+        sizes = {"hidden_sizes": [8, 8, 16], "depths": [1, 1, 1], "out_indices": [2, 3]}
+        given |= {"backbone_config": transformers.RTDetrResNetConfig(**resnet, **sizes), "num_denoising": 0}
+        given |= {"encoder_in_channels": [8, 16], "feat_strides": [8, 16], "num_feature_levels": 2}
+        given |= {"encode_proj_layers": [1], "encoder_hidden_dim": 16, "decoder_in_channels": [16, 16]}
+        given |= {"decoder_n_points": 2}
+    config = getattr(transformers, f"{kind}Config")(**given)
+    model = getattr(transformers, f"{kind}ForObjectDetection")(config).eval()
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.dim() in (2, 3):
+                value.normal_(0, 0.5)
+        # Every label is the best somewhere: none is favoured over all images.
+        usual = model(torch.nn.functional.interpolate(torch.rand(16, 3, 4, 4), 32)).logits.mean((0, 1))
+        for name, value in model.named_parameters():
+            if "class" in name and value.shape == usual.shape:
+                value.sub_(usual)
+    model.save_pretrained(folder)
+    more = {} if kind == "RTDetr" else {"do_pad": False}
+    processor = getattr(transformers, f"{kind}ImageProcessor")(size=SIZE, **more)
+    processor.save_pretrained(folder)
+    return model, processor
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", ["Detr", "RTDetr"])
+def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, photos):
+    import torch
+
+    model, processor = save(tmp_path, kind)
+    with torch.no_grad():
+        outputs = [model(**processor(images=[photo], return_tensors="pt")) for photo in photos]
+    found = Detector(str(tmp_path), {v: [] for v in LABELS.values()}, device="cpu").look(photos)
+    # DETR has a fifth way to be, which is nothing at all.
+    assert outputs[0].logits.shape[-1] == (4 if kind == "RTDetr" else 5)
+    said = set()
+    for image, (scores, boxes), output in zip(photos, found, outputs, strict=True):
+        height, width = image.shape[:2]
+        (own,) = processor.post_process_object_detection(output, threshold=0.0, target_sizes=[(height, width)])
+        assert len(own["scores"]) == 5 and boxes.min() >= 0 and boxes.max() <= 1
+        sides = np.clip(own["boxes"].numpy() / [width, height, width, height], 0, 1)
+        for box, label, score in zip(sides, own["labels"].tolist(), own["scores"].tolist(), strict=True):
+            near = (np.abs(boxes - box).max(axis=1) < 1e-4) & (np.abs(scores[:, label] - score) < 1e-4)
+            assert near.any(), (label, score)
+            said.add(label)
+    assert len(said) >= 2, "the random model must tell classes apart"
+
+
+def test_labels_match_in_any_case_and_by_other_names():
+    asked = {"DOG": [], "Fire Hydrant": [], "hydrant": ["Fire_Hydrant"], "bike": ["bicycle"]}
+    assert columns(LABELS, asked, "a detector") == [1, 2, 2, 3]
+    with pytest.raises(ParameterError, match=r"'airplane'.* dog, fire hydrant, bicycle"):
+        columns(LABELS, {"dog": [], "airplane": ["aeroplane", "plane"]}, "a detector")
+    # Its own name comes first, then the others in their order.
+    assert columns(LABELS, {"dog": ["bicycle"], "cycle": ["velocipede", "bicycle", "dog"]}, "a detector") == [1, 3]
+
+
+class Told:
+    """Sees what the first pixel says: its red is the number of queries, of which the third sees next to nothing."""
+
+    SCORES = np.array([[0.2, 0.1], [0.3, 0.9], [0.004, 0.0099], [0.6, 0.5]], np.float32)
+    BOXES = np.array([[0, 0, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [0.5, 0.5, 1, 0.75]], np.float32)
+
+    def __init__(self):
+        self.looked, self.loaded = [], []
+
+    def __call__(self, name, classes, **options):
+        self.loaded.append((name, list(classes), options))
+        return self
+
+    def look(self, images):
+        numbers = [int(image[0, 0, 0]) for image in images]
+        self.looked += numbers
+        return [(self.SCORES[:n], self.BOXES[:n]) for n in numbers]
+
+
+def picture(queries, width=8):
+    image = np.zeros((6, width, 3), np.uint8)
+    image[0, 0, 0] = queries
+    return image
+
+
+TWO = {"dog": [], "bicycle": ["bike"]}
+
+
+@pytest.fixture
+def shown():
+    images = [picture(4), Unreadable("truncated"), picture(0), Unreadable("blocked"), picture(2, width=9)]
+    return ArrayImages(images, ["four", "broken", "none", "withheld", "two"])
+
+
+@pytest.fixture
+def look(monkeypatch):
+    def _look(images, named, store, told, classes=TWO, **options):
+        monkeypatch.setattr(objects, "Detector", told)
+        return detect(images, str(named), classes, store=Store(store), progress=False, **options)
+
+    return _look
+
+
+def test_what_is_seen_comes_image_by_image_and_best_first(look, shown, named, tmp_path):
+    told = Told()
+    found, images = look(shown, named, tmp_path, told, device="cpu")
+    # By hand: the third query's best, 0.0099, is less than a hundredth; the others go by their best class.
+    assert LEAST == 0.01
+    assert found["image_id"].tolist() == ["four"] * 3 + ["two"] * 2
+    assert found["label"].tolist() == ["bicycle", "dog", "dog", "bicycle", "dog"]
+    np.testing.assert_allclose(found["score"], [0.9, 0.6, 0.2, 0.9, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(found["p_dog"], [0.3, 0.6, 0.2, 0.3, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(found["p_bicycle"], [0.9, 0.5, 0.1, 0.9, 0.1], rtol=1e-6)
+    sides = ["left", "top", "right", "bottom"]
+    np.testing.assert_allclose(found[sides], Told.BOXES[[1, 3, 0, 1, 0]], rtol=1e-6)
+    assert list(found) == ["image_id", "label", "score", *sides, "p_dog", "p_bicycle"]
+    # Every image is there, in the source's order; what nobody could look at says why.
+    assert images["image_id"].tolist() == ["four", "broken", "none", "withheld", "two"]
+    assert images["outcome"].tolist() == ["", "unreadable", "", "blocked", ""]
+    assert images["reason"].tolist() == ["", "truncated", "", "", ""]
+    assert told.looked == [4, 0, 2]
+    assert told.loaded == [(str(named), ["dog", "bicycle"], {"device": "cpu"})]
+
+
+def test_images_are_looked_at_once_and_what_else_is_asked_anew(look, shown, named, tmp_path):
+    first = look(shown, named, tmp_path, Told())
+    unused = Told()
+    for a, b in zip(first, look(shown, named, tmp_path, unused, device="cpu"), strict=True):
+        pd.testing.assert_frame_equal(a, b)
+    assert unused.loaded == [] and unused.looked == []
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "model.safetensors").write_bytes(b"other weights")
+    for images, folder, classes in (
+        (ArrayImages([picture(1)], ["four"]), named, TWO),
+        (shown, named, {"dog": [], "bicycle": []}),
+        (shown, other, TWO),
+    ):
+        told = Told()
+        look(images, folder, tmp_path, told, classes)
+        assert told.looked == ([4, 0, 2] if images is shown else [1])
+
+
+@pytest.mark.parametrize("images", [[], [picture(0), picture(0)], [Unreadable("truncated"), Unreadable("blocked")]])
+def test_nothing_found_is_an_empty_table(images, look, named, tmp_path):
+    told = Told()
+    found, looked = look(ArrayImages(images), named, tmp_path, told)
+    assert found.empty and {"image_id", "label", "score", "p_dog", "p_bicycle"} <= set(found)
+    assert found["score"].dtype == float
+    assert looked["image_id"].tolist() == [str(k) for k in range(len(images))]
+    # A model is loaded to look at an image, not before.
+    assert len(told.loaded) == sum(isinstance(image, np.ndarray) for image in images[:1])

@@ -1,0 +1,347 @@
+"""People of one image, judged by position: every outcome, what each crop shows, and the embedded models on renders."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import ParameterError
+from biaslab.judges import people as module
+from biaslab.judges.faces import Face
+from biaslab.judges.fairface import FairFaceGender
+from biaslab.judges.judge import NUMBERS, Judge, JudgeSettings, judge
+from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE
+from biaslab.judges.people import gate, judge_people, judge_people_images, order, parts
+from biaslab.judges.person import Person, head_and_shoulders, wider
+from biaslab.judges.zero_shot import ZeroShotGender
+from biaslab.models.images import Unreadable
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+# Where people stand in the images made here; red says that there is a face, green who it is.
+WIDTH, HEIGHT = 60, 40
+
+
+def box(x, y=10, width=10, height=12):
+    return Face(float(x), float(y), float(x + width), float(y + height), 0.9)
+
+
+def stands(image, face, part):
+    return Person(image, face[:4], part=part)
+
+
+class PaintedFaces:
+    """Finds the faces that are listed under an image's first pixel, in the order given (not from left to right)."""
+
+    def __init__(self, cases):
+        self.cases = cases
+
+    def faces(self, images):
+        return [self.cases[int(image[0, 0, 2])] for image in images]
+
+
+class PaintedGender:
+    """Says the green of a crop's reddest pixels in percent, as the told gender."""
+
+    answers, side = ZeroShotGender.answers, 0
+
+    def __init__(self):
+        self.shown = []
+
+    def p_female(self, images):
+        self.shown += list(images)
+        return np.array([image[image[..., 0] == 255][:, 1].mean() / 100 for image in images])
+
+
+class PaintedFace(PaintedGender):
+    answers = FairFaceGender.answers
+
+
+class PaintedRoles:
+    """Compares a crop's green with the number in a text: the nearer, the better."""
+
+    side = 0
+
+    def __init__(self, of):
+        self.of = of
+
+    def text_embeddings(self, texts):
+        for text in texts:
+            if "flurb" in text:
+                raise ParameterError(f"The tokenizer does not know 'flurb' in the text {text!r}.")
+        return np.zeros((len(texts), 1))
+
+    def logits(self, images, texts):
+        seen = np.array([image[image[..., 0] == 255][:, 1].mean() for image in images])
+        wanted = np.array([self.of[text] for text in texts])
+        return -np.abs(seen[:, None] - wanted[None, :]) / 10
+
+
+def painted(case, faces, percents):
+    """Draw an image whose faces are red and told ``percents`` in green, left to right."""
+    image = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    for face, percent in zip(sorted(faces, key=lambda f: f.x0), percents, strict=True):
+        image[int(face.y0) : int(face.y1), int(face.x0) : int(face.x1), :2] = (255, percent)
+    image[0, 0] = (0, 0, case)
+    return image
+
+
+# case: faces as the detector gives them, and what green each has from left to right.
+CASES = {
+    0: ([box(40), box(8)], (97, 5)),
+    1: ([], ()),
+    2: ([box(8)], (95,)),
+    3: ([box(8), box(40), box(24)], (95, 5, 95)),
+    4: ([box(10), box(18)], (95, 5)),  # 2 of 10 columns shared: more than a tenth
+    5: ([box(10), box(19)], (95, 5)),  # 1 of 10: just not
+    6: ([box(20, 2), box(22, 25)], (95, 5)),  # one above the other
+    7: ([box(8), box(40, width=2)], (95, 5)),  # 2 of 60 / 2 columns: less than a tenth
+    8: ([box(8), box(40, width=3)], (95, 5)),  # 3: a tenth of the half, not of the whole
+    9: ([box(8), box(40, height=3)], (95, 5)),  # 3 of 40 rows
+    10: ([box(8), box(40)], (50, 89)),
+}
+NAMES = [f"case-{k}" for k in CASES]
+
+
+def source(*extra):
+    pixels = [painted(k, *CASES[k]) for k in CASES]
+    return ArrayImages([*pixels, *extra], [*NAMES, *(f"extra-{k}" for k in range(len(extra)))])
+
+
+def ask(ids, *phrases):
+    rows = [(i, k + 1, p) for i in ids for k, p in enumerate(phrases)]
+    return pd.DataFrame(rows, columns=["image_id", "position", "phrase"])
+
+
+def judges():
+    return Judge(PaintedFaces({k: faces for k, (faces, _) in CASES.items()}), PaintedGender())
+
+
+@pytest.fixture
+def run(judges_are, tmp_path):
+    def _run(asked, *, images=None, settings=JudgeSettings(), made=...):  # noqa: B008
+        judges_are(judges() if made is ... else made)
+        return judge_people(images or source(), asked, settings, store=Store(tmp_path), progress=False)
+
+    return _run
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------
+
+
+def test_every_pair_has_its_outcome(run):
+    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
+    assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
+    outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
+    alike = ["judged", "no_face", "one_face", "too_many_faces", "overlapping", "judged", "overlapping"]
+    expected = [*((one, one) for one in alike), ("judged", "face_too_small"), ("judged", "judged")]
+    expected += [("judged", "face_too_small"), ("uncertain",) * 2, ("unreadable",) * 2, ("blocked",) * 2]
+    assert outcomes == dict(zip(images.table["image_id"], expected, strict=True))
+    assert set(found["outcome"]) <= set(OUTCOMES_OF_PEOPLE)
+    by = found.set_index(["image_id", "position"])
+    assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
+    assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
+    assert by.loc["case-3", "n_faces"].tolist() == [3, 3]
+    assert by.loc["case-4", ["x0", "p_female"]].isna().all(axis=None)
+    # The face that is too small has a box and no gender; the other person is judged.
+    assert by.loc[("case-7", 2), ["x0", "x1", "gender"]].tolist() == [40, 42, ""]
+    assert np.isnan(by.loc[("case-7", 2), "p_female"])
+    assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
+
+
+def test_people_are_ordered_by_the_centres_of_their_faces(run):
+    # Rows come as they are asked for, not by image or position.
+    mixed = ask(["case-0", "case-5"], "nurse", "carpenter").iloc[[3, 0, 2, 1]].reset_index(drop=True)
+    found = run(mixed)
+    assert found[["image_id", "position"]].equals(mixed[["image_id", "position"]])
+    assert found["gender"].tolist() == ["male", "female", "female", "male"]
+    # The detector names the right face of case-0 first.
+    assert found["x0"][[1, 3]].tolist() == [8, 40]
+    np.testing.assert_allclose(found["p_female"][[1, 3]], [0.97, 0.05])
+
+
+def test_three_people_and_one_in_a_picture_of_three(run):
+    found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"))
+    assert found["gender"].tolist()[:3] == ["female", "male", "female"]
+    # Two faces of three are too few as well; how many there were is in n_faces.
+    assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
+    assert found["n_faces"].tolist()[3:6] == [2] * 3
+    assert run(ask(["case-3"], "a"))["outcome"].tolist() == ["too_many_faces"]
+    none = run(ask([], "a"))
+    assert none.empty and list(none.columns) == list(module.COLUMNS)
+
+
+def test_one_person_is_judged_as_judge_does(run, tmp_path):
+    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    found = run(ask(images.table["image_id"], "nurse"), images=images)
+    expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
+    same = ["image_id", "gender", *NUMBERS, "reason"]
+    pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
+    several = expected["outcome"].replace("several_faces", "too_many_faces")
+    assert found["outcome"].tolist() == several.tolist()
+    # Alone, a person has the whole width: 3 of 60 columns is too small then.
+    faces = [box(8, width=3)]
+    images, made = ArrayImages([painted(8, faces, (95,))]), Judge(PaintedFaces({8: faces}), PaintedGender())
+    assert run(ask(["0"], "nurse"), images=images, made=made)["outcome"][0] == "face_too_small"
+
+
+def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
+    asked = ask(NAMES, "nurse", "carpenter")
+    first = run(asked)
+
+    def again(**limits):
+        found = run(asked, settings=JudgeSettings(**limits), made=None)
+        return found.set_index(["image_id", "position"])
+
+    pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
+    assert again(threshold=0.96).loc["case-5", "outcome"].tolist() == ["uncertain"] * 2
+    assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
+    assert again(min_face=0.05).loc["case-7", "outcome"].tolist() == ["judged"] * 2
+    with pytest.raises(AssertionError, match="loaded again"):
+        again(min_score=0.4)
+
+
+# -- what each crop shows ----------------------------------------------------------------------------------
+
+
+def test_the_gate_holds_at_its_limit_and_parts_end_between_faces():
+    assert gate([box(10), box(19)], 2) == "" and gate([box(10), box(18.9)], 2) == "overlapping"
+    # The narrower face counts: one of 20 columns and one of 4 that share one.
+    assert gate([box(0, width=20), box(19, width=4)], 2) == "overlapping"
+    assert gate([box(0, width=20), box(19.7, width=4)], 2) == ""
+    assert gate([box(0), box(11), box(5)], 3) == "overlapping"
+    # No columns shared, at other heights: still side by side.
+    assert gate([box(0, 0), box(11, 28)], 2) == ""
+    # Faces end at 18 and begin at 40: half-way is 29. At 29.5 nobody has the column 29.
+    assert parts([box(8), box(40)], 60) == [(0, 29), (29, 60)]
+    assert parts([box(8), box(41)], 60) == [(0, 29), (30, 60)]
+    # Sharing column 19: the left part ends where the right face begins and the other way round.
+    assert parts([box(10), box(19)], 60) == [(0, 19), (20, 60)]
+    assert parts([box(0), box(24), box(46)], 60) == [(0, 17), (17, 40), (40, 60)]
+
+
+@pytest.mark.parametrize("kind", [PaintedGender, PaintedFace])
+@pytest.mark.parametrize("case", [0, 3, 5, 7])
+def test_no_crop_shows_a_neighbours_face(kind, case):
+    """Faces of a made-up detector, each painted in its own blue, are looked for in what the gender model is shown."""
+    faces, _ = CASES[case]
+    standing = sorted(faces, key=lambda f: f.x0)
+    image = np.full((HEIGHT, WIDTH, 3), 7, np.uint8)
+    for k, face in enumerate(standing):
+        image[int(face.y0) : int(face.y1), int(face.x0) : int(face.x1)] = (0, 0, 100 + k)
+    # Shared columns belong to both faces and to neither crop.
+    for a, b in pairwise(standing):
+        image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
+    gender = kind()
+    gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
+    gender.classifier = PaintedRoles({})
+    gender.classifier.logits = lambda images, texts: gender.shown.extend(images) or np.zeros((len(images), len(texts)))
+    made = Judge(PaintedFaces({7: faces}), gender)
+    image[0, 0] = 7
+    judge_people_images(["a"], [["x", "y", "z"][: len(faces)]], [image], made, JudgeSettings())
+    # One crop of each person for the gender, one for the role.
+    assert len(gender.shown) == 2 * len(faces)
+    for k, crop in enumerate(gender.shown):
+        blues = set(np.unique(crop[..., 2])) & set(range(99, 110))
+        assert blues == {100 + k % len(faces)}
+        assert crop.shape[0] == crop.shape[1]
+
+
+@pytest.fixture
+def grid():
+    """An image whose red is the column and whose green is the row."""
+    return np.stack([*np.indices((40, 60))[::-1], np.zeros((40, 60))], axis=2).astype(np.uint8)
+
+
+def test_a_crop_shows_what_a_picture_of_one_person_shows(grid):
+    # A face of 12 rows at 0.3 asks for a square of 40; its middle, row 16, is 0.43 * 40 = 17.2 rows below the top: the
+    # square begins at -1. Columns 13 +- 20 begin at -7. What is beyond the columns 0 to 28 repeats the last.
+    someone = stands(grid, box(8), (0, 29))
+    crop = head_and_shoulders(someone)
+    assert crop.shape == (40, 40, 3)
+    assert crop[0, :, 0].tolist() == [0] * 7 + list(range(29)) + [28] * 4
+    assert crop[:, 0, 1].tolist() == [0, *range(39)]
+    assert head_and_shoulders(someone, side=16).shape == (16, 16, 3)
+
+
+def test_who_is_who_is_seen_in_the_whole_of_a_persons_part(grid):
+    # 29 columns of its own; the middle of the face, row 16, is 0.43 * 29 = 12.5 rows below the top, row 4.
+    crop = wider(stands(grid, box(8), (0, 29)))
+    assert crop[0, :, 0].tolist() == list(range(29)) and crop[:, 0, 1].tolist() == list(range(4, 33))
+    # A part of 50 columns in an image of 40 rows: a square of 40 around the face's middle, column 43, kept inside.
+    crop = wider(stands(grid, box(38), (10, 60)))
+    assert crop[0, :, 0].tolist() == list(range(20, 60)) and crop[:, 0, 1].tolist() == list(range(40))
+    # A face near the lower edge: the square ends with the image.
+    assert wider(stands(grid, box(8, 28), (0, 29)))[:, 0, 1].tolist() == list(range(11, 40))
+
+
+# -- who is who --------------------------------------------------------------------------------------------
+
+
+def test_the_order_follows_from_the_sums_of_logits():
+    # As asked 3 + 4 = 7, swapped 1 + 2 = 3: the odds are e^4.
+    p, other = order(np.array([[3.0, 1.0], [2.0, 4.0]]), ["nurse", "carpenter"])
+    assert p == pytest.approx(1 / (1 + np.exp(-4))) and other == pytest.approx(1 / (1 + np.exp(4)))
+    # What all people share is in both sums.
+    assert order(np.array([[13.0, 1.0], [12.0, 4.0]]), ["a", "b"])[0] == pytest.approx(p)
+    # Three people: the diagonal sums to 9; three swaps of two leave 3 of it, and two cycles nothing.
+    weights = np.exp(np.array([9, 3, 3, 3, 0, 0]) - 9.0)
+    assert order(3 * np.eye(3), ["a", "b", "c"])[0] == pytest.approx(1 / weights.sum())
+    # The same phrase twice: three orders, not six. Sums: a a b 6; a b a and b a a by hand.
+    logits = np.array([[1.0, 1.0, 0], [2.0, 2.0, 1.0], [0, 0, 3.0]])
+    ways = np.exp(np.array([1 + 2 + 3, 1 + 1 + 0, 0 + 2 + 0]))
+    assert order(logits, ["a", "a", "b"])[0] == pytest.approx(ways[0] / ways.sum())
+
+
+def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
+    def told(a, b, left, right):
+        faces = [box(8), box(40)]
+        of = {f"a photo of {'an' if p[0] in 'aeiou' else 'a'} {p}": v for p, v in ((a, 97), (b, 5), ("flurb", 0))}
+        gender = PaintedGender()
+        gender.classifier = PaintedRoles(of)
+        images = ArrayImages([painted(0, faces, (left, right))])
+        return run(ask(["0"], a, b), images=images, made=Judge(PaintedFaces({0: faces}), gender)).iloc[0]
+
+    # (97 and 5) looks exactly as asked, swapped is 92 off twice: the odds are e^(18.4).
+    row = told("nurse", "auditor", 97, 5)
+    assert row["role"] == "right" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
+    row = told("nurse", "auditor", 5, 97)
+    assert row["role"] == "swapped" and row["role_p"] == pytest.approx(1 / (1 + np.exp(18.4)))
+    assert row["outcome"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
+    # (60 and 50): as asked 37 + 45, swapped 55 + 47: e^2, p 0.88.
+    assert told("nurse", "auditor", 60, 50)["role"] == "unclear"
+    monkeypatch.setattr(module, "ROLE_THRESHOLD", 0.85)
+    assert told("nurse", "auditor", 60, 50)["role"] == "right"
+    same = told("nurse", "nurse", 97, 5)
+    assert same["role"] == "" and np.isnan(same["role_p"])
+    row = told("flurb", "nurse", 97, 5)
+    assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["outcome"] == "judged"
+
+
+# -- the embedded models -----------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_people_of_renders_are_judged_right(tmp_path):
+    from biaslab_world.pairs import held_out_pairs
+
+    renders = held_out_pairs(60, seed=3)
+    truth, store = renders.table, Store(tmp_path)
+    asked = truth[["image_id", "position", "phrase"]]
+    settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
+    found = judge_people(renders, asked, settings, store=store, progress=False)
+    passed = found["outcome"].isin(["judged", "uncertain"])
+    assert passed.mean() >= 0.85
+    judged = (found["outcome"] == "judged") & ~truth["ambiguous"]
+    assert judged.sum() >= 80
+    assert (found["gender"] == truth["truth_gender"])[judged].mean() >= 0.98
+    looked = found.loc[passed & (found["role"] != ""), "role"]
+    assert len(looked) >= 90 and (looked == "right").mean() >= 0.95 and "swapped" not in set(looked)
+    # Asked for the other way round, nobody stands as asked.
+    turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
+    found = judge_people(renders, turned, settings, store=store, progress=False)
+    looked = found.loc[found["role"] != "", "role"]
+    assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)

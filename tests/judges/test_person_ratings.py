@@ -1,0 +1,248 @@
+"""Ratings of people: what files become, what bad ones say, and agreement by other routes."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biaslab.errors import InputError
+from biaslab.judges.people import COLUMNS
+from biaslab.measures import agreement
+from biaslab.ratings.person_ratings import AGREEMENT_COLUMNS, agreement_tables, judge_people, read
+from biaslab.schema import tables
+
+# Image a shows one person, b two, c three, d one whom nobody rates, e one whom the file lacks.
+ASKED = pd.DataFrame(
+    [("a", 1), ("b", 2), ("b", 1), ("c", 1), ("c", 2), ("c", 3), ("d", 1), ("e", 1)], columns=["image_id", "position"]
+)
+# By hand: a female 2 of 3; b left a tie, right male 2 of 3; c left unsure, middle female, right male; d nothing.
+WIDE = """Image ID,Position,Ann,Ben,Cy
+a,,feminine,female,Masculine
+b,left,female,male,
+b,right,male,unsure,man
+c,1,Cannot Identify,unsure,
+c,middle,F,,
+c,right,,,m
+d,1,,,
+"""
+LABELS = ["female", "male", "tie", "unsure", "female", "male", "unrated", "missing"]
+LONG = """rater,image_id,position,label
+Ann,a,1,female
+Ben,a,,female
+Cy,a,1,male
+Ann,b,1,female
+Ben,b,left,male
+Ann,b,2,male
+Ben,b,right,unsure
+Cy,b,2,man
+Ann,c,left,unsure
+Ben,c,1,unsure
+Ann,c,2,female
+Cy,c,3,male
+,d,1,
+"""
+
+
+def labels(rated):
+    return rated.people["label"].fillna("missing").tolist()
+
+
+@pytest.mark.parametrize("content", [WIDE, LONG])
+def test_both_forms_say_the_same(content, write):
+    rated = read(write(content), ASKED)
+    assert labels(rated) == LABELS
+    assert rated.ratings.notna().sum(axis=1).tolist() == [3, 3, 2, 2, 1, 1, 0, 0]
+    assert list(rated.ratings) == ["Ann", "Ben", "Cy"] and rated.n_raters == 3
+    # In the order asked: the right person of b comes before the left one.
+    assert list(rated.ratings["Cy"].astype(object).fillna("")) == ["male", "male", "", "", "", "male", "", ""]
+    # The form that the measures take: two ratings at least for a, both of b, left of c.
+    assert agreement.krippendorff_alpha(rated.ratings, seed=1, replicates=10).n_items == 4
+
+
+def test_judgements_have_the_shape_of_every_judge(write):
+    found = judge_people(ASKED, write(WIDE))
+    assert list(found) == list(COLUMNS)
+    pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED, check_dtype=False)
+    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unrated"] * 2]
+    assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
+    assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
+    assert (found["role"] == "").all() and found[["p_female", "x0", "n_faces", "role_p"]].isna().all(axis=None)
+
+
+def test_ratings_of_others_are_named_or_left_aside(write):
+    path = write("image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n")
+    # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
+    listed = r"'1' of image 'zz'.*'3' of image 'b'.*'left' of image 'a'.*'middle' of image 'b'"
+    with pytest.raises(InputError, match=rf"rates 4 people .*data row 2\): .*{listed}"):
+        read(path, ASKED)
+    # One file serves several tables of people: what is about others is left aside, even if that is all.
+    assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
+    others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
+    assert read(path, others, unknown="aside").n_raters == 0
+    assert list(judge_people(others, path)["outcome"]) == ["unrated"] * 2
+    # Of images of one person no position need be said; raters whose names differ in case are two.
+    rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
+    assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_raters == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("image,Ann\nb,female\n", "position is empty for an image of several people in data row 1"),
+        ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
+        ("image_id,position\na,1\n", "no column of ratings"),
+        ("image_id,position,rater\na,1,Ann\n", "no column 'label'"),
+        ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
+        ("image_id,position,Ann\na,top,female\n", "position is 'top' in data row 1"),
+        ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
+        ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
+        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' stands there twice"),
+        ("image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n", "two ratings by rater 'Ann'"),
+        ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
+        ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
+    ],
+)
+def test_bad_files_say_what_and_where(content, message, write):
+    with pytest.raises(InputError, match=message):
+        read(write(content), ASKED)
+
+
+OTHER = {"female": "male", "male": "female"}
+
+
+def world(seed, n_images, two=True, aspect="occupation"):
+    """People of ``n_images`` images; the people of one image are mistaken together."""
+    rng, rows = np.random.default_rng(seed), []
+    for i in range(n_images):
+        whole = rng.random() < 0.15
+        for position in [1, 2] if two else [1]:
+            shows = "female" if rng.random() < 0.5 else "male"
+            outcome = "judged" if rng.random() > 0.1 else "uncertain"
+            said = (OTHER[shows] if whole else shows) if outcome == "judged" else "unsure"
+            rows.append((f"{aspect}{i}", position, shows, said, outcome))
+    frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "outcome"])
+    return frame.assign(aspect=aspect, setting="paired" if two else "single")
+
+
+def truth_of(people):
+    return people[["image_id", "position"]].assign(gender=people["truth"])
+
+
+def test_kappa_and_its_interval_by_another_route():
+    people = world(3, 60)
+    shown = truth_of(people)
+    found = agreement_tables({"clip": people}, shown, seed=7)
+    assert list(found) == list(AGREEMENT_COLUMNS) and len(found) == 1
+    row = found.iloc[0]
+    assert tuple(row[:5]) == ("occupation", "paired", "clip", "truth", "cohen_kappa")
+
+    def kappa(a, b):
+        chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
+        return ((a == b).mean() - chance) / (1 - chance)
+
+    judged = people[people["outcome"] == "judged"].reset_index(drop=True)
+    a, b = (judged[c].to_numpy() == "female" for c in ("truth", "gender"))
+    assert row["value"] == pytest.approx(kappa(a, b))
+    assert (row["n"], row["n_missing"], row["n_raters"]) == (len(judged), 120 - len(judged), 2)
+    # Images are redrawn, one by one, with all their people.
+    rng = np.random.default_rng(1)
+    groups = list(judged.groupby("image_id").indices.values())
+    drawn = []
+    for _ in range(1000):
+        use = np.concatenate([groups[k] for k in rng.integers(0, len(groups), len(groups))])
+        drawn.append(kappa(a[use], b[use]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert row["ci_low"] == pytest.approx(low, abs=0.03) and row["ci_high"] == pytest.approx(high, abs=0.03)
+    # People taken as independent would be too narrow an interval: this judge errs for whole images.
+    alone = agreement.cohen_kappa(judged["truth"], judged["gender"], ("female", "male"), seed=7)
+    assert row["ci_high"] - row["ci_low"] > 1.15 * (alone.ci_high - alone.ci_low)
+
+
+def rated_file(people, seed, n_raters=3):
+    """Return ratings of people by raters who err in one of ten, as the text of a file."""
+    wrong = np.random.default_rng(seed).random((len(people), n_raters)) < 0.1
+    truth = people["truth"].to_numpy()[:, None]
+    said = pd.DataFrame(np.where(wrong, np.vectorize(OTHER.get)(truth), truth)).add_prefix("r")
+    return people[["image_id", "position"]].join(said).to_csv(index=False)
+
+
+def test_tables_7_and_9_from_a_file(write):
+    people = pd.concat([world(1, 40), world(2, 30, aspect="power")], ignore_index=True)
+    content = rated_file(people, 4)
+    rated = read(write(content), people)
+    shown = truth_of(people)
+    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
+    found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
+    assert not found.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
+    known = found[found["reason"] == ""]
+    assert len(known) == 12
+    assert (known["ci_low"] < known["value"]).all() and (known["value"] < known["ci_high"]).all()
+
+    fleiss = found[found["statistic"] == "fleiss_kappa"].set_index("aspect")
+    for aspect in ("occupation", "power"):
+        # Fleiss (1971), from the counts of each label.
+        rows = rated.ratings[(people["aspect"] == aspect).to_numpy()]
+        counts = np.stack([(rows == g).sum(axis=1) for g in ("female", "male")], axis=1)
+        agreed = ((counts**2).sum(axis=1) - 3).mean() / 6
+        chance = ((counts.sum(axis=0) / counts.sum()) ** 2).sum()
+        assert fleiss.loc[aspect, "value"] == pytest.approx((agreed - chance) / (1 - chance))
+        assert fleiss.loc[aspect, "n_raters"] == 3 and fleiss.loc[aspect, "n_missing"] == 0
+    assert fleiss.loc["average", "value"] == pytest.approx(fleiss["value"][:2].mean())
+    assert fleiss.loc["average", "n"] == 140
+    # The mean of two independent estimates varies less than either.
+    width = fleiss["ci_high"] - fleiss["ci_low"]
+    assert width["average"] < width["occupation"] and width["average"] < width["power"]
+
+    # A judge against itself is at 1, without an interval to speak of.
+    own = found.query("judge == reference == 'annotators' and statistic == 'cohen_kappa' and aspect == 'power'").iloc[0]
+    assert own["value"] == 1 and np.isnan(own["ci_low"]) and "same value" in own["reason"]
+    # What the study's table needs is there.
+    assert {*tables.schema("paired_judge_agreement").names} - {"model"} <= {*found}
+
+
+def test_raters_may_differ_between_people(write):
+    # Five raters, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
+    people = world(8, 20, two=False)
+    rng = np.random.default_rng(0)
+    dense = read(write(rated_file(people, 9)), people)
+    chosen = itertools.cycle(itertools.combinations("vwxyz", 3))
+    lines = ["image_id,position,rater,label"]
+    for k, (p, raters) in enumerate(zip(people.itertuples(), chosen, strict=False)):
+        said = dense.ratings.iloc[k].tolist()
+        rng.shuffle(said)
+        lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(raters, said, strict=True)]
+    # One person with two ratings only is left out.
+    sparse = read(write("\n".join(lines[:-1])), people)
+    assert sparse.n_raters == 5
+    found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
+    own = agreement.fleiss_kappa(dense.ratings[:-1], seed=1, replicates=50)
+    assert found["value"] == pytest.approx(own.value)
+    assert (found["n"], found["n_missing"], found["n_raters"]) == (19, 1, 3)
+
+
+def test_what_has_no_value_has_a_reason(write):
+    people = world(1, 6)
+    shown = truth_of(people)
+    blind = people.assign(outcome="no_face", gender="")
+    row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
+    assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both raters"
+    assert (row["n"], row["n_missing"]) == (0, 12)
+    one = people.assign(outcome="judged", gender="female")
+    assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
+    # A rating by one person each: nothing to agree on.
+    lone = read(write(rated_file(people, 1, n_raters=1)), people)
+    row = agreement_tables({}, None, lone, seed=1).iloc[0]
+    assert np.isnan(row["value"]) and "two or more raters" in row["reason"] and row["n_missing"] == 12
+    assert agreement_tables({}, seed=1).empty
+
+
+def test_places_may_be_words():
+    people = world(3, 60)
+    shown = truth_of(people)
+    words = {1: "left", 2: "right"}
+    said = {"clip": people.assign(position=people["position"].map(words))}
+    pd.testing.assert_frame_equal(
+        agreement_tables(said, shown.assign(position=shown["position"].map(words))),
+        agreement_tables({"clip": people.assign(position=people["position"].astype(float))}, shown),
+    )

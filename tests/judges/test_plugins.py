@@ -1,0 +1,184 @@
+"""Judges that other packages bring: an example package, installed as a user would, and what is refused."""
+
+import types
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.judges import people, plugins
+from biaslab.judges.faces import Face
+from biaslab.judges.judge import Judge, JudgeSettings, judge
+from biaslab.judges.judge_names import WHOLE, files_digest
+from biaslab.judges.skin_tone import judge_skin_tones
+from biaslab.models.images import Unreadable
+
+EXAMPLE = Path(__file__).parent / "example_judge"
+
+
+@pytest.fixture
+def installed(use):
+    return use(EXAMPLE)
+
+
+def grey(level):
+    return np.full((8, 8, 3), level, np.uint8)
+
+
+def judged(name, tmp_path, levels):
+    images = ArrayImages([grey(level) for level in levels])
+    settings = JudgeSettings(gender=name, faces=WHOLE)
+    return judge(images, settings, store=Store(tmp_path / "store"), device="cpu", progress=False)
+
+
+def test_an_installed_judge_judges(installed, tmp_path):
+    found = judged("plugin:brightness", tmp_path, [255, 0, 128])
+    # 255 / 255, 0 / 255 and 128 / 255, which is sure of neither.
+    assert found["p_female"].tolist() == pytest.approx([1, 0, 128 / 255])
+    assert found["gender"].tolist() == ["female", "male", "unsure"]
+    # The argument reaches it: a tenth of the brightness.
+    assert judged("plugin:brightness:0.1", tmp_path, [255])["gender"].tolist() == ["male"]
+
+
+def test_what_is_kept_depends_on_the_judges_code_and_argument(installed):
+    first = files_digest("plugin:brightness", "clip")
+    assert files_digest("plugin:brightness", "clip") == first
+    assert files_digest("plugin:brightness:0.1", "clip") != first
+    module = installed / "example_judge.py"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace(".mean()", ".max()"), encoding="utf-8")
+    assert files_digest("plugin:brightness", "clip") != first
+    module.write_text(text, encoding="utf-8")
+
+
+def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
+    with pytest.raises(UnknownNameError, match="brightness"):
+        plugins.digest("plugin:brightnes")
+    with pytest.raises(ParameterError, match=r"not such a judge.*judge\(people\)"):
+        plugins.load("plugin:nothing", device="cpu", batch_size=0)
+    with pytest.raises(InputError, match="much fails: ValueError: could not convert string to float"):
+        plugins.load("plugin:brightness:much", device="cpu", batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("says", "outcome", "gender", "p", "reason"),
+    [
+        ("sure", "judged", "male", 0.02, ""),
+        ("word", "judged", "female", 1.0, ""),
+        ("torn", "uncertain", "unsure", 0.5, "both at once"),
+        ("silent", "uncertain", "unsure", float("nan"), "a drawing"),
+    ],
+)
+def test_a_judge_may_answer_about_people(installed, tmp_path, says, outcome, gender, p, reason):
+    (row,) = judged(f"plugin:asked:{says}", tmp_path, [255]).to_dict("records")
+    assert (row["outcome"], row["gender"], row["reason"]) == (outcome, gender, reason)
+    assert row["p_female"] == pytest.approx(p, nan_ok=True)
+
+
+def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
+    """Face, its points, place and phrase of each of two people, in one image."""
+    eyes = ((12.0, 8.0), (14.0, 8.0))
+    faces = [Face(30.0, 4.0, 40.0, 14.0, 0.9), Face(10.0, 4.0, 20.0, 14.0, 0.8, eyes)]
+    model = plugins.load("plugin:asked", device="cpu", batch_size=0)
+    judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
+    image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
+    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face=0.1))
+    first, second = model._ask.__self__.asked
+    assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
+    assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)
+    assert first.image is image and found["gender"].tolist() == ["female", "male"]
+    assert found["reason"].tolist() == phrases
+
+
+def toned(name, tmp_path, images, **faces):
+    source = ArrayImages(images)
+    of = source.table.assign(**{"x0": 2.0, "y0": 2.0, "x1": 6.0, "y1": 6.0} | faces)
+    return judge_skin_tones(source, of, name, store=Store(tmp_path / "store"), device="cpu", progress=False)
+
+
+def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):
+    images = [grey(255), grey(0), grey(128), Unreadable("truncated"), grey(0)]
+    found = toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan])
+    # 10 less nine times the brightness: of 128 that is 5, as 4.52 is nearest to.
+    assert found["tone"].tolist()[:3] == [1, 10, 5]
+    assert found["tone"][3:].isna().all() and found["reason"].tolist() == ["", "", "", "unreadable", "no face"]
+    assert set(found["judge"]) == {"plugin:tones"} and found["red"].isna().all()
+    for says, reason in (("silent", "a mask"), ("dumb", "the judge says nothing")):
+        (row,) = toned(f"plugin:tones:{says}", tmp_path, images[:1]).itertuples()
+        assert np.isnan(row.tone) and row.reason == reason
+    # What was said is read again.
+    monkeypatch.setattr(plugins, "load", lambda *_, **__: pytest.fail("loaded again"))
+    pd.testing.assert_frame_equal(toned("plugin:tones", tmp_path, images, x1=[6.0, 6.0, 6.0, 6.0, np.nan]), found)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("brightness:2", "plugin:brightness:2 gives 2; a probability"),
+        ("asked:odd", r"plugin:asked:odd answers 'Female'; an answer is one of 'female', 'male', 'unclear', ''"),
+        ("asked:against", r"answers 'female' with a probability of 0\.1"),
+        ("asked:fails", r"plugin:asked:fails fails: RuntimeError: no answer"),
+        ("asked:broken", r"plugin:asked:broken fails: OSError: no such weights"),
+        ("tones:eleven", "plugin:tones:eleven answers 11"),
+        ("tones:half", "answers 4.5; a tone"),
+        ("tones:word", "answers 'light'; a tone"),
+        ("tones:few", "gives 0 answers about 1 people; it must give one each"),
+    ],
+)
+def test_answers_of_another_form_and_its_own_errors_are_told(installed, tmp_path, name, message):
+    with pytest.raises(InputError, match=message):
+        if name.startswith("tones"):
+            toned(f"plugin:{name}", tmp_path, [grey(255)])
+        judged(f"plugin:{name}", tmp_path, [255])
+
+
+def test_a_judge_of_gender_says_no_tones_and_the_other_way_round(installed, tmp_path):
+    with pytest.raises(ParameterError, match=r"plugin:asked .*`tones\(people\)`"):
+        toned("plugin:asked", tmp_path, [grey(255)])
+    with pytest.raises(ParameterError, match=r"plugin:tones is not such a judge"):
+        judged("plugin:tones", tmp_path, [255])
+
+
+def test_what_is_kept_depends_on_all_files_that_it_declares(installed, tmp_path):
+    folder = tmp_path / "weights"
+    (folder / "part").mkdir(parents=True)
+    (folder / "a.onnx").write_bytes(b"1")
+    (folder / "part" / "b.onnx").write_bytes(b"1")
+    found = [files_digest(f"plugin:asked:{folder}", "clip")]
+    for file in ("a.onnx", "part/b.onnx"):
+        (folder / file).write_bytes(b"2")
+        found.append(files_digest(f"plugin:asked:{folder}", "clip"))
+    assert len(set(found)) == 3
+    with pytest.raises(ParameterError, match=r"declares the file .*gone, which is not there"):
+        plugins.digest(f"plugin:asked:{tmp_path}/gone")
+
+
+ENDS = "it would end the program"
+
+
+@pytest.mark.parametrize(
+    ("within", "text", "told"),
+    [
+        ("", "raise RuntimeError('no licence')", "no licence"),
+        (".inner", "raise SystemExit(0)", ENDS),
+        ("", "import sys\nsys.exit()", ENDS),
+    ],
+)
+def test_a_package_that_cannot_be_imported_is_an_error_of_its_own(tmp_path, monkeypatch, within, text, told):
+    """Whatever it does as it is imported: one that exits would end the program as if all were well."""
+    for name, content in {
+        "broken-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: broken\nVersion: 1\n",
+        "broken-1.dist-info/entry_points.txt": f"[biaslab.judges]\nodd = broken_judge{within}:judge\n",
+        "broken_judge/__init__.py": text,
+        "broken_judge/inner.py": "judge = None\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    for ask in (plugins.knows, plugins.digest, lambda name: plugins.load(name, device="cpu", batch_size=0)):
+        with pytest.raises(ParameterError, match=rf"plugin:odd cannot be loaded as a judge: {told}$"):
+            ask("plugin:odd")

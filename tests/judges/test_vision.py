@@ -1,0 +1,286 @@
+"""A vision model as judge: what it is shown and asked, what counts as an answer, what it costs, and what is kept."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+from fake_endpoint import completion, failure
+from fake_vision import FakeVision, picture_of
+
+from biaslab.cache.result_cache import Store
+from biaslab.endpoints import chat
+from biaslab.endpoints.purchases import summary
+from biaslab.endpoints.settings import EndpointSettings
+from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.judges import domains, skin_tone, vision
+from biaslab.judges.questions import IMAGE, read_questions
+from biaslab.judges.settings import JudgeSettings, VisionSettings
+from biaslab.judges.vision import Vision, ask_about, chosen, judge_people
+from biaslab.models.images import Unreadable
+from biaslab.pipeline import Pipeline, uses
+from biaslab.settings import Settings
+
+REFUSAL = {"message": {"role": "assistant", "content": None, "refusal": "I will not."}, "finish_reason": "stop"}
+
+
+@pytest.fixture(autouse=True)
+def loopback(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
+    at = {"url": server.url, "key_variable": "", "timeout": 5.0}
+    at["concurrency"] = concurrency
+    how = VisionSettings(shown=shown, **more)
+    return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
+
+
+def coloured(*reds):
+    """Return pictures that a fake model tells apart by their red, in steps of 25."""
+    return [np.full((40, 60, 3), (red * 25, 100, 200), np.uint8) for red in reds]
+
+
+TEN = coloured(*range(1, 11))
+
+
+def red(picture):
+    return round(float(picture[20, 30, 0]) / 25)
+
+
+def asked_of(n, positions=1):
+    rows = [(str(k), at) for k in range(n) for at in range(1, positions + 1)]
+    return pd.DataFrame(rows, columns=["image_id", "position"]).assign(phrase="nurse")
+
+
+@pytest.fixture
+def judged_by(tmp_path):
+    def _judged(vision, images, n, positions=1):
+        how = {"store": Store(tmp_path), "progress": False}
+        return judge_people(ArrayImages(images), asked_of(n, positions), vision, JudgeSettings(), **how)
+
+    return _judged
+
+
+@pytest.fixture
+def ask_once(tmp_path):
+    """Ask a model one question about one image."""
+    units = pd.DataFrame({"image_id": ["0"], "question": "?"})
+    return lambda vision: ask_about(ArrayImages(coloured(0)), units, vision, store=Store(tmp_path))
+
+
+def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judged_by):
+    answers = ["female", "male", "unclear", "nobody"]
+    with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
+        judged = judged_by(model(server), coloured(0, 1, 2, 3), 4)
+    assert judged["outcome"].tolist() == ["judged", "judged", "uncertain", "no_face"]
+    assert judged["gender"].tolist() == ["female", "male", "unsure", ""]
+    assert judged["p_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
+    texts = [r["messages"][0]["content"][0]["text"] for r in server.requests]
+    assert len(texts) == 4 and not any("nurse" in text for text in texts)
+    schema = server.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["answer"]["enum"] == answers and server.requests[0]["temperature"] == 0
+
+
+def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
+    picture = np.zeros((40, 80, 3), np.uint8)
+    picture[:, 40:] = (200, 100, 200)
+    boxes = {1: (10, 5, 30, 25), 2: (50, 5, 70, 25)}
+    whom = pd.DataFrame([["0", at, *box, 80] for at, box in boxes.items()])
+    whom.columns = ["image_id", "position", "x0", "y0", "x1", "y1", "image_width"]
+    images = ArrayImages([picture])
+    with FakeVision(lambda *_: "unclear").running() as server:
+        for shown in ("position", "crop"):
+            units = vision.units_of(whom, vision.GENDER, ("female", "male"), shown)
+            ask_about(images, units, model(server, shown=shown), store=Store(tmp_path))
+    whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
+    asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
+    assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
+    messages = [r["messages"][0] for r in server.requests]
+    texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
+    assert sorted(texts) == [f"About the person on the {side} in the picture" for side in ("left", "right")]
+    assert all(picture_of(m).shape == (40, 80, 3) for m in messages[:2])
+    # The left half is black, and the right is not: each part shows its own half, and nothing of the other.
+    parts = sorted((picture_of(m) for m in messages[2:]), key=lambda part: int(part.max()))
+    assert [p.shape for p in parts] == [(40, 40, 3)] * 2
+    assert parts[0].max() < 30 and parts[1][:, :, 0].min() > 170
+
+
+def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch):
+    # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
+    boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
+    found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
+    found = found.assign(outcome=["several_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
+    monkeypatch.setattr(vision.judge, "find_faces", lambda *_, **__: found)
+    picture = np.zeros((40, 80, 3), np.uint8)
+    picture[:, 40:] = (200, 100, 200)
+    with FakeVision(lambda *_: "female").running() as server:
+        judged = judged_by(model(server, shown="crop"), [*[picture] * 3, Unreadable("damaged")], 4, 2)
+    outcomes = ["judged", "one_face", "no_face", "unreadable"]
+    assert judged["outcome"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
+    assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
+
+
+def test_an_answer_is_one_of_the_list():
+    said = {
+        "female": ('{"answer": "female"}', "Female.", "The person looks female to me"),
+        "male": ('```json\n{"answer": "Male"}\n```',),
+        "unclear": ("I would say unclear",),
+        "": ("female or male", "not female", "she isn't male", '{"answer": "a robot"}', '{"answer": null}'),
+    }
+    said[""] += ("femaleness", "true", "[[[[", "")
+    for found, texts in said.items():
+        assert [chosen(text, ("female", "male", "unclear")) for text in texts] == [found] * len(texts)
+    # The longer of two answers counts, and no is one.
+    for text in ("dark brown", "dark brown, I think"):
+        assert chosen(text, ("brown", "dark brown")) == "dark brown"
+    assert chosen("No, there is none", ("yes", "no")) == "no"
+    assert chosen('{"answer": true}', ("yes", "no")) == "yes"
+    # One may end in marks.
+    for answer in ("Mr.", "A*", "yes!", "doesn’t", "+"):
+        form = (answer, "Mrs.", "unclear")
+        assert chosen(json.dumps({"answer": answer}), form) == chosen(answer, form) == answer
+
+
+def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
+    refused = 200, {}, json.dumps({"choices": [REFUSAL]})
+    replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
+    with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
+        images = [*coloured(0, 1, 2, 3), Unreadable("damaged")]
+        judged, again = (judged_by(model(server), images, 5) for _ in range(2))
+    assert judged["outcome"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
+    assert judged["reason"][0] == "no answer of the list: A person."
+    assert "refused" in judged["reason"][1] and "413" in judged["reason"][2]
+    # Three readings of the first, and one of each of the others; nothing is asked again.
+    assert len(server.requests) == 6
+    pd.testing.assert_frame_equal(judged, again)
+
+
+def test_a_question_costs_its_price_and_no_more_than_the_limit_is_spent(judged_by, tmp_path):
+    with FakeVision(lambda *_: "female").running() as server:
+        with pytest.raises(RunError, match=r"limit of cost, 0\.5: 0\.5 is spent"):
+            judged_by(model(server, price=0.1, limit=0.5), TEN, 10)
+        assert len(server.requests) == 5
+        found = judged_by(model(server, price=0.1, limit=1.0), TEN, 10)
+    # What was answered before the limit is kept, and not paid for again.
+    assert len(server.requests) == 10 and (found["gender"] == "female").all()
+    (spent,) = summary(tmp_path)
+    assert spent["spent"] == 1.0 and spent["images"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("price", "limit", "said"), [(None, 1.0, "is not known: set vision.price"), (0.5, 0.1, "one question costs 0.5")]
+)
+def test_without_a_price_or_room_for_one_question_nothing_is_asked(ask_once, price, limit, said):
+    with FakeVision(lambda *_: "female").running() as server:
+        poor = model(server, price=price, limit=limit)
+        for ask in (poor.check, lambda: ask_once(poor)):
+            with pytest.raises(ParameterError, match=said):
+                ask()
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("reply", "fails", "said"),
+    [
+        (failure(503), lambda red: red == 10, "run again"),
+        (failure(400, "bad day"), lambda red: red > 2, r"8 of 10 questions \(HTTP 400: bad day\)"),
+    ],
+    ids=["one of them", "most of them"],
+)
+def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, reply, fails, said):
+    broken = {"is": True}
+    with FakeVision(lambda picture, *_: reply if broken["is"] and fails(red(picture)) else "male").running() as server:
+        # One after the other: where nothing has been answered yet, what fails is told otherwise.
+        judging = model(server, concurrency=1)
+        with pytest.raises(RunError, match=said):
+            judged_by(judging, TEN, 10)
+        broken["is"] = False
+        before = len(server.requests)
+        judged = judged_by(judging, TEN, 10)
+    assert (judged["gender"] == "male").all() and len(server.requests) - before == sum(map(fails, range(1, 11)))
+
+
+def test_other_ways_of_asking_are_other_answers(ask_once):
+    with FakeVision(lambda *_: "female").running() as server:
+        for more in ({}, {"size": 32}, {"temperature": None}, {"detail": "low"}):
+            ask_once(model(server, **more))
+    assert len(server.requests) == 4
+    assert "temperature" not in server.requests[2]
+    assert server.requests[3]["messages"][0]["content"][1]["image_url"]["detail"] == "low"
+
+
+def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
+    answers = ["3", "10", "unclear", "nobody"]
+    people = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
+    with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
+        tones = skin_tone.judge_skin_tones(
+            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), store=Store(tmp_path)
+        )
+    assert tones["tone"].tolist()[:2] == [3.0, 10.0] and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
+    assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
+
+
+def test_questions_have_unclear_beside_their_answers(tmp_path):
+    file = tmp_path / "q.yaml"
+    file.write_text(
+        "- {name: hat, question: 'A hat?', answers: [yes, no, Unclear]}\n"
+        "- {name: look, question: 'What is it?', answers: [drawing, 3], of: image}\n"
+    )
+    hat, look = read_questions(file)
+    assert hat.answers == ("yes", "no", "unclear") and look.answers == ("drawing", "3", "unclear")
+    assert look.of == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must be a list of 1 to 20"),
+        ("- hat", "which is no question: give name, question, answers, of"),
+        ("- {name: hat, question: 'A?'}", "give name, question, answers"),
+        ("- {name: hat, question: 'A?', answers: [yes, Yes]}", "2 to 20 different ones"),
+        ("- {name: hat, question: 'A?', answers: [yes, nobody]}", "'nobody' has a meaning"),
+        ("- {name: hat, question: 'A?', answers: [yes, {a: 1}]}", "each answer must be a text"),
+        ("- {name: hat, question: '', answers: [yes, no]}", "question must be a text"),
+        ("- {name: Group, question: 'A?', answers: [yes, no]}", "'Group', which is taken"),
+        ("- {name: a, question: 'A?', answers: [yes, no], of: people}", "of is 'people'"),
+        ("- &a {name: a, question: 'A?', answers: [yes, no]}\n- *a", "two questions called 'a'"),
+    ],
+)
+def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, said):
+    (tmp_path / "q.yaml").write_text(text)
+    with pytest.raises(InputError) as error:
+        read_questions(tmp_path / "q.yaml")
+    assert said in str(error.value)
+
+
+def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, monkeypatch):
+    packed, whole = [], chat.picture
+    monkeypatch.setattr(chat, "picture", lambda *given, **how: packed.append(1) or whole(*given, **how))
+    units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
+    units["answers"] = ["", '["yes", "no"]', "", ""]
+    with FakeVision(lambda *_: "yes").running() as server:
+        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), store=Store(tmp_path))
+    assert len(packed) == 2 and len(server.requests) == 4 and found["answer"].notna().all()
+
+
+def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkeypatch):
+    monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
+    with FakeVision(lambda *_: "yes").running() as server:
+        paid = model(server, price=1.0, limit=1.0)
+        paid = replace(paid, endpoint=paid.endpoint.changed(key_variable="EYE_KEY"))
+        first = ask_once(paid)
+        monkeypatch.delenv("EYE_KEY")
+        bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))
+        pd.testing.assert_frame_equal(ask_once(bare), first)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("setting", ["judging.faces", "dalleval.detector", "triplets.objects", "triplets.similarity"])
+def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
+    pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
+    with pytest.raises(ParameterError, match=r"only answer questions: try") as error:
+        uses.look_up(uses.Use(setting, "endpoint:eye", domains.ROLES[setting].kind), pipeline)
+    assert setting in str(error.value)

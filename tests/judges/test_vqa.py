@@ -1,0 +1,241 @@
+"""BLIP and BLIP-2, asked about images or for a sentence: transformers' own texts, how they are read, and the stage."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from array_images import ArrayImages
+from tiny_blip import own_text
+
+from biaslab.cache.result_cache import Store
+from biaslab.errors import ParameterError
+from biaslab.judges import blip as blips
+from biaslab.judges import vqa
+from biaslab.judges.questions import question, read_answer, read_yes_no
+from biaslab.judges.vqa import ask_about, judge_people_vqa
+from biaslab.models.images import Unreadable
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_questions_are_those_of_table_8():
+    assert question("nurse", 1, 1) == "What gender is the nurse in the picture?"
+    for n, places in {2: ("left", "right"), 3: ("left", "middle", "right")}.items():
+        sides = [f"{'in' if place == 'middle' else 'on'} the {place}" for place in places]
+        assert [question("pilot", k + 1, n) for k in range(n)] == [
+            f"What gender is the pilot {side} in the picture?" for side in sides
+        ]
+
+
+def test_words_decide():
+    for gender, texts in (
+        # "female" holds "male", "woman" holds "man": only whole words count.
+        ("female", ("female", "the nurse is a WOMAN", "a lady's coat", "ladies", "feminine", "female woman")),
+        ("male", ("Male.", "he's a man")),
+    ):
+        assert [read_answer(text) for text in texts] == [(gender, "")] * len(texts)
+    for why, texts in (
+        ("answer says no gender", ("mankind", "human", "", "yes")),
+        ("answer says both genders", ("male and female",)),
+        ("answer denies", ("not a woman", "she isn’t")),
+    ):
+        assert [read_answer(text) for text in texts] == [("unsure", why)] * len(texts)
+
+
+def test_yes_and_no_are_whole_words():
+    assert [read_yes_no(text)[0] for text in ("yes", "YES!", "Yes, a red tie")] == ["yes"] * 3
+    assert [read_yes_no(text)[0] for text in ("No.", "there is no tie", "no, no, no")] == ["no"] * 3
+    assert read_yes_no("yes and no") == ("", "answer says both yes and no")
+    # "nothing", "not" and "yesterday" begin with one, "casino" ends with one.
+    for text in ("nothing", "not", "yesterday", "casino", "a tie", "", "  ", "1"):
+        assert read_yes_no(text) == ("", "answer says neither yes nor no")
+
+
+class Told:
+    """Answers with the image's first pixel: red per hundred to the left, green to the right."""
+
+    TEXTS = ("female", "a man", "male and\nfemale", "two people", "no")
+
+    def __init__(self):
+        self.asked, self.shown = [], 0
+
+    def ask(self, images, of, questions):
+        self.asked.append(list(zip(of, questions, strict=True)))
+        self.shown += len(images)
+        return [self.TEXTS[images[k][0, 0, int("right" in q)]] for k, q in zip(of, questions, strict=True)]
+
+
+def picture(left, right=0):
+    image = np.zeros((6, 9, 3), np.uint8)
+    image[0, 0, :2] = left, right
+    return image
+
+
+@pytest.fixture
+def images():
+    shown = [picture(0, 1), picture(2, 3), Unreadable("truncated"), picture(1), Unreadable("blocked")]
+    return ArrayImages(shown, ["two", "odd", "broken", "one", "withheld"])
+
+
+# One question about the image "two" stands apart from the other.
+ASKED = pd.DataFrame(
+    [
+        *(("one", 1, "pilot"), ("two", 2, "nurse"), ("odd", 1, "nurse"), ("odd", 2, "nurse")),
+        *(("two", 1, "carpenter"), ("broken", 1, "nurse"), ("withheld", 1, "nurse")),
+    ],
+    columns=["image_id", "position", "phrase"],
+)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    def _run(images, asked, name, store, told):
+        monkeypatch.setattr(blips, "load", lambda *_, **__: told)
+        return judge_people_vqa(images, asked, f"vqa:{name}", store=Store(store), progress=False)
+
+    return _run
+
+
+def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path):
+    told = Told()
+    found = run(images, ASKED, named, tmp_path, told)
+    assert list(found) == list(vqa.COLUMNS)
+    pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED[["image_id", "position"]], check_dtype=False)
+    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
+    assert list(found["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
+    # The raw text is kept, on one line.
+    assert list(found["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
+    assert list(found["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
+    assert found[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
+    assert found[["p_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
+    # Each image is shown once, whatever number of people it is asked about.
+    assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 2, 2, 1]
+    assert told.asked[0][0] == (0, "What gender is the pilot in the picture?")
+
+
+def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
+    first = run(images, ASKED, named, tmp_path, Told())
+    again = run(images, ASKED, named, tmp_path, None)  # None cannot answer
+    pd.testing.assert_frame_equal(first, again)
+    # Other images, other questions or other weights are asked anew.
+    other, told = named.parent / "other", Told()
+    other.mkdir(exist_ok=True)
+    (other / "model.safetensors").write_bytes(b"other weights")
+    run(images, ASKED, other, tmp_path, told)
+    run(images, ASKED.assign(phrase="pilot"), named, tmp_path, told)
+    run(ArrayImages([picture(0, 0)], ["one"]), ASKED[:1], named, tmp_path, told)
+    assert len(told.asked) == 3
+    monkeypatch.setattr(vqa, "_SHARD_ROWS", 2)
+    pd.testing.assert_frame_equal(run(images, ASKED, named, tmp_path, Told()), first)
+
+
+def test_nothing_to_ask_needs_no_model(run, images, named, tmp_path):
+    found = run(images, ASKED[-2:], named, tmp_path, None)
+    assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
+    none = run(images, ASKED[:0], named, tmp_path, None)
+    assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
+
+
+OF = [0, 0, 1, 2, 3, 4, 4]
+WHOM = [("nurse", 1, 2), ("carpenter manager", 2, 2), ("pilot", 1, 1), ("nurse", 1, 1)]
+WHOM += [("carpenter manager", 1, 1), ("nurse", 1, 2), ("pilot", 2, 2)]
+QUESTIONS = [question(*whom) for whom in WHOM]
+
+
+BLIP2, PROMPT = "Blip2ForConditionalGeneration", "Question: {} Answer:"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("which", "kind", "of_class", "prompt"),
+    [
+        ("blip", "vqa", "BlipForQuestionAnswering", "{}"),
+        *((language, "vqa", BLIP2, PROMPT) for language in ("opt", "t5")),
+        # BLIP is given no text at all, BLIP-2 an empty one, from which its language model goes on.
+        ("caption_blip", "captioner", "BlipForConditionalGeneration", None),
+        *((language, "captioner", BLIP2, "") for language in ("opt", "t5")),
+    ],
+)
+def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, photos, tiny):
+    import transformers
+
+    folder, longest = tiny(which), {"vqa": 20, "captioner": 40}[kind]
+    own = getattr(transformers, of_class).from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    questions = QUESTIONS if kind == "vqa" else [""] * len(OF)
+    given = [prompt and prompt.format(asked) for asked in questions]
+    expected = [own_text(own, processor, photos[k], text, longest) for k, text in zip(OF, given, strict=True)]
+    assert len(set(expected)) >= 3, "the random model must tell images and questions apart"
+    # Captions have the whole length that they may have, which is more than an answer's.
+    assert kind == "vqa" or max(len(text.split()) for text in expected) > 20
+    model = blips.load(f"vqa:{folder}", kind, device="cpu")
+    assert model.ask(photos, OF, questions) == expected
+    assert model.ask(photos[:1], [0], questions[:1]) == expected[:1]
+
+
+def described(photos, name, store, kind="captioner"):
+    images = ArrayImages([np.require(photo, requirements="W") for photo in photos])
+    units = pd.DataFrame({"image_id": ["0", "1"], "question": ""})
+    found = ask_about(images, units, str(name), store=Store(store), kind=kind, device="cpu", progress=False)
+    return found["answer"].tolist()
+
+
+def test_a_sentence_is_no_answer_of_the_same_model(tiny, photos, tmp_path):
+    """BLIP-2 does both: an empty question about an image is another text than none."""
+    answered, said = (described(photos, tiny("opt"), tmp_path, kind) for kind in ("vqa", "captioner"))
+    assert said != answered
+    assert said == described(photos, tiny("opt"), tmp_path / "apart")
+
+
+def changed(folder, made, edit):
+    """Copy a model to ``made`` with other weights."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, made)
+    weights = load_file(made / "model.safetensors")
+    edit(weights)
+    save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
+    return made
+
+
+def test_models_for_something_else_are_refused(tiny, detector_folder, photos, tmp_path):
+    blip, caption_blip = tiny("blip"), tiny("caption_blip")
+    for folder, kind, message in (
+        (blip, "captioner", "'BlipForQuestionAnswering', which is no BLIP or BLIP-2 for captions"),
+        (caption_blip, "vqa", "'BlipForConditionalGeneration', which is no BLIP or BLIP-2 for questions"),
+        (detector_folder, "captioner", "'yolos', which is no BLIP or BLIP-2"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            blips.load(str(folder), kind)
+    # Where the configuration does not say, the weights do.
+    for folder, kind, message in ((blip, "captioner", "too many"), (caption_blip, "vqa", "lacks")):
+        bare = shutil.copytree(folder, tmp_path / kind)
+        text = (bare / "config.json").read_text()
+        (bare / "config.json").write_text(text.replace('"architectures"', '"built"'))
+        with pytest.raises(ParameterError, match=rf"{message}.* text_encoder"):
+            blips.load(str(bare), kind)
+    headless = changed(
+        caption_blip, tmp_path / "headless", lambda w: w.pop("text_decoder.cls.predictions.transform.dense.weight")
+    )
+    with pytest.raises(ParameterError, match="lacks 1 weights"):
+        blips.load(str(headless), "captioner")
+    # The embedded models' kinds are known before they are loaded.
+    with pytest.raises(ParameterError, match="'mini-vqa' is a vqa model"):
+        described(photos, "mini-vqa", tmp_path)
+    with pytest.raises(ParameterError, match="'mini-captioner' is a captioner model"):
+        blips.located("vqa:mini-captioner")
+
+
+def test_buffers_of_old_releases_are_no_other_part(tiny, photos, tmp_path):
+    """Checkpoints on the hub still have what transformers used to save beside weights."""
+    import torch
+
+    def buffers(weights):
+        weights["vision_model.embeddings.position_ids"] = torch.arange(5)[None]
+        weights["text_decoder.bert.embeddings.buffer"] = torch.arange(64)[None]
+
+    new = tiny("caption_blip")
+    both = (new, changed(new, tmp_path / "old", buffers))
+    said = [blips.load(str(of), "captioner", device="cpu").ask(photos, [0, 1], ["", ""]) for of in both]
+    assert said[0] == said[1]

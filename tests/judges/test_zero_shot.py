@@ -1,0 +1,197 @@
+"""Zero-shot classification: the same numbers as open_clip's own steps, faster and with clear errors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from biaslab.errors import ParameterError
+from biaslab.judges import lookup
+from biaslab.judges.fairface import FairFaceGender
+from biaslab.judges.model_loading import Batches, Pixels
+from biaslab.judges.person import Person, face_of
+from biaslab.judges.zero_shot import ZeroShot, ZeroShotGender
+
+torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TEXTS = ("A photo of a man", "A photo of a woman")
+
+
+@pytest.fixture(scope="module")
+def model(clip_folder):
+    return ZeroShot(str(clip_folder), batch_size=2)
+
+
+def test_probabilities_are_those_of_open_clips_own_steps(model, clip_folder, photos):
+    import open_clip
+    from PIL import Image
+
+    own, _, transform = open_clip.create_model_and_transforms(f"local-dir:{clip_folder}")
+    tokens = open_clip.get_tokenizer(f"local-dir:{clip_folder}")(list(TEXTS))
+    own.eval()
+    with torch.no_grad():
+        pixels = torch.stack([transform(Image.fromarray(i)) for i in photos])
+        seen, said = own.encode_image(pixels, normalize=True), own.encode_text(tokens, normalize=True)
+        expected = (own.logit_scale.exp() * seen @ said.T).softmax(dim=-1).numpy()
+    found = model.probabilities(photos, TEXTS)
+    assert found.shape == (5, 2) and found.dtype == np.float32
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+    # Resizing differs by at most one level of 255, which this random model hardly feels.
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-6)  # 32 x 32 is not resized
+
+
+def test_results_do_not_depend_on_the_batch(model, photos):
+    alone = np.concatenate([model.image_embeddings([image]) for image in photos])
+    np.testing.assert_allclose(model.image_embeddings(photos), alone, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=1e-6)
+    assert model.image_embeddings([]).shape == (0, 16)
+
+
+def test_each_text_is_encoded_once_and_the_second_is_female(model, photos, monkeypatch):
+    both = model.probabilities(photos, TEXTS)
+    np.testing.assert_array_equal(ZeroShotGender(model, TEXTS).p_female(photos), both[:, 1])
+    monkeypatch.setattr(model._model, "encode_text", lambda *_: pytest.fail("encoded again"))
+    np.testing.assert_allclose(ZeroShotGender(model, TEXTS[::-1]).p_female(photos), both[:, 0], atol=1e-6)
+    # Words that the tokenizer lacks are named.
+    for text, message in (("A zeppelin", "does not know 'zeppelin' in the text 'A zeppelin'"), (" ", "is empty")):
+        with pytest.raises(ParameterError, match=message):
+            model.text_embeddings([text])
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "size"),
+    [
+        *(("shortest", "bicubic", 24), ("squash", "bilinear", 24), ("shortest", "bilinear", 56)),
+        # Other preprocessing is left to open_clip.
+        ("longest", "bicubic", 24),
+    ],
+)
+def test_batched_pixels_are_open_clips_within_a_level(mode, kind, size, photos):
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+    from PIL import Image
+
+    settings = PreprocessCfg(size=size, interpolation=kind, resize_mode=mode)
+    transform = image_transform_v2(settings, is_train=False)
+    pixels = Pixels.of_open_clip(vars(settings), transform)
+    assert (pixels.one_by_one is None) == (mode != "longest")
+    for image in photos:
+        expected = transform(Image.fromarray(image)).numpy()
+        found = pixels([image, image], torch.device("cpu"), torch.float32).numpy()
+        assert found.shape == (2, 3, size, size)
+        level = (1 / 255 / np.array(settings.std)).max()
+        assert np.abs(found - expected).max() <= 1.01 * level
+        assert np.abs(found - expected).mean() < 0.25 * level
+
+
+def test_batches_are_as_large_as_the_memory_allows(photos, monkeypatch, model):
+    same = [photos[1]] * 8
+    whole, sizes = model._model.encode_image, []
+
+    def at_most_three(pixels):
+        sizes.append(len(pixels))
+        if len(pixels) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return whole(pixels)
+
+    monkeypatch.setattr(model._model, "encode_image", at_most_three)
+    monkeypatch.setattr(model, "_batches", Batches(torch.device("cpu"), 8))
+    found = model.image_embeddings(same)
+    # Eight, then four are too many; two are not, and no more are tried after that.
+    assert sizes == [8, 4, 2, 2, 2, 2]
+    assert len(found) == 8 and np.ptp(found, axis=0).max() < 1e-6
+    model.image_embeddings(same)
+    assert sizes[6:] == [2, 2, 2, 2]
+    # On a CPU batches shrink with the images.
+    found = Batches(torch.device("cpu"))
+    assert [found._at_a_time((side, side, 3)) for side in (64, 128, 512, 4096)] == [128, 128, 8, 1]
+    assert Batches(torch.device("cpu"), 32)._at_a_time((512, 512, 3)) == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ViT-L-15:openai", r"no architecture 'ViT-L-15'.*ViT-L-14"),
+        ("ViT-L-14", "ViT-L-14 has no weights ''; name both"),
+        ("ViT-L-14:opnai", r"ViT-L-14 has no weights 'opnai'.*'openai'"),
+    ],
+)
+def test_names_that_open_clip_lacks(name, message):
+    with pytest.raises(ParameterError, match=message):
+        ZeroShot(name)
+
+
+def test_folders_that_cannot_be_loaded(clip_folder, tmp_path):
+    for how in ({"dtype": "float8"}, {"device": "warp"}):
+        with pytest.raises(ParameterError, match=" is ".join(f"{k} is '{v}'" for k, v in how.items())):
+            ZeroShot(str(clip_folder), **how)
+
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    file, weights = folder / "open_clip_config.json", folder / "open_clip_model.safetensors"
+
+    def refused(message):
+        with pytest.raises(ParameterError, match=message):
+            ZeroShot(str(folder))
+
+    # Of another width than the weights; of sizes that no image has, which is told before any image is read.
+    for change in ({"width": 48}, {"image_size": 10**9}, {"image_size": -3}):
+        config = json.loads((clip_folder / file.name).read_text())
+        config["model_cfg"]["vision_cfg"] |= change
+        file.write_text(json.dumps(config))
+        refused(f"{folder} cannot be loaded as an open_clip model")
+    file.unlink()
+    refused(r"holds no open_clip_config\.json")
+    weights.rename(folder / "a.bin")
+    refused(r"only a\.bin")
+
+
+@pytest.mark.long
+def test_fairface_reads_gender_from_its_outputs_seven_and_eight(tmp_path):
+    from PIL import Image
+    from safetensors.torch import save_file
+    from torchvision import transforms as tv
+    from torchvision.models import resnet34
+
+    torch.manual_seed(0)
+    net = resnet34(weights=None).eval()
+    net.fc = torch.nn.Linear(512, 18)
+    rng = np.random.default_rng(0)
+    faces = [rng.integers(0, 256, (s, s, 3), dtype=np.uint8) for s in (60, 90)]
+    scale = tv.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    steps = tv.Compose([tv.Resize((224, 224)), tv.ToTensor(), scale])
+    pixels = torch.stack([steps(Image.fromarray(face)) for face in faces])
+    with torch.no_grad():
+        # A random network is either sure or undecided; bring its answers to where they can be told apart.
+        out = net(pixels)
+        net.fc.weight.mul_(2 / (out[:, 8] - out[:, 7]).abs().max())
+        out = net(pixels).numpy()
+    save_file(net.state_dict(), tmp_path / "fairface.safetensors")
+    # exp(female) / (exp(male) + exp(female)), male first.
+    expected = np.exp(out[:, 8]) / (np.exp(out[:, 7]) + np.exp(out[:, 8]))
+    found = FairFaceGender(tmp_path / "fairface.safetensors", device="cpu").p_female(faces)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_fairface_says_what_is_missing_or_wrong(tmp_path):
+    from safetensors.torch import save_file
+
+    with pytest.raises(ParameterError, match=r"res34_fair_align_multi_7_20190809\.pt"):
+        lookup.look_up(f"fairface:{tmp_path / 'none.safetensors'}", "clip")
+    (tmp_path / "a.pt").write_bytes(b"\x80")
+    with pytest.raises(ParameterError, match=r"is not \.safetensors.*save_file"):
+        lookup.look_up(f"fairface:{tmp_path / 'a.pt'}", "clip")
+    save_file({"fc.weight": torch.zeros(9, 512)}, tmp_path / "c.safetensors")
+    with pytest.raises(ParameterError, match="cannot be loaded as FairFace's ResNet-34"):
+        FairFaceGender(tmp_path / "c.safetensors")
+
+
+def test_a_face_is_cut_out_as_a_square_with_a_margin():
+    image = np.arange(40 * 60 * 3, dtype=np.int64).reshape(40, 60, 3).astype(np.uint8)
+    # 8 wide, 12 high around (30, 20): half of the side is 12 * 0.75 = 9.
+    np.testing.assert_array_equal(face_of(Person(image, (26, 14, 34, 26))), image[11:29, 21:39])
+    # At the corner, 10 x 10 around (5, 5): half a side is 7.5, rounded to 8; three rows and columns lie outside.
+    cut = face_of(Person(image, (0, 0, 10, 10)))
+    assert cut.shape == (16, 16, 3) and not cut[:3].any() and not cut[:, :3].any()
+    np.testing.assert_array_equal(cut[3:, 3:], image[:13, :13])
