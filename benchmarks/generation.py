@@ -228,7 +228,7 @@ def main() -> None:
     from biaslab.generation.images import GeneratedImages
     from biaslab.generation.loading import quiet
     from biaslab.generation.settings import GenerationSettings
-    from biaslab.models import registry
+    from biaslab.hub import registry
 
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
+from biaslab.hub import registry
 from biaslab.judges import faces as detectors
 from biaslab.judges.faces import WholeImage, gate, large_enough
 from biaslab.judges.judge import Judge, JudgeSettings, judge_images
 from biaslab.judges.zero_shot import GENDER_TEXTS, ZeroShot, ZeroShotGender
-from biaslab.models import registry
 
 
 class AlwaysOne:

@@ -90,7 +90,7 @@ def main() -> None:
     import torch
     import transformers
 
-    from biaslab.models.registry import quiet
+    from biaslab.hub.registry import quiet
 
     torch.set_num_threads(options.threads)
     transformers.logging.set_verbosity_error()

@@ -25,11 +25,11 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.cache.result_cache import Store
 from biaslab.errors import MissingInputError
+from biaslab.hub.image_sources import FolderImages
 from biaslab.judges import faces
 from biaslab.judges.judge_labels import PIXELS
 from biaslab.judges.pinned import YUNET
 from biaslab.judges.skin_tone import judge_skin_tones
-from biaslab.models.images import FolderImages
 
 _BOX = ["x0", "y0", "x1", "y1"]
 

@@ -341,7 +341,7 @@ def _published(given: argparse.Namespace) -> None:
 
 
 def _models(_: argparse.Namespace) -> None:
-    from biaslab.models import registry
+    from biaslab.hub import registry
 
     found = registry.installed()
     none = "No installed package brings a model. Those of others are named by folder or hub name."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from biaslab import plugins
 from biaslab.errors import ParameterError, name_help
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.schema import values
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ REFERENCE = {
     "synthesis": ["biaslab.papers.synthesis"],
     "ratings": ["biaslab.papers.ratings", "biaslab.ratings"],
     "judges": ["biaslab.judges.judge", "biaslab.judges.settings"],
-    "plugins": ["biaslab.plugins", "biaslab.models.registry", "biaslab.models.truths"],
+    "plugins": ["biaslab.plugins", "biaslab.hub.registry", "biaslab.hub.ground_truth"],
     "world": ["biaslab_world"],
 }
 # Notebooks that stand below no paper's page.

@@ -93,7 +93,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
 
 def test_models_lists_them(monkeypatch, capsys):
     listed = pd.DataFrame({"name": ["mini-sd"], "kind": ["text-to-image"], "megabytes": [15.7]})
-    monkeypatch.setattr("biaslab.models.registry.installed", lambda: listed)
+    monkeypatch.setattr("biaslab.hub.registry.installed", lambda: listed)
     assert cli.main(["models"]) == 0
     assert capsys.readouterr().out.split() == ["name", "kind", "megabytes", "mini-sd", "text-to-image", "15.7"]
 

@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from biaslab.errors import InputError
+from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import folders
-from biaslab.models.images import CaptionImages, FolderImages
 
 COLOURS = {"red": [255, 0, 0], "blue": [0, 0, 255], "lime": [0, 255, 0]}
 

@@ -133,7 +133,7 @@ from biaslab.captions.search import search
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.models.images import FolderImages
+from biaslab.hub.image_sources import FolderImages
 from biaslab.judges.judge import JudgeSettings, judge
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.cache.result_cache import Stage, Store

@@ -15,11 +15,11 @@ from biaslab.errors import BiaslabError, ParameterError, loading
 from biaslab.generation.generator import load
 from biaslab.generation.loading import pipeline_class
 from biaslab.generation.settings import GenerationSettings
+from biaslab.hub import registry, safety
 from biaslab.io import reading
 from biaslab.judges import blip, faces
 from biaslab.judges.fairface import FairFaceGender
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.models import registry, safety
 from biaslab_world.brought import WEIGHTS
 
 NEVER = r"Code that comes with a model is never run\."

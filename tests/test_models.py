@@ -15,8 +15,8 @@ import pytest
 
 from biaslab import plugins
 from biaslab.errors import MissingInputError, ParameterError, loading
-from biaslab.models import hub as hub_names
-from biaslab.models import registry, safety
+from biaslab.hub import huggingface as hub_names
+from biaslab.hub import registry, safety
 
 JUDGES = ("house", "house-clip", "house-detector", "house-other")
 
@@ -39,7 +39,7 @@ def installed(tmp_path, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "a_house", package)
     brings = {
-        "biaslab.models": {"house": "house", "house-sd": "sd", "house-sd-pairs": "pairs", "house-drawn": "drawn"},
+        "biaslab.hub": {"house": "house", "house-sd": "sd", "house-sd-pairs": "pairs", "house-drawn": "drawn"},
         "biaslab.judges": dict(zip(JUDGES, ("judges", "clip", "detector", "contract"), strict=True)),
     }
     points = {

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from biaslab.generation.images import GeneratedImages
+from biaslab.hub.image_sources import DescribedImages, Unreadable
 from biaslab.judges import blip, faces, objects, segmenters, zero_shot
-from biaslab.models.images import DescribedImages, Unreadable
 from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages
 from biaslab.prompts import paired

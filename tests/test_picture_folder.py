@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
-from biaslab.models.picture_folder import PictureFolder, prompt_in
+from biaslab.hub.image_folder import PictureFolder, prompt_in
 from biaslab.pipeline import Pipeline, checks
 from biaslab.pipeline import asked as asked_of
 from biaslab.pipeline.custom import prompts_of

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from biaslab.captions.neighbours import Encoder
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.papers.paradox import measure
 from biaslab.pipeline import Pipeline, Settings, checks, stages, uses
 from biaslab.schema import tables

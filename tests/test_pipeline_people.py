@@ -318,8 +318,8 @@ def test_two_files_of_ratings_are_told_apart(rated):
 
 @pytest.mark.long
 def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
+    from biaslab.hub import registry
     from biaslab.judges import domains, vqa
-    from biaslab.models import registry
 
     class Sees:
         def ask(self, images, of, questions):

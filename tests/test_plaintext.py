@@ -12,9 +12,9 @@ from biaslab.captions import paraphrase
 from biaslab.captions.indicators import indicators, without_gender
 from biaslab.captions.search import Matcher
 from biaslab.errors import InputError
+from biaslab.hub.image_sources import CaptionImages
 from biaslab.io import plaintext
 from biaslab.judges.questions import read_answer, read_yes_no
-from biaslab.models.images import CaptionImages
 from biaslab.prompts import triplets
 from biaslab.ratings import person_ratings, skill_ratings
 from biaslab.ratings.readers import read

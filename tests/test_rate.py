@@ -17,7 +17,7 @@ from PIL import Image
 from biaslab import cli
 from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
-from biaslab.models.images import CaptionImages
+from biaslab.hub.image_sources import CaptionImages
 from biaslab.pipeline import Pipeline
 from biaslab.ratings import part, person_ratings, readers, sample
 from biaslab.runs import rate

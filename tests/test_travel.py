@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from biaslab.execution.workers import Memo, Workers
+from biaslab.hub.image_sources import FolderImages, Subset
 from biaslab.judges import duplicates
-from biaslab.models.images import FolderImages, Subset
 from biaslab.pipeline import Pipeline, Settings
 
 

@@ -16,7 +16,7 @@ from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_ma
 from biaslab.attribution.words import columns
 from biaslab.generation.generator import Follow, Generator, Watch, unwatched
 from biaslab.generation.images import GeneratedImages
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 
 
 def generate_with_attention(

@@ -18,7 +18,7 @@ from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.execution.workers import Memo
 from biaslab.generation.generator import Generator, image_seed
-from biaslab.models.images import ImageSource
+from biaslab.hub.image_sources import ImageSource
 
 _SHARD_ROWS = 128
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -25,8 +25,8 @@ import pandas as pd
 from biaslab.cache.result_cache import replace
 from biaslab.endpoints.fetch import outcome_of
 from biaslab.errors import InputError
+from biaslab.hub import registry
 from biaslab.io.image_files import ENDINGS, MOST_BYTES, Unreadable, decode
-from biaslab.models import registry
 
 OK, MISSING, NO_URL = "ok", "missing", "no_url"
 _REQUIRED = ("url", "key", "status", "error_message")

@@ -15,11 +15,11 @@ import pandas as pd
 
 from biaslab.errors import InputError, ParameterError, unasked
 from biaslab.execution import finite, processor
-from biaslab.models import hub, registry, repositories, safety
+from biaslab.hub import huggingface, registry, repositories, safety
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import Stage, Store
-    from biaslab.models.repositories import Located
+    from biaslab.hub.repositories import Located
 
 NEAREST = ("nearest", "nearest_no_indicators")
 """Approaches that take the captions nearest to a prompt: of all, and of those that say no gender."""
@@ -246,7 +246,7 @@ def _model(name: str, device: str, precision: str):
         if Path(where).is_dir() and name != DEFAULT:
             safety.check_folder(where)
         elif name != DEFAULT:
-            where = str(hub.fetched(_on_hub(name)))
+            where = str(huggingface.fetched(_on_hub(name)))
         with registry.quiet(), unasked():
             model = SentenceTransformer(
                 where,

@@ -33,8 +33,8 @@ from biaslab.endpoints.endpoint import Failed, Requests
 from biaslab.endpoints.purchases import BEGINNINGS, OK, STAYS, Bought, Ledger, LimitError
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import RunError
+from biaslab.hub.image_sources import Unreadable, decode
 from biaslab.io.image_files import is_black
-from biaslab.models.images import Unreadable, decode
 
 REFUSED = "refused"
 # What may become of an image, and what it means. Those in KEPT are not asked for again.

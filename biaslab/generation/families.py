@@ -19,7 +19,7 @@ from biaslab.errors import ParameterError
 from biaslab.generation.settings import GenerationSettings
 
 if TYPE_CHECKING:
-    from biaslab.models.repositories import Repository
+    from biaslab.hub.repositories import Repository
 
 # What heights and widths are rounded to where a pipeline's own steps are not known.
 _ROUND = 64

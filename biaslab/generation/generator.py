@@ -25,11 +25,11 @@ from biaslab.execution import finite, processor
 from biaslab.generation import families, loading, texts
 from biaslab.generation.families import Family
 from biaslab.generation.settings import GenerationSettings
+from biaslab.hub import repositories
 from biaslab.io import model_names
 from biaslab.io.image_files import Unreadable
 from biaslab.judges.judge_labels import BLOCKED
 from biaslab.judges.model_loading import device as find_device
-from biaslab.models import repositories
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +82,7 @@ def image_seed(seed: int, prompt_id: str, index: int) -> int:
 
 
 def load(model: str, settings: GenerationSettings, *, device: str = "auto", offload: str = "none") -> Generator:
-    """Load a model, by a name as for :func:`biaslab.models.checkpoints.find`.
+    """Load a model, by a name as for :func:`biaslab.hub.checkpoints.find`.
 
     ``device`` is ``cpu``, ``cuda``, … or ``auto``, ``offload`` as the setting ``compute.offload``.
 
@@ -345,7 +345,7 @@ class Generator:
                 latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them.
 
         Returns:
-            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.models.images.Unreadable` with the reason
+            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.hub.image_sources.Unreadable` with the reason
             ``blocked`` where the model's safety checker withheld it.
 
         Raises ParameterError: The scheduler draws noise that cannot be seeded for each image. RunError: A single image

@@ -13,8 +13,8 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import OK, MadeImages, image_ids_of, noise_keys, units_of
+from biaslab.hub.image_sources import Unreadable, decode
 from biaslab.judges.judge_labels import BLOCKED
-from biaslab.models.images import Unreadable, decode
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,9 +25,9 @@ from biaslab.cache.result_cache import Store, explaining, held, locked, replace
 from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
+from biaslab.hub import checkpoints
 from biaslab.io.image_files import Unreadable, decode, is_black
 from biaslab.judges.judge_labels import BLOCKED
-from biaslab.models import checkpoints
 
 if TYPE_CHECKING:
     import pandas as pd

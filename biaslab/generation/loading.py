@@ -17,11 +17,11 @@ from pathlib import Path
 from biaslab.errors import BiaslabError, ParameterError, loading, name_help
 from biaslab.execution import processor
 from biaslab.generation import loras, texts
+from biaslab.hub import checkpoints, huggingface, registry, repositories, safety
+from biaslab.hub.registry import quiet
+from biaslab.hub.repositories import Located, Repository
 from biaslab.io import model_names
 from biaslab.io.model_names import Adapter
-from biaslab.models import checkpoints, hub, registry, repositories, safety
-from biaslab.models.registry import quiet
-from biaslab.models.repositories import Located, Repository
 
 _log = logging.getLogger(__name__)
 # Arguments of a pipeline that needs more than text, and of one that makes something else than images.
@@ -174,7 +174,7 @@ def _one_file(repository: Repository, where: str) -> Found:
     if lacks := [part for part, kind in parts.items() if _lacks(*kind, tensors)]:
         raise ParameterError(f"{name} is no whole model: it holds no {' and no '.join(lacks)}. Name a file that does.")
     remarks = ()
-    if base != str(repository.folder) and hub.on_hub(base)[0] != repository.on_hub:
+    if base != str(repository.folder) and huggingface.on_hub(base)[0] != repository.on_hub:
         remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
     configurations = Located(of, (), tuple(of.matching(safety.CONFIGURATIONS)))

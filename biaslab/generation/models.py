@@ -17,12 +17,12 @@ from biaslab.generation import families, generator, loading, spaces, texts
 from biaslab.generation.generator import Generator
 from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
+from biaslab.hub import checkpoints, registry
+from biaslab.hub.image_folder import IMAGES, TOLD, PictureFolder
+from biaslab.hub.image_sources import DescribedImages, ImageSource
+from biaslab.hub.repositories import Located
 from biaslab.io import model_names
 from biaslab.io.plaintext import same_text
-from biaslab.models import checkpoints, registry
-from biaslab.models.images import DescribedImages, ImageSource
-from biaslab.models.picture_folder import IMAGES, TOLD, PictureFolder
-from biaslab.models.repositories import Located
 from biaslab.prompts.settings import DallEvalDesign
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ImageModel:
     label: str  # What tables call it.
     digest: str  # Tells what its images depend on beside settings, seed and code: weights, or a name.
     autoencoder: Path | None = None  # The folder of the autoencoder that its images come out of.
-    pictures: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.models.registry.PICTURES`.
+    pictures: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.hub.registry.PICTURES`.
     sends: bool = False  # Whether the settings of generation reach it.
     truthful: bool = False  # Whether it draws what is true of captions.
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from biaslab.hub import registry as named
+from biaslab.hub import repositories
+from biaslab.hub.repositories import Repository
 from biaslab.judges import model_loading
 from biaslab.judges.judge_names import VQA
-from biaslab.models import registry as named
-from biaslab.models import repositories
-from biaslab.models.repositories import Repository
 
 _SMALL = 20_000_000  # parameters
 # What models of a kind are for.

@@ -1,6 +1,6 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
-A model in a folder says it in a file (:func:`biaslab.models.registry.pictures`), a judge of another package by
+A model in a folder says it in a file (:func:`biaslab.hub.registry.pictures`), a judge of another package by
 ``knows``; raters, files and what looks at pixels alone know any, all others photographs.
 """
 
@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
+from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
 from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
 from biaslab.judges.pinned import PINNED, YUNET
-from biaslab.models import registry
 
 
 class Role(NamedTuple):
@@ -22,7 +22,7 @@ class Role(NamedTuple):
     does: str
     """What it does, after its name: ``finds faces``, …"""
     kind: str
-    """Which kind of model it is, as for :func:`biaslab.models.registry.resolve`."""
+    """Which kind of model it is, as for :func:`biaslab.hub.registry.resolve`."""
     example: str
     """A judge of photographs."""
 

@@ -18,10 +18,10 @@ import pandas as pd
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError
+from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import listed
 from biaslab.io.image_files import Unreadable, is_black
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
-from biaslab.models.images import DescribedImages, ImageSource
 
 SIDE = 16
 """Rows and columns of a difference hash, which has ``SIDE * SIDE`` bits."""

@@ -15,10 +15,10 @@ import numpy as np
 
 from biaslab.errors import InputError, ParameterError, loading, name_help
 from biaslab.execution import finite
+from biaslab.hub import huggingface, registry
 from biaslab.io import reading
 from biaslab.judges import model_loading
 from biaslab.judges.model_loading import Pixels
-from biaslab.models import hub, registry
 
 CROP = 0.875
 """Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
@@ -57,7 +57,7 @@ class Features:
         where = find(name)
         self.name, self._device = name, model_loading.device(device)
         with loading(name, "a network of timm or transformers"), registry.quiet():
-            folder = hub.local(where)
+            folder = huggingface.local(where)
             config = json.loads(reading.text(folder / "config.json"))
             self._network = _OfTimm(name, folder) if "architecture" in config else _Encoder(name, folder, config)
         self._network.model.eval().to(self._device)

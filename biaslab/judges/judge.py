@@ -16,6 +16,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.cache.result_cache import Store
 from biaslab.execution.workers import Memo
+from biaslab.hub.image_sources import ImageSource, Unreadable, check_image
 from biaslab.judges import model_loading, plugins
 from biaslab.judges.dlib_gender import DlibGender
 from biaslab.judges.faces import gate, large_enough
@@ -27,7 +28,6 @@ from biaslab.judges.person import Person
 from biaslab.judges.pinned import DLIB
 from biaslab.judges.settings import JudgeSettings
 from biaslab.judges.zero_shot import ZeroShot, ZeroShotGender
-from biaslab.models.images import ImageSource, Unreadable, check_image
 from biaslab.schema.genders import GENDERS
 
 BOX = ("x0", "y0", "x1", "y1")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import MissingInputError, ParameterError
+from biaslab.hub import huggingface, registry
 from biaslab.io import cells, reading
 from biaslab.judges import pinned, plugins
 from biaslab.judges.plugins import PLUGIN
-from biaslab.models import hub, registry
 
 RATINGS = "ratings:"
 FILES = ("mediapipe:", "fairface:", RATINGS)
@@ -28,7 +28,7 @@ TRUTH = "truth"
 GROUNDED = "grounded:"
 """How the name of a tagger, a detector and a segmenter begins, which are joined by ``+``."""
 PARTS = ("tagger", "grounding", "masks")
-"""The kinds of its parts, as of :data:`biaslab.models.registry.HUB`."""
+"""The kinds of its parts, as of :data:`biaslab.hub.registry.HUB`."""
 _INSTANCES = (".csv", ".parquet", ".pq")
 # How open_clip's own weights are named, such as ViT-L-14:openai; one letter before a colon is a drive.
 _ARCHITECTURE_AND_TAG = re.compile(r"[^/\\:]{2,}:[^/\\:]+")
@@ -62,7 +62,7 @@ def files_digest(name: str, kind: str) -> str:
     if pin := pinned.known(name, kind):
         return pin.sha256
     if kind == "clip" and _ARCHITECTURE_AND_TAG.fullmatch(name):
-        return hub.digest_of_tag(name)
+        return huggingface.digest_of_tag(name)
     return registry.digest(registry.resolve(name, kind))
 
 

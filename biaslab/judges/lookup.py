@@ -9,6 +9,8 @@ from pathlib import Path
 
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import MissingInputError, ParameterError
+from biaslab.hub import registry, repositories, safety
+from biaslab.hub.repositories import Located, Repository
 from biaslab.judges import (
     blip,
     faces,
@@ -24,14 +26,12 @@ from biaslab.judges import (
 from biaslab.judges.fairface import FAIRFACE
 from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS, TRUTH, VQA, WHOLE, is_file, parts
 from biaslab.judges.zero_shot import look_up as look_up_clip
-from biaslab.models import registry, repositories, safety
-from biaslab.models.repositories import Located, Repository
 
 
 def look_up(name: str, kind: str) -> list[Located]:
     """Return the models behind the name of a judge, as the settings have it; none where it needs no weights.
 
-    ``kind`` is a key of :data:`biaslab.models.registry.HUB`; of what has a prefix, that decides. Raises ParameterError,
+    ``kind`` is a key of :data:`biaslab.hub.registry.HUB`; of what has a prefix, that decides. Raises ParameterError,
     InputError or UnknownNameError where it is not to be had or of another kind, MissingInputError where a package or a
     file is not there.
     """

@@ -12,9 +12,9 @@ import numpy as np
 
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.execution import finite, processor
+from biaslab.hub import huggingface, registry
 from biaslab.io import reading
 from biaslab.judges.judge_labels import DTYPES
-from biaslab.models import hub, registry
 
 
 def device(name: str):
@@ -131,7 +131,7 @@ def of_transformers(name: str, kind: str, what: str) -> tuple[str, str]:
     ParameterError where it cannot be had as ``what``.
     """
     with loading(name, what):
-        folder = hub.local(registry.resolve(name, kind))
+        folder = huggingface.local(registry.resolve(name, kind))
         config = json.loads(reading.text(folder / "config.json"))
         return str(folder), str(config.get("model_type", ""))
 

@@ -14,10 +14,10 @@ import pandas as pd
 from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.execution.workers import Memo
+from biaslab.hub import registry as named
+from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import judge, model_loading
 from biaslab.judges.segmenters import folded
-from biaslab.models import registry as named
-from biaslab.models.images import ImageSource
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01

@@ -22,13 +22,13 @@ from biaslab import lexicons
 from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
 from biaslab.execution.workers import Memo
+from biaslab.hub.image_sources import ImageSource, Unreadable
 from biaslab.judges import judge as alone
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import BOX, NUMBERS, Judge, JudgeSettings
 from biaslab.judges.judge_labels import RIGHT, SWAPPED, UNCLEAR
 from biaslab.judges.person import Person, wider
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.models.images import ImageSource, Unreadable
 
 SHARED = 0.1
 """Faces are ``overlapping`` where two boxes share more than this part of the narrower one's columns: they cover each

@@ -17,13 +17,13 @@ import numpy as np
 import yaml
 
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.hub import repositories
+from biaslab.hub.repositories import Located, Repository
 from biaslab.io import reading
-from biaslab.models import repositories
-from biaslab.models.repositories import Located, Repository
 
 
 class Pinned(NamedTuple):
-    """A file that a name stands for, as a model of a kind (:func:`biaslab.models.registry.resolve`).
+    """A file that a name stands for, as a model of a kind (:func:`biaslab.hub.registry.resolve`).
 
     It is at ``path`` of the folder ``module`` that a ``package`` on PyPI installs, and where ``on_hub`` (owner, name
     and commit) is not empty at the top of that repository.

@@ -21,10 +21,10 @@ from typing import NamedTuple
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import BiaslabError, InputError, ParameterError, loading
+from biaslab.hub import registry
 from biaslab.io import reading
 from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.judges.person import Person
-from biaslab.models import registry
 from biaslab.schema.genders import GENDERS
 
 PLUGIN = "plugin:"

@@ -17,13 +17,13 @@ import pandas as pd
 from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, MissingInputError
 from biaslab.execution.workers import Memo
+from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells, delimited
 from biaslab.judges import grounded_sam, judge, segmenters
 from biaslab.judges.judge_names import GROUNDED, files_digest, is_file, parts
 from biaslab.judges.segmenters import folded
 from biaslab.judges.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
-from biaslab.models.images import ImageSource
 
 _log = logging.getLogger(__name__)
 _SHARD_ROWS = 512

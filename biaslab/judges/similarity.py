@@ -10,13 +10,13 @@ import pandas as pd
 from biaslab.cache.result_cache import Store
 from biaslab.errors import unknown_name
 from biaslab.execution.workers import Memo
+from biaslab.hub import registry
+from biaslab.hub.image_sources import ImageSource, Unreadable
 from biaslab.judges import features, model_loading
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab.measures import similarity as measures
 from biaslab.measures.similarity import METRICS, NETWORKS
-from biaslab.models import registry
-from biaslab.models.images import ImageSource, Unreadable
 
 _SHARD_PAIRS = 1024
 _AT_ONCE = {"cpu": 32, "gpu": 128}  # pairs that are read at a time

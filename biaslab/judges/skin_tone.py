@@ -18,12 +18,12 @@ import pandas as pd
 
 from biaslab.cache.result_cache import Store
 from biaslab.execution.workers import Memo
+from biaslab.hub import registry
+from biaslab.hub.image_sources import ImageSource, Unreadable, check_image, pictures_of
 from biaslab.judges import plugins
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.person import Person
 from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
-from biaslab.models import registry
-from biaslab.models.images import ImageSource, Unreadable, check_image, pictures_of
 
 if TYPE_CHECKING:
     from biaslab.judges.vision import Vision

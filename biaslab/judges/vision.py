@@ -23,6 +23,8 @@ from biaslab.cache.result_cache import Store
 from biaslab.endpoints import chat
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
+from biaslab.hub import registry
+from biaslab.hub.image_sources import ImageSource, pictures_of
 from biaslab.io.plaintext import plain
 from biaslab.judges import judge, people, vqa
 from biaslab.judges.faces import Face, large_enough
@@ -31,8 +33,6 @@ from biaslab.judges.judge_labels import JUDGED, UNCLEAR
 from biaslab.judges.person import Person, wider
 from biaslab.judges.questions import place
 from biaslab.judges.settings import JudgeSettings, VisionSettings
-from biaslab.models import registry
-from biaslab.models.images import ImageSource, pictures_of
 from biaslab.schema.genders import GENDERS
 
 NOBODY = "nobody"

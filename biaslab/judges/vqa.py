@@ -18,10 +18,10 @@ import pandas as pd
 
 from biaslab.cache.result_cache import Stage, Store
 from biaslab.execution.workers import Memo
+from biaslab.hub import registry as named
+from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import blip, judge, people
 from biaslab.judges.questions import question, read_answer
-from biaslab.models import registry as named
-from biaslab.models.images import ImageSource
 
 COLUMNS = (*people.COLUMNS, "answer")
 ANSWERED = ("image_id", "outcome", "reason", "answer", "image_width", "image_height")

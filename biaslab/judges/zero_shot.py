@@ -14,12 +14,12 @@ import numpy as np
 
 from biaslab.errors import ParameterError, loading, name_help
 from biaslab.execution import finite
+from biaslab.hub import huggingface, registry, repositories, safety
+from biaslab.hub.repositories import Located, Repository
 from biaslab.judges import model_loading
 from biaslab.judges.judge_labels import GENDER_TEXTS
 from biaslab.judges.model_loading import Pixels
 from biaslab.judges.person import Person, head_and_shoulders
-from biaslab.models import hub, registry, repositories, safety
-from biaslab.models.repositories import Located, Repository
 
 # Files of weights of a model on the hub that open_clip reads.
 _WEIGHTS = ("open_clip*.safetensors",)
@@ -180,10 +180,10 @@ def _parts(name: str) -> tuple[dict, Path, Path | None, dict]:
         (located, options), words = tagged, None
         config = open_clip.get_model_config(name.partition(":")[0])
         if config["text_cfg"].get("hf_tokenizer_name"):
-            words = hub.fetched(located.repository.on_hub, located.weights)
+            words = huggingface.fetched(located.repository.on_hub, located.weights)
         return {"model_cfg": config}, located.repository.file(located.weights[0]), words, options
     where = registry.resolve(name, "clip")
-    folder = Path(where) if Path(where).is_dir() else hub.fetched(where, _WEIGHTS)
+    folder = Path(where) if Path(where).is_dir() else huggingface.fetched(where, _WEIGHTS)
     located = _located(repositories.look_up(name, "clip", str(folder)))
     config = located.repository.json(_CONFIG)
     text = config["model_cfg"]["text_cfg"]
@@ -228,12 +228,12 @@ def _tagged(name: str) -> tuple[Located, dict] | None:
             f"{architecture} has no weights {tag!r}; name both, as in {architecture}:{(tags or ['TAG'])[0]}. "
             f"{name_help(tag, tags)}"
         )
-    settings, where = open_clip.get_pretrained_cfg(architecture, tag), hub.repository_of_tag(name)
+    settings, where = open_clip.get_pretrained_cfg(architecture, tag), huggingface.repository_of_tag(name)
     if not where:
         problem, fix = f"The weights of {name} are a file of another format", "Choose weights that come as safetensors."
         raise safety.not_safetensors(problem, fix)
     found = repositories.look_up(name, "clip", where)
-    hub.digest_of_tag(name)
+    huggingface.digest_of_tag(name)
     file = os.path.split(settings["hf_hub"])[1]
     safe = Path(file).with_suffix(".safetensors").name if file else open_clip.constants.HF_SAFE_WEIGHTS_NAME
     # What open_clip knows of the weights, where it is given their file and not their name. OpenAI's were trained with

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.models.images import Unreadable
+    from biaslab.hub.image_sources import Unreadable
 
 JUDGED, NO_JUDGEMENT = "judged", "no_judgement"
 KINDS = ("towards stereotypes", "against stereotypes", "too few women", "too few men", "both ways", "none")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab import stats
 from biaslab.errors import InputError, name_help
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.papers.findings import Finding, GroupTest, Mark
 from biaslab.schema import formatting, tables
 

@@ -19,11 +19,11 @@ from biaslab.captions.search import Matcher, search
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS, DOWNLOAD, SELECTED
 from biaslab.errors import BiaslabError, InputError, MissingInputError, ParameterError, name_help
 from biaslab.generation import generator
+from biaslab.hub.image_folder import IMAGES, MIXED
+from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, model_names, reading
 from biaslab.judges.judge_names import FILES, GROUNDED, VQA
 from biaslab.judges.pinned import PINNED
-from biaslab.models.images import CaptionImages, FolderImages
-from biaslab.models.picture_folder import IMAGES, MIXED
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.stages import ASKED, check_found, image_ids
 from biaslab.pipeline.triplets import check_neutral

@@ -10,14 +10,14 @@ import pandas as pd
 
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.hub.image_folder import TOLD, PictureFolder
+from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
 from biaslab.judges.judge_names import RATINGS, VQA
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
-from biaslab.models.images import ImageSource
-from biaslab.models.picture_folder import TOLD, PictureFolder
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings

@@ -17,10 +17,10 @@ import pandas as pd
 from biaslab.captions.corpus import open_corpus
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource
 from biaslab.judges import objects, vision
 from biaslab.judges.judge import find_faces
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.models.images import CaptionImages, DescribedImages, ImageSource
 from biaslab.pipeline.stages import Part, described, kept
 from biaslab.prompts import dalleval as asking
 from biaslab.prompts import paintskills, word_files

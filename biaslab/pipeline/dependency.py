@@ -18,12 +18,12 @@ from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.cache import code_digest
 from biaslab.errors import MissingInputError, ParameterError
+from biaslab.hub.ground_truth import Truth
+from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates
 from biaslab.judges.judge_names import is_file
 from biaslab.measures.instances import map_auc, mask_overlap
 from biaslab.measures.similarity import dependency_groups_of_largest
-from biaslab.models.images import ImageSource
-from biaslab.models.truths import Truth
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking

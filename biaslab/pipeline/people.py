@@ -13,6 +13,7 @@ import pandas as pd
 from biaslab.endpoints.images import NEVER_MADE
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
+from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates, vision
 from biaslab.judges.judge_labels import DUPLICATE
 from biaslab.judges.judge_names import RATINGS, VQA
@@ -21,7 +22,6 @@ from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
-from biaslab.models.images import ImageSource
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files

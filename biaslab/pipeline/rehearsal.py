@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from biaslab.errors import ParameterError
 from biaslab.execution import kernels
 from biaslab.execution.workers import THREADS
-from biaslab.models import hub
+from biaslab.hub import huggingface
 from biaslab.pipeline import asked as asked_for
 from biaslab.pipeline import checks, trials, uses
 from biaslab.pipeline.asked import Asked, Cost
@@ -134,7 +134,7 @@ def to_fetch(parts: Iterable[Trial]) -> int:
 
 def free() -> tuple[int, Path]:
     """Return how many bytes are free where models are fetched to, and where that is."""
-    cache = hub.cached("").parent
+    cache = huggingface.cached("").parent
     return shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free, cache
 
 
@@ -165,7 +165,7 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
     """Return what becomes of trials, in a process of their own; ParameterError where that was killed at one."""
     from tqdm import tqdm
 
-    environment = kernels.environment() | {hub.COMMITS: json.dumps(hub.commits())}
+    environment = kernels.environment() | {huggingface.COMMITS: json.dumps(huggingface.commits())}
     environment[kernels.REHEARSED] = "1"
     # It has the processors for itself, whatever is left to a process of the run.
     threads = int(environment[THREADS[0]])

@@ -33,14 +33,14 @@ from biaslab.errors import InputError, MissingInputError, ParameterError, unknow
 from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.execution.workers import Workers
 from biaslab.generation.models import ImageModel, open_model
+from biaslab.hub import ground_truth, registry
+from biaslab.hub.ground_truth import Truth
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
 from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
-from biaslab.models import registry, truths
-from biaslab.models.images import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
-from biaslab.models.truths import Truth
 from biaslab.pipeline.work import embed_images, embedder, weights_digest
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words, slug
@@ -138,7 +138,7 @@ class Stages:
 
     def known_truth(self, of: str = "captions") -> Truth | None:
         """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``of``."""
-        return truths.of(self.image_model(of).pictures)
+        return ground_truth.of(self.image_model(of).pictures)
 
     def truth(self, what: str, of: str = "captions") -> Truth:
         """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""

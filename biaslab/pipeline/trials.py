@@ -16,14 +16,14 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
+from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
 from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
 from biaslab.judges.person import whole
 from biaslab.judges.questions import question
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.models.images import Unreadable
-from biaslab.models.repositories import Located
 from biaslab.pipeline import Pipeline, dalleval, uses
 from biaslab.pipeline.asked import Asked, Cost, cost
 from biaslab.pipeline.uses import Use

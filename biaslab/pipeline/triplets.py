@@ -15,9 +15,9 @@ from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, ParameterError
 from biaslab.generation import spaces
 from biaslab.generation.images import GeneratedImages
+from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.judges import duplicates, segmentation, similarity
 from biaslab.judges.judge_names import TRUTH, is_file
-from biaslab.models.images import DescribedImages, ImageSource
 from biaslab.pipeline.dependency import Dependency
 from biaslab.pipeline.stages import Part, Stages, image_ids, kept
 from biaslab.prompts import triplets as asking
@@ -208,7 +208,7 @@ class Triplets(Part):
         """Return pictures of known truth, on which the error of what finds objects is measured (section 7.3).
 
         No object goes with a gender there: what is found less often beside women or men is no other object. Table as of
-        :meth:`biaslab.models.truths.Truth.depictions`.
+        :meth:`biaslab.hub.ground_truth.Truth.depictions`.
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder

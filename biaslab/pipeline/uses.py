@@ -10,11 +10,11 @@ from typing import NamedTuple
 from biaslab.captions import neighbours
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
+from biaslab.hub import registry
+from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, inception, lookup, similarity
 from biaslab.judges.inception import INCEPTION
 from biaslab.judges.judge_names import RATINGS, WHOLE, files_digest
-from biaslab.models import registry
-from biaslab.models.repositories import Located
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import ASKED, KINDS
@@ -30,7 +30,7 @@ class Use(NamedTuple):
 
     setting: str  # The setting that names it: ``model``, or that of a judge.
     name: str  # Empty where it is not named.
-    kind: str = ""  # As for :func:`biaslab.models.registry.resolve`.
+    kind: str = ""  # As for :func:`biaslab.hub.registry.resolve`.
     pictures: str = ""  # What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing.
     of: str = ""  # Whose pictures these are, for messages.
     by: str = ""  # Of what compares images: by which of :data:`biaslab.measures.similarity.NETWORKS`.

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import inception
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.models.images import ImageSource
 
 
 def embed_images(source: ImageSource, model: str, device: str, images: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from functools import partial
 
 from biaslab import plugins
 from biaslab.errors import InputError, ParameterError, UnknownNameError, name_help
-from biaslab.models import truths
+from biaslab.hub import ground_truth
 
 PERSON = "person"
 """What every word of :data:`PEOPLE` counts as."""
@@ -19,7 +19,7 @@ PEOPLE = frozenset(("person", "people", "woman", "women", "man", "men", "female"
 """Words for people: those that the paper leaves out where it compares objects (section 6.3.1), and the placebo's."""
 SPACY = "spacy:"
 NAMES = ("nltk", f"{SPACY}MODEL")
-"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`.models.truths`)."""
+"""Who finds nouns: NLTK as in the paper, or a pipeline of spaCy; and what packages bring (:mod:`.hub.ground_truth`)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def load(name: str) -> Nouns:
     Raises ParameterError where there is no such name, or its package, model or data are not installed.
     """
     if name in plugins.points(plugins.TRUTH):
-        return Nouns(partial(_of_captions, name, truths.named(name)), str)
+        return Nouns(partial(_of_captions, name, ground_truth.named(name)), str)
     if name == "nltk":
         return _nltk()
     if name.startswith(SPACY) and name != SPACY:
@@ -56,7 +56,7 @@ def load(name: str) -> Nouns:
     raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, known)}")
 
 
-def _of_captions(name: str, truth: truths.Truth, text: str) -> list[str]:
+def _of_captions(name: str, truth: ground_truth.Truth, text: str) -> list[str]:
     """Return the nouns of a caption whose grammar a package knows."""
     try:
         return truth.nouns(text)

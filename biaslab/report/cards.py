@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.report.marks import drawn
 from biaslab.report.pages import file_inside
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from PIL.Image import Image
 
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
 
 MOST = 2_000
 """Pictures on a model's page; of more, the first of each group."""

@@ -14,9 +14,9 @@ import yaml
 from biaslab import plugins
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, name_help
+from biaslab.hub import checkpoints, registry
+from biaslab.hub.image_folder import IMAGES, MIXED, PictureFolder
 from biaslab.io import model_names
-from biaslab.models import checkpoints, registry
-from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
 from biaslab.schema import tables

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from biaslab import plugins
 from biaslab.errors import UnknownNameError, name_help
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.schema.groups import Group, Place, allowed_range, fields
 from biaslab.schema.values import dotted
 from biaslab.settings import Settings

@@ -19,7 +19,7 @@ from biaslab.cache import code_digest, result_cache
 from biaslab.errors import RunError
 from biaslab.execution import kernels, processor
 from biaslab.execution.workers import Workers, start_scheduler
-from biaslab.models import hub
+from biaslab.hub import huggingface
 from biaslab.request import makes_images
 from biaslab.runs.earlier import digests
 from biaslab.runs.gather import copy, notes, write_json
@@ -62,7 +62,7 @@ def at_a_time(params: RunParams) -> int:
 def _kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
     """Return kernels for the notebooks of jobs, with the libraries that these import."""
     workers = _workers(jobs, side_by_side)
-    given = kernels.environment(workers) | {hub.COMMITS: json.dumps(hub.commits())}
+    given = kernels.environment(workers) | {huggingface.COMMITS: json.dumps(huggingface.commits())}
     given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
     # One cluster for all notebooks, where a batch system starts it.
     for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from biaslab import __version__
 from biaslab.cache import result_cache
 from biaslab.errors import InputError
-from biaslab.models import hub
+from biaslab.hub import huggingface
 from biaslab.papers.findings import adjust_across_report
 from biaslab.report import records
 from biaslab.request import makes_images, names
@@ -222,7 +222,7 @@ def provenance(params: RunParams) -> dict:
         "sweep": params.sweep,
         "seeds": {"seed": params.default("seed")},
         # Asked for as the inputs were looked at.
-        "commits": hub.commits(),
+        "commits": huggingface.commits(),
         "biaslab": {"version": __version__, **git_state(Path(__file__).parents[1])},
         "packages": {"python": platform.python_version(), **found},
         "platform": {

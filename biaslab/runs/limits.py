@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from biaslab.endpoints.settings import ENDPOINT
+from biaslab.hub import registry
 from biaslab.judges import photographs
 from biaslab.judges.judge_names import RATINGS
-from biaslab.models import registry
 from biaslab.schema import tables
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from biaslab import redact
 from biaslab.cache.result_cache import check_target, explaining
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
+from biaslab.hub.image_folder import IMAGES, MIXED, PictureFolder
+from biaslab.hub.image_sources import FolderImages, ImageSource, Unreadable
+from biaslab.hub.registry import DRAWINGS
 from biaslab.io.plaintext import plain
 from biaslab.judges.questions import FORM, question
-from biaslab.models.images import FolderImages, ImageSource, Unreadable
-from biaslab.models.picture_folder import IMAGES, MIXED, PictureFolder
-from biaslab.models.registry import DRAWINGS
 from biaslab.pipeline import KINDS
 from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample

@@ -18,8 +18,8 @@ from biaslab import redact
 from biaslab.cache import code_digest, result_cache
 from biaslab.errors import MissingInputError, ParameterError, RunError, unknown_name
 from biaslab.execution.progress import ATTEMPT, working
+from biaslab.hub import registry
 from biaslab.io.places import project_root
-from biaslab.models import registry
 from biaslab.papers.findings import Finding
 from biaslab.plots import texts
 from biaslab.request import Request, resolved
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
     from biaslab.papers.answers import Answer
     from biaslab.pipeline import Pipeline
     from biaslab.settings import Settings

@@ -31,7 +31,7 @@ from biaslab.captions.settings import DownloadSettings
 from biaslab.endpoints import endpoint
 from biaslab.endpoints import fetch as fetching
 from biaslab.errors import ParameterError, RunError
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 
 FAST = {"PER_HOST": 16}
 FIRST_WAIT = 0.01

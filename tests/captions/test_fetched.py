@@ -11,7 +11,7 @@ from PIL import Image
 
 from biaslab.captions.fetched import FetchedImages, digest_of, shards
 from biaslab.errors import InputError
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 
 
 def jpeg(colour):

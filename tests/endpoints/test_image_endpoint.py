@@ -28,7 +28,7 @@ from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation.generator import image_seed
 from biaslab.generation.image_endpoint import EndpointImages
 from biaslab.generation.models import EndpointModel
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 
 REFUSAL = failure(400, "Your request was rejected by our safety system.", "content_policy_violation")
 

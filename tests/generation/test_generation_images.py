@@ -13,7 +13,7 @@ from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 
 BLANK = np.zeros((8, 8, 3), np.uint8)
 

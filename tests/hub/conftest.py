@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from biaslab.models import hub as hub_names
+from biaslab.hub import huggingface as hub_names
 
 CACHED = {"HF_HOME": "", "HF_HUB_CACHE": "hub", "HF_XET_CACHE": "xet"}
 

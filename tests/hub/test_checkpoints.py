@@ -18,9 +18,9 @@ from biaslab.generation import generator, loading
 from biaslab.generation.generator import load
 from biaslab.generation.models import DiffusersModel
 from biaslab.generation.settings import GenerationSettings
+from biaslab.hub import checkpoints
+from biaslab.hub import huggingface as hub_names
 from biaslab.io import model_names
-from biaslab.models import checkpoints
-from biaslab.models import hub as hub_names
 
 NAME, BASE, LORA = "owner/mix", "stable-diffusion-v1-5/stable-diffusion-v1-5", "owner/lora"
 OWN = "pytorch_lora_weights.safetensors"

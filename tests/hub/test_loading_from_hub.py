@@ -11,9 +11,9 @@ from biaslab.errors import ParameterError
 from biaslab.generation import loading
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
+from biaslab.hub import huggingface as hub_names
+from biaslab.hub import repositories
 from biaslab.judges import lookup, zero_shot
-from biaslab.models import hub as hub_names
-from biaslab.models import repositories
 from biaslab_world.brought import WEIGHTS
 
 NAME = "owner/tiny"

@@ -7,9 +7,9 @@ from fake_hub import Repository
 from huggingface_hub import constants
 
 from biaslab.errors import MissingInputError, ParameterError
+from biaslab.hub import huggingface as hub_names
 from biaslab.judges import faces, lookup, pinned
 from biaslab.judges.pinned import PINNED, YUNET
-from biaslab.models import hub as hub_names
 
 DATA = b"a network of the hub"
 COMMIT, OTHER = "1" * 40, "2" * 40

@@ -20,8 +20,8 @@ from biaslab import cli
 from biaslab.errors import ParameterError
 from biaslab.execution import kernels, processor
 from biaslab.generation import loading
+from biaslab.hub import huggingface as hub_names
 from biaslab.judges.judge_names import WHOLE
-from biaslab.models import hub as hub_names
 from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
 from biaslab.pipeline.trials import Trial
 from biaslab.pipeline.uses import Use

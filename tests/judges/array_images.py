@@ -4,7 +4,7 @@ import hashlib
 
 import pandas as pd
 
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 
 
 class ArrayImages:

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 from biaslab.plots import style
 from biaslab.plots.gallery import blur_faces, boxes_of, gallery, verdict
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from biaslab.errors import InputError
-from biaslab.models.images import FolderImages, Unreadable, check_image
+from biaslab.hub.image_sources import FolderImages, Unreadable, check_image
 
 
 @pytest.fixture

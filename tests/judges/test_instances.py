@@ -9,12 +9,12 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, MissingInputError, ParameterError
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.segmenters import Instance
 from biaslab.judges.settings import Thresholds
 from biaslab.measures.instances import BOX, COLUMNS, encode, masks
-from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LOW = Thresholds(tag=0, box=0, text=0, area=0)

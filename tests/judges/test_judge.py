@@ -9,11 +9,11 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.hub import huggingface
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import judge as module
 from biaslab.judges.judge import JudgeSettings, judge, judge_images, outcomes
 from biaslab.judges.judge_names import WHOLE, files_digest
-from biaslab.models import hub
-from biaslab.models.images import Unreadable
 from biaslab.ratings.person_ratings import judge_images as by_raters
 
 
@@ -153,8 +153,8 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     def unheard(*_, **__):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(hub, "described", unheard)
-    monkeypatch.setattr(hub, "_commits", {})
+    monkeypatch.setattr(huggingface, "described", unheard)
+    monkeypatch.setattr(huggingface, "_commits", {})
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import ParameterError
+from biaslab.hub import registry
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
+from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.judges import domains
-from biaslab.models import registry
-from biaslab.models.images import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
-from biaslab.models.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.pipeline import Pipeline, Settings, uses
 
 # By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.

@@ -7,9 +7,9 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import objects
 from biaslab.judges.objects import LEAST, Detector, columns, detect
-from biaslab.models.images import Unreadable
 
 LABELS = {0: "N/A", 1: "Dog", 2: "fire_hydrant", 3: "bicycle"}
 SIZE = {"height": 32, "width": 32}

@@ -9,6 +9,7 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import people as module
 from biaslab.judges.faces import Face
 from biaslab.judges.fairface import FairFaceGender
@@ -17,7 +18,6 @@ from biaslab.judges.judge_labels import OUTCOMES_OF_PEOPLE
 from biaslab.judges.people import gate, judge_people, judge_people_images, order, parts
 from biaslab.judges.person import Person, head_and_shoulders, wider
 from biaslab.judges.zero_shot import ZeroShotGender
-from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # Where people stand in the images made here; red says that there is a face, green who it is.

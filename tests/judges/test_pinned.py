@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from biaslab.errors import MissingInputError, ParameterError
+from biaslab.hub import huggingface
 from biaslab.judges import lookup, pinned
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.pinned import DLIB, PINNED, YUNET, Pinned
-from biaslab.models import hub
 
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")
 DATA = b"a network"
@@ -88,4 +88,4 @@ def test_real_files_are_pinned_whole(name):
     pin = PINNED[name]
     assert len(pin.sha256) == 64 and pin.size < 10**6 and pin.install.endswith(pin.package)
     # A tag could be moved.
-    assert not pin.on_hub or hub.commit(pin.on_hub) == pin.on_hub.partition("@")[2]
+    assert not pin.on_hub or huggingface.commit(pin.on_hub) == pin.on_hub.partition("@")[2]

@@ -10,12 +10,12 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError, ParameterError, UnknownNameError
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import people, plugins
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import Judge, JudgeSettings, judge
 from biaslab.judges.judge_names import WHOLE, files_digest
 from biaslab.judges.skin_tone import judge_skin_tones
-from biaslab.models.images import Unreadable
 
 EXAMPLE = Path(__file__).parent / "example_judge"
 

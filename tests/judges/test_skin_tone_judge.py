@@ -8,11 +8,11 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.cache.result_cache import Store
+from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.registry import DRAWINGS
 from biaslab.judges import skin_tone
 from biaslab.judges.skin_tone import judge_skin_tones
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab.models.images import Unreadable
-from biaslab.models.registry import DRAWINGS
 from biaslab_world import pairs, render
 
 BOX = (10.0, 5.0, 30.0, 29.0)

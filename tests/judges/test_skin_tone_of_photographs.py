@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from biaslab.hub.registry import DRAWINGS, PHOTOGRAPHS
 from biaslab.judges.skin_tone import LEAST_SIDE, face_tones
 from biaslab.measures.skin_tone import swatch_rgb
-from biaslab.models.registry import DRAWINGS, PHOTOGRAPHS
 
 TONES = range(1, 11)
 BOX = (80.0, 50.0, 160.0, 150.0)

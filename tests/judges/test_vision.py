@@ -15,11 +15,11 @@ from biaslab.endpoints import chat
 from biaslab.endpoints.purchases import summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import domains, skin_tone, vision
 from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.judges.vision import Vision, ask_about, chosen, judge_people
-from biaslab.models.images import Unreadable
 from biaslab.pipeline import Pipeline, uses
 from biaslab.settings import Settings
 

@@ -10,11 +10,11 @@ from tiny_blip import own_text
 
 from biaslab.cache.result_cache import Store
 from biaslab.errors import ParameterError
+from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import blip as blips
 from biaslab.judges import vqa
 from biaslab.judges.questions import question, read_answer, read_yes_no
 from biaslab.judges.vqa import ask_about, judge_people_vqa
-from biaslab.models.images import Unreadable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

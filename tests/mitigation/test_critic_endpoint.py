@@ -11,10 +11,10 @@ from PIL import Image
 
 from biaslab.cache.result_cache import Store
 from biaslab.endpoints.settings import EndpointSettings
+from biaslab.hub.image_sources import Unreadable
 from biaslab.mitigation import endpoint
 from biaslab.mitigation.critique import Counts, Critique, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import READINGS, SCHEMA
-from biaslab.models.images import Unreadable
 
 
 @pytest.fixture

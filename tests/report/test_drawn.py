@@ -11,7 +11,7 @@ from array_images import ArrayImages
 from bs4 import BeautifulSoup
 from PIL import Image
 
-from biaslab.models.images import Unreadable
+from biaslab.hub.image_sources import Unreadable
 from biaslab.report import build, pictures
 
 HOSTILE = '<img src=x onerror="window.hacked=1">"\'&'

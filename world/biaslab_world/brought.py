@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from biaslab.models.registry import DRAWINGS, Brought
+from biaslab.hub.registry import DRAWINGS, Brought
 
 if TYPE_CHECKING:
     from biaslab.generation.models import ImageModel

@@ -22,7 +22,7 @@ import pandas as pd
 
 from biaslab.cache import code_digest
 from biaslab.errors import InputError
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab_world.art import read_yaml
 from biaslab_world.looks import look
 from biaslab_world.world import SKEWS, occupations, skew_knobs, truth_table

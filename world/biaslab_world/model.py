@@ -9,8 +9,8 @@ import pandas as pd
 from biaslab.captions.corpus import Corpus
 from biaslab.errors import ParameterError, unknown_name
 from biaslab.generation.models import ImageModel
-from biaslab.models.images import ImageSource
-from biaslab.models.registry import DRAWINGS
+from biaslab.hub.image_sources import ImageSource
+from biaslab.hub.registry import DRAWINGS
 from biaslab.prompts.settings import DallEvalDesign
 from biaslab_world import pairs, skills, social, triplets, truthful, world
 

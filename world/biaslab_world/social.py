@@ -15,7 +15,7 @@ import pandas as pd
 from biaslab import published
 from biaslab.errors import unknown_name
 from biaslab.execution.workers import Memo
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab_world import truthful
 from biaslab_world.looks import LOOKS
 from biaslab_world.scene import Person, Scene, sample_scene

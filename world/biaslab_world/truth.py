@@ -1,4 +1,4 @@
-"""What is true of the embedded world's pictures, as :class:`biaslab.models.truths.Truth` asks for it."""
+"""What is true of the embedded world's pictures, as :class:`biaslab.hub.ground_truth.Truth` asks for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab_world import pairs as of_pairs
 from biaslab_world import skills, social, triplets
 from biaslab_world.truthful import WORLD, Renders

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.cache import code_digest
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes
 from biaslab_world.decoding import through_autoencoder

@@ -3,7 +3,7 @@
 import pytest
 
 from biaslab import plugins
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.pipeline import Pipeline, Settings
 from biaslab_world.brought import WEIGHTS
 

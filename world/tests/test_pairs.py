@@ -11,7 +11,7 @@ import pytest
 
 from biaslab import published
 from biaslab.errors import InputError
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.prompts import paired as asking
 from biaslab_world import pairs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from biaslab.models import registry
+from biaslab.hub import registry
 from training import diffusion
 
 # Prompts and renders of one person for each of two people.

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch.nn import functional
 
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.schema.genders import GENDERS
 from biaslab_world import decoding, render, truthful
 from biaslab_world import triplets as world

@@ -11,7 +11,7 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.generation.generator import load
 from biaslab.generation.settings import GenerationSettings
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import render, skills, social
 from biaslab_world.social import GENDERED

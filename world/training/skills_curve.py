@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab.prompts import dalleval as prompts
 from training import diffusion, skills
 

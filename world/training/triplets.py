@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch.nn import functional
 
-from biaslab.models import registry
+from biaslab.hub import registry
 from biaslab_world import render
 from biaslab_world import triplets as world
 from biaslab_world.brought import mini

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import redact
+from biaslab.hub import registry
+from biaslab.hub.image_sources import pictures_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.judges.judge_names import RATINGS
-from biaslab.models import registry
-from biaslab.models.images import pictures_of
 from biaslab.papers.custom.analysis import TRUTH
 from biaslab.ratings import person_ratings
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
     from biaslab.pipeline import Pipeline
 
 _TONES = {"skin_tone": "tone", "tone_reason": "reason", "tone_judge": "judge"}

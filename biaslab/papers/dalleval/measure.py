@@ -37,7 +37,7 @@ from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
     from biaslab.pipeline import Pipeline
 
 DETECTOR = "detector"

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
+from biaslab.hub import registry
 from biaslab.judges.judge_labels import UNCERTAIN
-from biaslab.models import registry
 from biaslab.papers.paired.analysis.people import fits, last_rounds
 from biaslab.pipeline.people import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
@@ -20,7 +20,7 @@ from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
 if TYPE_CHECKING:
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
     from biaslab.pipeline import Pipeline
 
 _SIDES = {1: ("alone",), 2: ("left", "right"), 3: ("left", "middle", "right")}

@@ -22,7 +22,7 @@ from biaslab.ratings import part
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
     from biaslab.pipeline import Pipeline
 
 _KEYS = ["caption_id", "occupation"]

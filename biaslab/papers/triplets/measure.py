@@ -16,8 +16,8 @@ from biaslab.prompts import nouns
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
+    from biaslab.hub.image_sources import ImageSource
     from biaslab.judges.segmentation import Found
-    from biaslab.models.images import ImageSource
     from biaslab.pipeline import Pipeline
 
 # The gender that prompts tell.

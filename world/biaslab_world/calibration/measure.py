@@ -17,8 +17,8 @@ import pandas as pd
 from biaslab import lexicons
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
+from biaslab.hub.image_sources import Subset
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.models.images import Subset
 from biaslab_world import truthful, world
 from biaslab_world.calibration.knobs import true_shares
 

@@ -12,8 +12,8 @@ import pandas as pd
 
 from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import open_corpus
+from biaslab.hub.image_sources import DescribedImages
 from biaslab.judges.judge import decide
-from biaslab.models.images import DescribedImages
 from biaslab.settings import Settings
 from biaslab_world import scene, truthful, world
 

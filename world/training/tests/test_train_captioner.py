@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="training needs the extra 'models'")
 from tiny_blip import own_text  # noqa: E402
 
 from biaslab.errors import ParameterError  # noqa: E402
+from biaslab.hub import registry  # noqa: E402
 from biaslab.judges import blip  # noqa: E402
-from biaslab.models import registry  # noqa: E402
 from biaslab_world import captions, looks  # noqa: E402
 from training import captioner, cards, common, loop  # noqa: E402
 from training.loop import HELD_OUT_SEED  # noqa: E402

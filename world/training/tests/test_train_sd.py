@@ -143,7 +143,7 @@ def test_packed_weights_are_read_as_any_others(trained, tmp_path):
 
 @pytest.mark.long
 def test_a_model_of_pairs_starts_from_another_and_keeps_its_autoencoder(tmp_path, monkeypatch):
-    from biaslab.models import registry
+    from biaslab.hub import registry
     from biaslab_world.brought import WEIGHTS
     from training import pairs
 

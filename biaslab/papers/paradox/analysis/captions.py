@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from biaslab import published, stats
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
-from biaslab.models import registry, truths
+from biaslab.hub import ground_truth, registry
 from biaslab.schema import tables
 
 TOO_FEW = "Too few occupations for an interval."
@@ -216,7 +216,7 @@ def embedded(settings: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for model, one in settings.groupby("model", sort=False):
         corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]
-        beside = next(filter(None, (truths.said(corpus, "training") for corpus in corpora)), "")
+        beside = next(filter(None, (ground_truth.said(corpus, "training") for corpus in corpora)), "")
         if words := registry.said(str(model), "real") or beside:
             more = "" if words != beside else "The comparison tries the measures out."
             rows.append({"model": model, "words": words, "more": more})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from biaslab.models.images import ImageSource
+    from biaslab.hub.image_sources import ImageSource
 
 
 class Truth(Protocol):
@@ -27,7 +27,7 @@ class Truth(Protocol):
 
     pictures: str  # ``drawings`` or ``photographs``.
     corpus: str  # The name of its captions, a ``biaslab.corpora``.
-    model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.models``.
+    model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.hub``.
     words: Mapping[str, str]  # What pages say of its captions: ``training``, and by name each effect put into them.
     ways_of_failing: Sequence[str]  # In which ways a scene can fail at its prompt: keys of ``failures``.
 

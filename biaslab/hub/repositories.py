@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.errors import BiaslabError, ParameterError
+from biaslab.hub import huggingface, registry, safety
 from biaslab.io import reading
-from biaslab.models import hub, registry, safety
 
 SAFETENSORS = ("*.safetensors",)
 
@@ -24,7 +24,7 @@ class Repository:
     """A model's files, in a folder here or on the hub at a commit."""
 
     name: str  # As it was given.
-    kind: str  # A key of :data:`biaslab.models.registry.HUB`.
+    kind: str  # A key of :data:`biaslab.hub.registry.HUB`.
     files: Mapping[str, int]  # Their sizes in bytes, by their paths.
     folder: Path | None = None  # Where they all are here; None where the hub has them.
     on_hub: str = ""  # Owner and name on the hub; empty of what was never there.
@@ -126,7 +126,9 @@ class Located:
         repository = self.repository
         if not repository.folder:
             with repository._asked():
-                return hub.fetched(f"{repository.on_hub}@{repository.commit}", [*map(glob.escape, self.weights)])
+                return huggingface.fetched(
+                    f"{repository.on_hub}@{repository.commit}", [*map(glob.escape, self.weights)]
+                )
         if repository.on_hub:
             safety.check_folder(repository.folder)
         return repository.folder
@@ -154,7 +156,7 @@ class Located:
 
 
 def look_up(name: str, kind: str, where: str = "") -> Repository:
-    """Return the files of a model, by name and kind as for :func:`biaslab.models.registry.resolve`; nothing is fetched.
+    """Return the files of a model, by name and kind as for :func:`biaslab.hub.registry.resolve`; nothing is fetched.
 
     ``where`` is its folder or name on the hub, where that is known otherwise. Without the hub, what it has left on this
     machine is looked at. Raises ParameterError where there is no such model, else as :func:`.registry.resolve`.
@@ -166,19 +168,19 @@ def look_up(name: str, kind: str, where: str = "") -> Repository:
         return Repository(name, kind, {Path(where).name: os.path.getsize(where)}, Path(where).parent)
     from huggingface_hub import errors
 
-    repository = hub.on_hub(where)[0]
+    repository = huggingface.on_hub(where)[0]
     try:
-        told = hub.described(where)
+        told = huggingface.described(where)
     # The client has many errors; without a network, what was fetched before is there.
     except Exception as error:
-        commit = hub.commit(where)
-        kept = hub.cached(repository) / "snapshots" / commit
+        commit = huggingface.commit(where)
+        kept = huggingface.cached(repository) / "snapshots" / commit
         says_no = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError)
         if not commit or not kept.is_dir() or isinstance(error, says_no):
             raise ParameterError(_problem(name, kind, error)) from error
         return Repository(name, kind, _sizes(kept), kept, repository, commit)
     files = {file.rfilename: int(file.size or 0) for file in told.siblings or ()}
-    return Repository(name, kind, files, None, repository, hub.commit(where) or told.sha)
+    return Repository(name, kind, files, None, repository, huggingface.commit(where) or told.sha)
 
 
 # What is at a commit does not change.
@@ -213,10 +215,10 @@ def _problem(name: str, kind: str, error: BaseException) -> str:
             "'hf auth login' and run again."
         )
     if any_of(errors.RevisionNotFoundError):
-        repository, revision = hub.on_hub(name)
+        repository, revision = huggingface.on_hub(name)
         return f"{repository} has no revision {revision!r} on the hub. Name a branch, a tag or a commit of it."
     if any_of(errors.RepositoryNotFoundError):
-        asked = hub.on_hub(name)[0] if hub.file_on_hub(name) else name
+        asked = huggingface.on_hub(name)[0] if huggingface.file_on_hub(name) else name
         here = f"There is no file {name!r} here. " if asked != name else ""
         return (
             f"{here}The hub has no model {asked!r}, or it is private. {registry.near_help(asked, kind)}A name on the "

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from biaslab.models import safety
+from biaslab.hub import safety
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[A-Za-z0-9][\w./-]*)?")
 # A file of a repository: a checkpoint, or a LoRA.
@@ -146,7 +146,7 @@ def folder_name(path: str | Path) -> str:
 def fetched(name: str, weights: Sequence[str] = ("*.safetensors",)) -> Path:
     """Return the folder of a model of the hub, fetched without code or pickles, and looked through.
 
-    ``weights`` are patterns of their files. Raises as :func:`biaslab.models.safety.check_folder`, and what the hub's
+    ``weights`` are patterns of their files. Raises as :func:`biaslab.hub.safety.check_folder`, and what the hub's
     client raises.
     """
     from huggingface_hub import snapshot_download

@@ -17,8 +17,8 @@ import yaml
 
 from biaslab import plugins
 from biaslab.errors import MissingInputError, ParameterError, loading, near_matches
+from biaslab.hub import huggingface, safety
 from biaslab.io import model_names, reading
-from biaslab.models import hub, safety
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ DECLARED = "biaslab.json"
 
 @dataclass(frozen=True)
 class Brought:
-    """What an installed package brings under a name, by the entry points ``biaslab.models`` and ``biaslab.judges``.
+    """What an installed package brings under a name, by the entry points ``biaslab.hub`` and ``biaslab.judges``.
 
     A folder with weights; or what makes images without one; or a name that stands for others.
     """
@@ -159,7 +159,7 @@ def resolve(name: str, kind: str) -> str:
         return str(path)
     if os.path.isfile(path):
         return _file(path, name, kind)
-    if hub.is_on_hub(name) and (kind == "text-to-image" or not hub.file_on_hub(name)):
+    if huggingface.is_on_hub(name) and (kind == "text-to-image" or not huggingface.file_on_hub(name)):
         return name
     raise ParameterError(f"There is no {kind} model named {name!r}. {near_help(name, kind)}{_allowed(kind)}")
 
@@ -212,9 +212,9 @@ def digest(where: str | Path) -> str:
         whole.update(_state(folder))
         return whole.hexdigest()
     if not folder.is_dir():
-        file = hub.file_on_hub(name)
-        known = hub.commit(name) if hub.is_on_hub(name) else ""
-        return f"{hub.on_hub(name)[0]}@{known}{'/' * bool(file)}{file}" if known else name
+        file = huggingface.file_on_hub(name)
+        known = huggingface.commit(name) if huggingface.is_on_hub(name) else ""
+        return f"{huggingface.on_hub(name)[0]}@{known}{'/' * bool(file)}{file}" if known else name
     files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*")}
     if (vae := autoencoder(folder)) and vae.parent != folder:
         files |= {f"vae/{p.name}": p for p in vae.iterdir()}

@@ -15,10 +15,10 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.errors import InputError
+from biaslab.hub.image_sources import FolderImages
 from biaslab.io import cells, folders, reading
 from biaslab.io.image_files import formats
 from biaslab.io.plaintext import plain
-from biaslab.models.images import FolderImages
 
 IMAGES = "images:"  # What the name of a model begins with that is a folder of its pictures.
 COLUMNS = ("file", "prompt", "group", "model", "position")

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import InputError
+from biaslab.hub import registry
 from biaslab.io import folders
 from biaslab.io.image_files import ENDINGS, MOST_BYTES, NOT_READ, Unreadable, decode
 from biaslab.io.plaintext import plain
-from biaslab.models import registry
 
 
 class ImageSource(Protocol):
@@ -29,7 +29,7 @@ class ImageSource(Protocol):
     name: str  # What to call the source in messages.
     digest: str  # Identifies the images: what is computed from them is computed again when it changes.
     table: pd.DataFrame  # One row per image, with at least ``image_id`` (unique texts).
-    pictures: str  # One of :data:`biaslab.models.registry.PICTURES`; photographs where a source does not say.
+    pictures: str  # One of :data:`biaslab.hub.registry.PICTURES`; photographs where a source does not say.
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""

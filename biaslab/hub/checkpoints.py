@@ -16,10 +16,10 @@ import yaml
 
 from biaslab import plugins
 from biaslab.errors import ParameterError
+from biaslab.hub import huggingface, registry, repositories, safety
+from biaslab.hub.repositories import Located, Repository
 from biaslab.io import model_names, reading
 from biaslab.io.model_names import Adapter, Named
-from biaslab.models import hub, registry, repositories, safety
-from biaslab.models.repositories import Located, Repository
 
 INDEX = "model_index.json"
 KIND = "text-to-image"
@@ -39,7 +39,7 @@ _PARTS = {
 
 
 def find(name: str) -> Named:
-    """Return what a name says, its model as :func:`biaslab.models.registry.resolve` returns it and its LoRAs likewise.
+    """Return what a name says, its model as :func:`biaslab.hub.registry.resolve` returns it and its LoRAs likewise.
 
     Raises as that function, and ParameterError where what is named on it is no LoRA, as far as can be known here.
     """
@@ -64,7 +64,7 @@ def _lora(name: str) -> str:
     if path.is_file():
         registry.resolve(name, KIND)
         return str(path)
-    if hub.is_on_hub(name):
+    if huggingface.is_on_hub(name):
         return name
     what = "a file of safetensors, a folder that holds one, or owner/lora or owner/lora/FILE.safetensors on the hub."
     raise ParameterError(f"There is no LoRA {name!r}. Give {what}")
@@ -76,7 +76,7 @@ def label(name: str) -> str:
     def short(one: str) -> str:
         path = os.path.expanduser(one)
         if os.path.isdir(path):
-            return hub.folder_name(path)
+            return huggingface.folder_name(path)
         return Path(path).stem if os.path.isfile(path) else one
 
     return str(model_names.split(name).mapped(short))
@@ -101,7 +101,7 @@ def file_of(where: str) -> str:
     """Return the path within its repository of a file that :func:`.registry.resolve` returned; empty of all else."""
     if os.path.isfile(where):
         return Path(where).name
-    return "" if os.path.isdir(where) else hub.file_on_hub(where)
+    return "" if os.path.isdir(where) else huggingface.file_on_hub(where)
 
 
 # -- what files are ----------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def named(repository: Repository, path: str) -> str:
     """Return the name of a file in a folder or repository, as it can be given."""
     if not repository.on_hub:
         return str(repository.folder / path)
-    revision = hub.on_hub(repository.name)[1]
+    revision = huggingface.on_hub(repository.name)[1]
     return f"{repository.on_hub}/{path}" + (f"@{revision}" if revision else "")
 
 
@@ -254,4 +254,4 @@ def base_of(repository: Repository) -> str:
         with suppress(*_UNREADABLE):
             base = yaml.safe_load(reading.text(card).split("---", 2)[1])["base_model"]
     base = base[0] if isinstance(base, list) and base else base
-    return base if isinstance(base, str) and hub.is_on_hub(base) else ""
+    return base if isinstance(base, str) and huggingface.is_on_hub(base) else ""
