@@ -14,17 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from _simulations import asked, summed
 
-from biaslab import measures, stats
+from biaslab import metrics, stats
 from biaslab.papers.paradox.analysis.groups import Group, estimates
 
 STUDIES, REPLICATES, LEVEL = 2000, 600, 0.05
-DEFINITIONS = measures.DEFINITIONS
+DEFINITIONS = metrics.DEFINITIONS
 
 
 def definitions(training, generated) -> np.ndarray:
     """Return expected amplification in points of shares (..., occupations, prompts): mean of prompts, (..., 3)."""
     sides = 100 * generated, 100 * np.broadcast_to(training, generated.shape)
-    each = (measures.expected_amplification(*sides, d, axis=-2).amplification for d in DEFINITIONS)
+    each = (metrics.expected_amplification(*sides, d, axis=-2).amplification for d in DEFINITIONS)
     return np.stack([values.mean(axis=-1) for values in each], axis=-1)
 
 
@@ -156,9 +156,9 @@ def _plain(shares: np.ndarray) -> np.ndarray:
     t, g = 100 * shares[:, :1], 100 * shares[:, 1:]
     out = np.zeros((4, 3))
     for i, definition in enumerate(DEFINITIONS):
-        out_of = measures.exclusion_reason(g, t, definition) != ""
+        out_of = metrics.exclusion_reason(g, t, definition) != ""
         signed = definition == "directional"
-        each = measures.directional_amplification(g, t) if signed else measures.amplification(g, t)
+        each = metrics.directional_amplification(g, t) if signed else metrics.amplification(g, t)
         each = np.where(out_of, np.nan, each)
         values = each[~np.isnan(each).all(axis=1)]
         means = np.nansum(values, axis=1) / (~np.isnan(values)).sum(axis=1)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from _simulations import asked
 
-from biaslab import measures, stats
+from biaslab import metrics, stats
 from biaslab.runs import units
 
 STUDIES, CONFIDENCE = 2000, 0.95
@@ -95,10 +95,10 @@ def amplifications(
     Training images are the same in both runs; generated shares lean farther by 0.1, and by up to ``own`` to either side
     in each occupation of the second run.
     """
-    measure = measures.directional_amplification if definition == "directional" else measures.amplification
+    measure = metrics.directional_amplification if definition == "directional" else metrics.amplification
 
     def expected(shares: np.ndarray) -> np.ndarray:
-        return measures.expected_amplification(100 * shares[..., 1], 100 * shares[..., 0], definition).amplification
+        return metrics.expected_amplification(100 * shares[..., 1], 100 * shares[..., 0], definition).amplification
 
     found, values = np.empty((2, 3, studies)), np.empty((2, studies, n))
     for study in range(studies):

@@ -18,8 +18,8 @@ import pandas as pd
 from _simulations import asked
 
 from biaslab import stats
-from biaslab.measures.captioning import caption_scores
-from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
+from biaslab.metrics.captioning import caption_scores
+from biaslab.metrics.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval
 from biaslab.schema import tables
 

@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from scipy import linalg
 
-from biaslab.measures.retrieval import DISTRACTORS, frechet_distance, r_precision
+from biaslab.metrics.retrieval import DISTRACTORS, frechet_distance, r_precision
 
 
 def timed(work) -> tuple:

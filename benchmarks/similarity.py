@@ -20,7 +20,7 @@ import cv2
 import numpy as np
 from scipy.ndimage import uniform_filter
 
-from biaslab.measures.similarity import diff_pix, luma, ssim, ssim_maps
+from biaslab.metrics.similarity import diff_pix, luma, ssim, ssim_maps
 
 try:
     from skimage.metrics import structural_similarity

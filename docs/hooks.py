@@ -25,7 +25,7 @@ PLACES = {
 }
 # What the reference has a page of, with the packages on it.
 REFERENCE = {
-    "measures": ["biaslab.measures"],
+    "metrics": ["biaslab.metrics"],
     "stats": ["biaslab.stats"],
     "study": ["biaslab.study", "biaslab.papers.findings", "biaslab.settings"],
     "paradox": ["biaslab.papers.paradox"],

@@ -10,7 +10,7 @@ from biaslab import redact
 from biaslab.captions import indicators, paraphrase
 from biaslab.errors import InputError
 from biaslab.judges import questions
-from biaslab.measures import captioning
+from biaslab.metrics import captioning
 from biaslab.mitigation import endpoint
 from biaslab.papers import findings
 from biaslab.prompts import triplets

@@ -18,8 +18,8 @@ from biaslab import stats
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.hub import registry
 from biaslab.judges import blip
-from biaslab.measures.captioning import caption_scores
-from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
+from biaslab.metrics.captioning import caption_scores
+from biaslab.metrics.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.verdicts import RULES
 from biaslab.pipeline import Pipeline, Settings, checks, uses

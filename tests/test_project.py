@@ -92,7 +92,7 @@ class Refused:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refused())
-for name in ("biaslab.measures", "biaslab.stats"):
+for name in ("biaslab.metrics", "biaslab.stats"):
     for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
         importlib.import_module(module.name)
 from biaslab import cli

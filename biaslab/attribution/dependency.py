@@ -14,9 +14,9 @@ import pandas as pd
 
 from biaslab.attribution.maps import THRESHOLD, on_image
 from biaslab.cache.result_cache import Store
-from biaslab.measures.instances import BOX
-from biaslab.measures.instances import masks as object_masks
-from biaslab.measures.similarity import HUMANS, coverage
+from biaslab.metrics.instances import BOX
+from biaslab.metrics.instances import masks as object_masks
+from biaslab.metrics.similarity import HUMANS, coverage
 
 if TYPE_CHECKING:
     from biaslab.attribution.images import AttendedImages
@@ -73,7 +73,7 @@ def coverages(
     share of a map's range, 0–1, above which a place belongs to its word (section 6.1).
 
     Returns a row an object, in order, with the columns of :data:`COVERED`: coverage (0–1), the largest of all words,
-    and the word that has it; human_coverage, of words of :data:`biaslab.measures.similarity.HUMANS`; both 0 where there
+    and the word that has it; human_coverage, of words of :data:`biaslab.metrics.similarity.HUMANS`; both 0 where there
     is no such word, NaN where the object has no pixel; and region, ``mask`` or ``box``: by what the object was
     compared.
 

@@ -40,7 +40,7 @@ class Followed:
     @contextmanager
     def watch(self, chosen: range) -> Iterator[Follow]:
         """Follow a batch, as :meth:`biaslab.generation.Generator.images` asks for."""
-        from biaslab.measures.similarity import cosines
+        from biaslab.metrics.similarity import cosines
 
         firsts = [self._first[i] - chosen.start for i in chosen]
         held: dict[int, np.ndarray] = {}

@@ -18,7 +18,7 @@ from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints
-from biaslab.measures.similarity import cosines, word_mean
+from biaslab.metrics.similarity import cosines, word_mean
 
 OF_PROMPTS = ("t", "t_pooled", "t_words")
 OF_LATENTS = ("z0",)

@@ -51,7 +51,7 @@ class Truth(Protocol):
         """Return ``n`` images in which no object goes with a gender: image_id, prompt_id, text, truth_gender."""
 
     def shown(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.measures.instances`."""
+        """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.metrics.instances`."""
 
     def expected(self, prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
         """Return how many of each object images of prompts show on average: prompt_id, object and expected."""

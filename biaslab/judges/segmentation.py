@@ -1,6 +1,6 @@
 """Instances of objects in images: what there is, how sure, where, and which pixels (triplets paper, section 5.1).
 
-They are found by models or read from a file; tables have the columns of :mod:`biaslab.measures.instances`.
+They are found by models or read from a file; tables have the columns of :mod:`biaslab.metrics.instances`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from biaslab.judges import grounded_sam, judge, segmenters
 from biaslab.judges.judge_names import GROUNDED, files_digest, is_file, parts
 from biaslab.judges.segmenters import folded
 from biaslab.judges.settings import Thresholds
-from biaslab.measures.instances import BOX, COLUMNS, check_runs, encode
+from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
 _log = logging.getLogger(__name__)
 _SHARD_ROWS = 512
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     """Instances, and what became of the images."""
 
     objects: pd.DataFrame
-    """A row an instance, best first in each image: :data:`biaslab.measures.instances.COLUMNS`."""
+    """A row an instance, best first in each image: :data:`biaslab.metrics.instances.COLUMNS`."""
     images: pd.DataFrame
     """A row an image: image_id, outcome (empty where it was looked at; ``unreadable``, ``blocked`` or ``missing``) and
     reason."""

@@ -15,8 +15,8 @@ from biaslab.hub.image_sources import ImageSource, Unreadable
 from biaslab.judges import features, model_loading
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.measures import similarity as measures
-from biaslab.measures.similarity import METRICS, NETWORKS
+from biaslab.metrics import similarity as measures
+from biaslab.metrics.similarity import METRICS, NETWORKS
 
 _SHARD_PAIRS = 1024
 _AT_ONCE = {"cpu": 32, "gpu": 128}  # pairs that are read at a time

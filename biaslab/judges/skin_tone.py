@@ -23,7 +23,7 @@ from biaslab.hub.image_sources import ImageSource, Unreadable, check_image, pict
 from biaslab.judges import plugins
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.person import Person
-from biaslab.measures.skin_tone import monk_tone, srgb_to_lab, typology_angle
+from biaslab.metrics.skin_tone import monk_tone, srgb_to_lab, typology_angle
 
 if TYPE_CHECKING:
     from biaslab.judges.vision import Vision

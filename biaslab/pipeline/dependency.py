@@ -22,8 +22,8 @@ from biaslab.hub.ground_truth import Truth
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates
 from biaslab.judges.judge_names import is_file
-from biaslab.measures.instances import map_auc, mask_overlap
-from biaslab.measures.similarity import dependency_groups_of_largest
+from biaslab.metrics.instances import map_auc, mask_overlap
+from biaslab.metrics.similarity import dependency_groups_of_largest
 from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking

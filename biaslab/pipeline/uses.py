@@ -33,7 +33,7 @@ class Use(NamedTuple):
     kind: str = ""  # As for :func:`biaslab.hub.registry.resolve`.
     pictures: str = ""  # What it looks at: ``drawings`` or ``photographs``; empty where it looks at nothing.
     of: str = ""  # Whose pictures these are, for messages.
-    by: str = ""  # Of what compares images: by which of :data:`biaslab.measures.similarity.NETWORKS`.
+    by: str = ""  # Of what compares images: by which of :data:`biaslab.metrics.similarity.NETWORKS`.
 
 
 def of_tables(pipeline: Pipeline, names: Collection[str]) -> list[Use]:

@@ -23,7 +23,7 @@ from biaslab.io import cells
 from biaslab.io.plaintext import plain
 from biaslab.judges.judge import JUDGED, frame
 from biaslab.judges.people import COLUMNS
-from biaslab.measures import agreement
+from biaslab.metrics import agreement
 from biaslab.ratings import readers
 from biaslab.schema.genders import GENDERS
 

@@ -25,7 +25,7 @@ import pandas as pd
 
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.io import cells, delimited, plaintext
-from biaslab.measures import agreement
+from biaslab.metrics import agreement
 
 OTHER = "other"
 LABELS = (*agreement.LABELS, OTHER)

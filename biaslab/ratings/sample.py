@@ -19,7 +19,7 @@ from biaslab import stats
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import plain
 from biaslab.judges.judge_labels import JUDGED
-from biaslab.measures import agreement as measures
+from biaslab.metrics import agreement as measures
 from biaslab.ratings import readers
 from biaslab.ratings.readers import OTHER, SOURCES, Rated
 from biaslab.schema import tables

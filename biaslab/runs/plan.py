@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
-from biaslab.measures.headline import MEAN, Headline
+from biaslab.metrics.headline import MEAN, Headline
 from biaslab.papers import precision
 from biaslab.papers.precision.analysis import POINTS
 from biaslab.report import records

@@ -139,7 +139,7 @@ class Design:
 def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: bool = False) -> Design:
     """Return the design of a headline whose images are there, with variances as these tell them.
 
-    ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.measures.headline.Headline`. The part of
+    ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.metrics.headline.Headline`. The part of
     clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
     image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError:
     Nobody is judged.

@@ -9,8 +9,8 @@ import pytest
 from biaslab.attribution import dependency
 from biaslab.attribution.maps import WordMaps, word_masks
 from biaslab.cache.result_cache import Store
-from biaslab.measures.instances import encode
-from biaslab.measures.instances import masks as masks_of
+from biaslab.metrics.instances import encode
+from biaslab.metrics.instances import masks as masks_of
 
 SIZE = 12
 

@@ -7,7 +7,7 @@ import pytest
 
 from biaslab.errors import InputError, ParameterError
 from biaslab.judges.features import Features, find
-from biaslab.measures.similarity import cosines
+from biaslab.metrics.similarity import cosines
 
 torch = pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -14,7 +14,7 @@ from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.segmenters import Instance
 from biaslab.judges.settings import Thresholds
-from biaslab.measures.instances import BOX, COLUMNS, encode, masks
+from biaslab.metrics.instances import BOX, COLUMNS, encode, masks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LOW = Thresholds(tag=0, box=0, text=0, area=0)

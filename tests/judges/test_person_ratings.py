@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.errors import InputError
 from biaslab.judges.people import COLUMNS
-from biaslab.measures import agreement
+from biaslab.metrics import agreement
 from biaslab.ratings.person_ratings import AGREEMENT_COLUMNS, agreement_tables, judge_people, read
 from biaslab.schema import tables
 

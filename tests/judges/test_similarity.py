@@ -12,7 +12,7 @@ from biaslab.judges import similarity
 from biaslab.judges.features import Features
 from biaslab.judges.similarity import METRICS, compare
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.measures.similarity import diff_pix, luma, ssim, ssim_maps
+from biaslab.metrics.similarity import diff_pix, luma, ssim, ssim_maps
 
 pytest.importorskip("torch", reason="judging needs the extra 'models'")
 pytest.importorskip("cv2", reason="judging needs the extra 'models'")

@@ -12,7 +12,7 @@ from biaslab.hub.image_sources import Unreadable
 from biaslab.hub.registry import DRAWINGS
 from biaslab.judges import skin_tone
 from biaslab.judges.skin_tone import judge_skin_tones
-from biaslab.measures.skin_tone import swatch_rgb
+from biaslab.metrics.skin_tone import swatch_rgb
 from biaslab_world import pairs, render
 
 BOX = (10.0, 5.0, 30.0, 29.0)

@@ -5,7 +5,7 @@ import pytest
 
 from biaslab.hub.registry import DRAWINGS, PHOTOGRAPHS
 from biaslab.judges.skin_tone import LEAST_SIDE, face_tones
-from biaslab.measures.skin_tone import swatch_rgb
+from biaslab.metrics.skin_tone import swatch_rgb
 
 TONES = range(1, 11)
 BOX = (80.0, 50.0, 160.0, 150.0)

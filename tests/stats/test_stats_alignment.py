@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import biaslab.measures
+import biaslab.metrics
 import biaslab.stats
-from biaslab import measures, stats
+from biaslab import metrics, stats
 from biaslab.errors import InputError
-from biaslab.measures import agreement, captioning, headline, instances, retrieval, shares, similarity
+from biaslab.metrics import agreement, captioning, headline, instances, retrieval, shares, similarity
 from biaslab.stats import checks, design, drawing
 
 LABELS = list("abcdef")
@@ -33,10 +33,10 @@ CALLS = {
         },
         {"seed": 1},
     ),
-    measures.amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
-    measures.directional_amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
-    measures.exclusion_reason: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
-    measures.expected_amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    metrics.amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    metrics.directional_amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    metrics.exclusion_reason: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
+    metrics.expected_amplification: {"percent_generated": PERCENT, "percent_training": PERCENT[::-1]},
     retrieval.retrieval_bias: (
         {"female": [True, False, True, True, False, False]},
         {"similarity": np.arange(12.0).reshape(2, 6) % 5, "k": 2},
@@ -158,7 +158,7 @@ def array_likes(function) -> list[str]:
 def functions() -> set:
     """Return the public functions, and classes that are no results, with two parameters or more that may be arrays."""
     found = set()
-    for package in (biaslab.measures, biaslab.stats):
+    for package in (biaslab.metrics, biaslab.stats):
         for module in modules(package):
             for name, function in vars(module).items():
                 own = getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")
@@ -230,9 +230,9 @@ def test_stereotype_scores_follow_the_labels():
 def test_tables_are_matched_by_rows_and_columns():
     percent = pd.DataFrame({"p": [10, 20], "q": [60, 90]}, index=["a", "b"])
     other = percent.loc[["b", "a"], ["q", "p"]]
-    assert measures.amplification(percent, other).tolist() == [[0, 0], [0, 0]]
+    assert metrics.amplification(percent, other).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(InputError, match="different labels in their columns"):
-        measures.amplification(percent, percent.rename(columns={"q": "r"}))
+        metrics.amplification(percent, percent.rename(columns={"q": "r"}))
 
 
 def test_equal_indexes_with_a_label_twice_are_matched_by_position():

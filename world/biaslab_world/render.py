@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import ParameterError
-from biaslab.measures.skin_tone import swatch_rgb
+from biaslab.metrics.skin_tone import swatch_rgb
 from biaslab_world.art import COLOURS, DECOYS, DRAWINGS, FORMS, HATS, OBJECT_ART, PLACES, PROPS, arc, disc, poly, rect
 from biaslab_world.looks import ATTIRES, look
 from biaslab_world.scene import Person, Scene, Thing, attire_of

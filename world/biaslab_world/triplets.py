@@ -300,7 +300,7 @@ def masks(scene: Scene, size: int = 64) -> list[tuple[str, np.ndarray]]:
 
 def instances(scene: Scene, image_id: str, *, size: int = 64) -> pd.DataFrame:
     """Return the objects of a scene as a segmenter without error would find them: rows of ``triplets_objects``."""
-    from biaslab.measures.instances import COLUMNS, encode
+    from biaslab.metrics.instances import COLUMNS, encode
 
     rows = []
     for number, (name, mask) in enumerate(masks(scene, size)):

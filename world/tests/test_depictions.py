@@ -9,7 +9,7 @@ import pytest
 
 from biaslab.captions.corpus import open_corpus
 from biaslab.errors import InputError, UnknownNameError
-from biaslab.measures import instances
+from biaslab.metrics import instances
 from biaslab.prompts import triplets as prompts
 from biaslab_world import triplets, truthful
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import ParameterError
-from biaslab.measures.skin_tone import swatch_rgb
+from biaslab.metrics.skin_tone import swatch_rgb
 from biaslab_world.looks import LOOKS
 from biaslab_world.render import luminance, render, truth
 from biaslab_world.scene import (

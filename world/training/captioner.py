@@ -105,7 +105,7 @@ def _direct(head, seen: torch.Tensor, ids: torch.Tensor, words) -> torch.Tensor:
 def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measured]:
     """Return the rows of the model's card, from ``n`` captions; renders ``decoded`` by an autoencoder if given."""
     from biaslab.judges import blip
-    from biaslab.measures.captioning import caption_scores
+    from biaslab.metrics.captioning import caption_scores
 
     data = pool(n, HELD_OUT_SEED + 1, decoded=decoded, part=1.0)
     model = blip.load(str(folder), "captioner", device="cpu")

@@ -133,7 +133,7 @@ def card_rows(folder: Path, n: int, decoded: Path | None = None) -> list[Measure
 
     from biaslab.cache.result_cache import Store
     from biaslab.judges import segmentation as finding
-    from biaslab.measures.instances import match
+    from biaslab.metrics.instances import match
 
     asked = pd.DataFrame(
         [(f"card-{i}", world.write(*world.draw(_CARD_SEED, i)), 1) for i in range(n)],

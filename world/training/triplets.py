@@ -287,7 +287,7 @@ def _pool(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _scores_right(pipeline: Pipeline) -> list[Measured]:
     """Return how far images of triplets show what their prompts tell, and as often as the world does."""
-    from biaslab.measures.similarity import bias_score
+    from biaslab.metrics.similarity import bias_score
 
     images, found = pipeline.triplets.images(), pipeline.triplets.objects().objects
     judged = pipeline.judged(images.source)

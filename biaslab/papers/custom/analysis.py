@@ -28,7 +28,7 @@ from biaslab.judges.judge_labels import (
     UNCLEAR,
 )
 from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
-from biaslab.measures.headline import GENERATED, Headline
+from biaslab.metrics.headline import GENERATED, Headline
 from biaslab.papers import precision
 from biaslab.papers.custom.headlines import headlines
 from biaslab.prompts.custom import ALL

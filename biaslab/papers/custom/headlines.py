@@ -1,4 +1,4 @@
-"""Shares of prompts and pictures of one's own, as :class:`biaslab.measures.headline.Headline`."""
+"""Shares of prompts and pictures of one's own, as :class:`biaslab.metrics.headline.Headline`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.judges.judge_labels import DUPLICATE, JUDGED
-from biaslab.measures.headline import MEAN, Headline, cells_of, pooled
+from biaslab.metrics.headline import MEAN, Headline, cells_of, pooled
 
 TABLES = ("custom_people",)
 """The measured tables that :func:`headlines` takes."""

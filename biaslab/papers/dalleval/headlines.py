@@ -1,4 +1,4 @@
-"""DALL-Eval's averages and deviations of perceived gender, as :class:`biaslab.measures.headline.Headline`."""
+"""DALL-Eval's averages and deviations of perceived gender, as :class:`biaslab.metrics.headline.Headline`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.judges.judge_labels import JUDGED
-from biaslab.measures.headline import MEAN, Headline, cells_of, side
+from biaslab.metrics.headline import MEAN, Headline, cells_of, side
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.measure import ASKED
 

@@ -16,10 +16,10 @@ from biaslab.judges.inception import INCEPTION
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
 from biaslab.judges.objects import BOX
 from biaslab.judges.questions import read_answer, read_yes_no
-from biaslab.measures import average_gender as signed_average
-from biaslab.measures import captioning
-from biaslab.measures import skin_tone as tones
-from biaslab.measures.retrieval import (
+from biaslab.metrics import average_gender as signed_average
+from biaslab.metrics import captioning
+from biaslab.metrics import skin_tone as tones
+from biaslab.metrics.retrieval import (
     DISTRACTORS,
     frechet_distance,
     kernel_distance,

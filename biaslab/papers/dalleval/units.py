@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from biaslab.measures import mean_absolute_deviation
+from biaslab.metrics import mean_absolute_deviation
 
 Read = Callable[[str], pd.DataFrame]
 

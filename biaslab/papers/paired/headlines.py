@@ -1,4 +1,4 @@
-"""Stereotype Scores, as :class:`biaslab.measures.headline.Headline`."""
+"""Stereotype Scores, as :class:`biaslab.metrics.headline.Headline`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from biaslab.judges.judge_labels import JUDGED
-from biaslab.measures.headline import MEAN, Headline, cells_of
+from biaslab.metrics.headline import MEAN, Headline, cells_of
 from biaslab.papers.paired.analysis.dependence import LISTS
 
 TABLES = ("paired_people",)

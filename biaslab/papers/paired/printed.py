@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.measures import percent_female_from_stereotype_score
+from biaslab.metrics import percent_female_from_stereotype_score
 from biaslab.schema import tables
 
 MODEL = "DALL-E 3"

@@ -1,4 +1,4 @@
-"""Amplification of the naive approach, as :class:`biaslab.measures.headline.Headline`."""
+"""Amplification of the naive approach, as :class:`biaslab.metrics.headline.Headline`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from biaslab import measures
-from biaslab.measures.headline import CELL, GENERATED, MEAN, PERSON, Headline
+from biaslab import metrics
+from biaslab.metrics.headline import CELL, GENERATED, MEAN, PERSON, Headline
 from biaslab.papers.paradox.analysis.groups import Group, groups
 
 TABLES = ("paradox_percent_female", "paradox_amplification", "paradox_rated_images")
@@ -65,10 +65,10 @@ def _cells(group: Group) -> pd.DataFrame:
 
 def _coefficients(group: Group, definition: str) -> np.ndarray:
     """Return by how many points the mean over prompts moves with each cell's share (0–1), in the cells' order."""
-    kept = measures.exclusion_reason(group.generated, group.training, definition) == ""
+    kept = metrics.exclusion_reason(group.generated, group.training, definition) == ""
     weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
     # An occupation without a share on one side counts for none.
-    toward = np.nan_to_num(measures.lean(group.training))
+    toward = np.nan_to_num(metrics.lean(group.training))
     generated = 100 * weight * toward
     training = -generated
     training = training.sum(axis=1, keepdims=True) if group.shared else training

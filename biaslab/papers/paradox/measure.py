@@ -17,7 +17,7 @@ from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.io.plaintext import plain
 from biaslab.judges.judge_labels import UNCERTAIN
-from biaslab.measures.headline import judged
+from biaslab.metrics.headline import judged
 from biaslab.ratings import part
 from biaslab.schema import tables
 

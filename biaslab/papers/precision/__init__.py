@@ -1,6 +1,6 @@
 """Annotations of a subset combined with the judge, sample sizes, and components of variance, for all headlines.
 
-This analysis is ours and applies to every headline that is a sum of shares (:mod:`biaslab.measures.headline`).
+This analysis is ours and applies to every headline that is a sum of shares (:mod:`biaslab.metrics.headline`).
 Functions take headlines and tables, and return tables.
 """
 

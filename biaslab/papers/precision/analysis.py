@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from biaslab import stats
 from biaslab.io.plaintext import plain
-from biaslab.measures.headline import MEAN, PERSON, Headline
+from biaslab.metrics.headline import MEAN, PERSON, Headline
 from biaslab.ratings import part
 from biaslab.schema import tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from biaslab.measures.headline import MEAN
+from biaslab.metrics.headline import MEAN
 from biaslab.plots import forms, style
 
 ESTIMATORS = forms.look(

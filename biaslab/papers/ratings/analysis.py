@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.measures import agreement
-from biaslab.measures.amplification import DEFINITIONS
+from biaslab.metrics import agreement
+from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
 from biaslab.papers.paradox.analysis.amplification import amplification, overall, told
 from biaslab.papers.paradox.analysis.groups import with_limits

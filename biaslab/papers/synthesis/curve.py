@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from biaslab import measures, stats
+from biaslab import metrics, stats
 from biaslab.io.plaintext import plain
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 from biaslab.schema import tables
@@ -80,7 +80,7 @@ def _kept(group: Group, exclusion: str, confidence: float) -> np.ndarray:
     """Return which occupations count, (occupations, prompts)."""
     training, n = group.training, group.training_n
     if exclusion == "same_lean":
-        return measures.exclusion_reason(group.generated, training) == ""
+        return metrics.exclusion_reason(group.generated, training) == ""
     if exclusion == "certain_lean":
         low, high = wilson_percent(training * n / 100, n, confidence)
         return (low > 50) | (high < 50)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.measures import stereotype_score_from_percent
+from biaslab.metrics import stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.schema import tables
 from biaslab.schema.formatting import count, none_could

@@ -21,8 +21,8 @@ from scipy.stats import t as t_distribution
 
 from biaslab import published, stats
 from biaslab.errors import InputError
-from biaslab.measures.similarity import DEPENDENCY_GROUPS, intersection_ratio
-from biaslab.measures.similarity import bias_score as _bias_score
+from biaslab.metrics.similarity import DEPENDENCY_GROUPS, intersection_ratio
+from biaslab.metrics.similarity import bias_score as _bias_score
 from biaslab.prompts.nouns import PEOPLE
 from biaslab.prompts.triplets import sentences
 from biaslab.schema import tables

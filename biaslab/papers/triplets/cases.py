@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.measures.instances import match
-from biaslab.measures.similarity import DEPENDENCY_GROUPS
+from biaslab.metrics.instances import match
+from biaslab.metrics.similarity import DEPENDENCY_GROUPS
 from biaslab.papers.triplets.analysis import PAIRS, PROMPT_GENDERS, REFERENCES
 from biaslab.schema import tables
 
@@ -138,7 +138,7 @@ def object_images(
 def detections(found: pd.DataFrame, truth: pd.DataFrame, shown: pd.Series) -> pd.DataFrame:
     """Return the rows of ``triplets_detections`` on images whose truth is known, without model and reference.
 
-    Instances that are ``found``, as :func:`biaslab.measures.instances.match` takes them, and those that are shown;
+    Instances that are ``found``, as :func:`biaslab.metrics.instances.match` takes them, and those that are shown;
     ``shown`` is the gender of the person shown, by image_id.
     """
     matched = match(found, truth)

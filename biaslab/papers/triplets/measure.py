@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.errors import MissingInputError
-from biaslab.measures.similarity import METRICS, NETWORKS
+from biaslab.metrics.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
 from biaslab.prompts import depicted as rule
@@ -256,7 +256,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     None where no image is made here or can be looked at, or attention was not kept.
     """
     from biaslab.attribution.maps import word_masks
-    from biaslab.measures.instances import masks
+    from biaslab.metrics.instances import masks
 
     if pipeline is None or pipeline.unnamed("triplets.objects"):
         return None

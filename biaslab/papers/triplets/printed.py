@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import published
-from biaslab.measures.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
+from biaslab.metrics.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
 from biaslab.prompts.triplets import ONE
 from biaslab.schema import tables

@@ -8,7 +8,7 @@ import pytest
 from triplet_rows import NO_TESTS, images_of
 
 from biaslab import stats
-from biaslab.measures.similarity import DEPENDENCY_GROUPS
+from biaslab.metrics.similarity import DEPENDENCY_GROUPS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 from biaslab.schema import tables

@@ -8,7 +8,7 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.judges.segmentation import Found
-from biaslab.measures.instances import COLUMNS
+from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
 from biaslab.pipeline import Pipeline, Settings, checks

@@ -16,10 +16,10 @@ import pandas as pd
 from scipy.stats import binom, norm
 from scipy.stats.contingency import relative_risk
 
-from biaslab import measures, stats
+from biaslab import metrics, stats
 from biaslab.judges.error import correct, judge_error
 from biaslab.judges.judge import JUDGED
-from biaslab.measures import DEFINITIONS
+from biaslab.metrics import DEFINITIONS
 from biaslab.schema import tables
 from biaslab.stats.checks import ratio
 from biaslab_world.calibration.measure import MATCHED, WORLD
@@ -55,7 +55,7 @@ def _pooled(counts: np.ndarray) -> np.ndarray:
 def expected(training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
     """Return expected amplification, mean over prompts, of percentages (..., occupations, prompts or 1)."""
     training, generated = np.broadcast_arrays(training, generated)
-    found = measures.expected_amplification(generated, training, definition, axis=-2)
+    found = metrics.expected_amplification(generated, training, definition, axis=-2)
     return found.amplification.mean(axis=-1)
 
 
@@ -289,7 +289,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
     prompts, rows = asked.to_numpy(float)[:, 0], []
     for approach, known in here[here["source"] == "training"].groupby("approach", sort=False):
         training = _wide(known).to_numpy(float).mean(axis=1)
-        sign = measures.lean(training)
+        sign = metrics.lean(training)
         for (model, scale), counts in counted.items():
             share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
             parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import hypergeom, t
 
 from biaslab import published, stats
-from biaslab.measures import mean_absolute_difference
+from biaslab.metrics import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.prompts.dalleval import ATTRIBUTES

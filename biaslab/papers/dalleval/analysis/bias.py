@@ -17,8 +17,8 @@ from scipy.stats import binom
 
 from biaslab import stats
 from biaslab.errors import InputError
-from biaslab.measures import average_gender as signed_average
-from biaslab.measures import mean_absolute_deviation, skin_tone
+from biaslab.metrics import average_gender as signed_average
+from biaslab.metrics import mean_absolute_deviation, skin_tone
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole
 from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED

@@ -14,7 +14,7 @@ from scipy.stats import binomtest, norm
 
 from biaslab import stats
 from biaslab.judges.judge_labels import WITHHELD
-from biaslab.measures import agreement
+from biaslab.metrics import agreement
 from biaslab.papers.dalleval.analysis.rows import keyed
 from biaslab.papers.dalleval.printed import NOT_PRINTED
 from biaslab.prompts.dalleval import SKILLS

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from biaslab import stats
 from biaslab.errors import InputError
-from biaslab.measures import stereotype_score_from_percent
+from biaslab.metrics import stereotype_score_from_percent
 from biaslab.papers.paired.analysis import dependence
 from biaslab.papers.paired.analysis.dependence import LISTS
 from biaslab.prompts.paired import ASPECTS, SETTINGS

@@ -11,8 +11,8 @@ import pandas as pd
 from scipy.stats import binom
 
 from biaslab import stats
-from biaslab.measures import biased_images as fitting_images
-from biaslab.measures import percent_female_from_stereotype_score, stereotype_score_from_percent
+from biaslab.metrics import biased_images as fitting_images
+from biaslab.metrics import percent_female_from_stereotype_score, stereotype_score_from_percent
 from biaslab.papers.paired import printed as paper
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslab import measures, published, stats
+from biaslab import metrics, published, stats
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox.analysis.groups import (
@@ -82,7 +82,7 @@ def amplification(
 
 def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
     found = estimates(group, **published.draws(group.model, **bootstrap))
-    for i, definition in enumerate(measures.DEFINITIONS):
+    for i, definition in enumerate(metrics.DEFINITIONS):
         for j, prompt in enumerate(group.names):
             kept = kept_values(group, definition, prompt)
             test, reason = stats.one_sample_t(kept), found.reason[i, j]
@@ -154,7 +154,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     t_low, t_high = wilson_percent(t * t_n / 100, t_n, confidence)
     g_low, g_high = wilson_percent(g * g_n / 100, g_n, confidence)
     low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
-    toward = measures.lean(t)
+    toward = metrics.lean(t)
     none = (toward == 0) | group.paired
     return pd.DataFrame(
         {
@@ -164,8 +164,8 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "prompt": group.prompts[j],
             "percent_training": t,
             "percent_generated": g,
-            "amplification": measures.amplification(g, t),
-            "directional": measures.directional_amplification(g, t),
+            "amplification": metrics.amplification(g, t),
+            "directional": metrics.directional_amplification(g, t),
             "ci_low": np.where(none, np.nan, np.where(toward > 0, low, -high)),
             "ci_high": np.where(none, np.nan, np.where(toward > 0, high, -low)),
             "training_low": t_low,
@@ -174,7 +174,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
             "generated_high": g_high,
             "n_training": t_n,
             "n_generated": g_n,
-            "excluded": measures.exclusion_reason(g, t),
+            "excluded": metrics.exclusion_reason(g, t),
         }
     )
 
@@ -188,7 +188,7 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     # A mean over fewer prompts would be of other prompts than the next occupation's.
     mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
     limits = dict.fromkeys(("training_low", "training_high", "generated_low", "generated_high"), np.nan)
-    excluded = measures.exclusion_reason(mean["percent_generated"], mean["percent_training"])
+    excluded = metrics.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
 
 
@@ -269,12 +269,12 @@ def _change_rows(
         return
     first, second = estimated(group), estimated(reference)
     reasons = [
-        [first.reason[d, i] or second.reason[d, j] for i, j in pairs.values()] for d in range(len(measures.DEFINITIONS))
+        [first.reason[d, i] or second.reason[d, j] for i, j in pairs.values()] for d in range(len(metrics.DEFINITIONS))
     ]
     known = any("" in row for row in reasons)
     se, df = _between(group, reference, list(pairs.values()), bootstrap) if known else (np.empty((0, 0)), np.nan)
     quantile = scipy.stats.t.ppf((1 + bootstrap["confidence"]) / 2, df)
-    for d, definition in enumerate(measures.DEFINITIONS):
+    for d, definition in enumerate(metrics.DEFINITIONS):
         for k, (prompt, (i, j)) in enumerate(pairs.items()):
             reason = reasons[d][k]
             plain = _changed(first.uncorrected[d, i], second.uncorrected[d, j])
@@ -325,7 +325,7 @@ def _between(group: Group, reference: Group, pairs: list[tuple[int, int]], boots
         if drawn_once:
             sides = np.concatenate([sides, others[..., -k:]], axis=-1)
         changes = []
-        for definition in measures.DEFINITIONS:
+        for definition in metrics.DEFINITIONS:
             first = expected(group, *group.split(sides), definition)
             second = expected(reference, *reference.split(others), definition)
             changes += [first[..., i] - second[..., j] for i, j in pairs]

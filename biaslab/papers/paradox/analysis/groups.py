@@ -12,7 +12,7 @@ import pandas as pd
 import scipy.stats
 from numpy.typing import ArrayLike
 
-from biaslab import measures, stats
+from biaslab import metrics, stats
 from biaslab.captions.settings import APPROACHES, CAPTIONS_AS_PROMPTS
 from biaslab.errors import InputError
 from biaslab.schema import tables
@@ -206,7 +206,7 @@ def with_limits(shares: pd.DataFrame, table: str, confidence: float) -> pd.DataF
 
 def expected(group: Group, training: np.ndarray, generated: np.ndarray, definition: str) -> np.ndarray:
     """Return expected amplification (..., prompts + mean) of percentages (..., occupations, prompts), in points."""
-    by_prompt = measures.expected_amplification(generated, training, definition, axis=-2).amplification
+    by_prompt = metrics.expected_amplification(generated, training, definition, axis=-2).amplification
     if len(group.prompts) == 1:
         return by_prompt
     return np.concatenate([by_prompt, by_prompt.mean(axis=-1, keepdims=True)], axis=-1)
@@ -232,8 +232,8 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     ``replicates`` of a bootstrap of occupations, then images, with ``seed``; ``confidence`` is 0–1. No interval rests
     on fewer occupations than a test at that level takes, nor on images too few for it.
     """
-    plain = np.stack([expected(group, group.training, group.generated, d) for d in measures.DEFINITIONS])
-    size = [[len(kept_values(group, d, name)) for name in group.names] for d in measures.DEFINITIONS]
+    plain = np.stack([expected(group, group.training, group.generated, d) for d in metrics.DEFINITIONS])
+    size = [[len(kept_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
     size, missing = np.array(size), np.full(plain.shape, np.nan)
     least = stats.fewest_units(1 - confidence)
     few = f"Rests on fewer than {least} occupations, too few for an interval; image noise is left in."
@@ -250,7 +250,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides = group.split(shares)
-        return np.concatenate([expected(group, *sides, d) for d in measures.DEFINITIONS], axis=-1)
+        return np.concatenate([expected(group, *sides, d) for d in metrics.DEFINITIONS], axis=-1)
 
     draws: dict[str, Any] = {"replicates": replicates, "seed": seed, "confidence": confidence}
     boot = stats.hierarchical_bootstrap(counts, n, statistic, drawing=group.drawing, **draws)
@@ -263,7 +263,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     noise = shaped(boot.bias)
     # Printed shares need not be whole numbers of images: the noise is that of the nearest, the value their own.
     apart = np.where(known, plain - np.reshape(boot.value, plain.shape), 0)
-    least, most = np.array([RANGES[d] for d in measures.DEFINITIONS]).T[..., None]
+    least, most = np.array([RANGES[d] for d in metrics.DEFINITIONS]).T[..., None]
     low, high = (np.clip(shaped(end) + apart, least, most) for end in (boot.ci_low, boot.ci_high))
     t = (plain - noise) / shaped(boot.se)
     p = 2 * scipy.stats.t.sf(np.abs(t), boot.df)
@@ -291,7 +291,7 @@ def _at_half(group: Group) -> np.ndarray:
         training.append(alike(group.training[:, own], group.training_n[:, own]))
         generated.append(alike(group.generated[:, columns], group.generated_n[:, columns]))
     training, both = np.array(training), np.logical_or(training, generated)
-    return np.stack([training if d == "directional" else both for d in measures.DEFINITIONS])
+    return np.stack([training if d == "directional" else both for d in metrics.DEFINITIONS])
 
 
 def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
@@ -299,8 +299,8 @@ def kept_values(group: Group, definition: str, prompt: str) -> np.ndarray:
 
     For ``mean`` it is an occupation's average over the prompts in which it counts.
     """
-    measure = measures.directional_amplification if definition == "directional" else measures.amplification
-    excluded = measures.exclusion_reason(group.generated, group.training, definition) != ""
+    measure = metrics.directional_amplification if definition == "directional" else metrics.amplification
+    excluded = metrics.exclusion_reason(group.generated, group.training, definition) != ""
     values = np.where(excluded, np.nan, measure(group.generated, group.training))
     values = values[:, group.columns(prompt)]
     values = values[~np.isnan(values).all(axis=1)]

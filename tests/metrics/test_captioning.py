@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.measures.captioning import caption_scores, split
+from biaslab.metrics.captioning import caption_scores, split
 from biaslab.stats import mean_interval
 
 scorers = pytest.importorskip("pycocoevalcap.bleu.bleu_scorer", reason="scores need the extra 'models'")

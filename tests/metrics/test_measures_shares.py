@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.measures import (
+from biaslab.metrics import (
     average_gender,
     biased_images,
     mean_absolute_deviation,

@@ -7,8 +7,8 @@ import pytest
 from scipy.spatial.distance import cosine as cosine_distance
 
 from biaslab.errors import InputError
-from biaslab.measures import similarity
-from biaslab.measures.similarity import (
+from biaslab.metrics import similarity
+from biaslab.metrics.similarity import (
     DEPENDENCY_GROUPS,
     HUMANS,
     bias_score,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError
-from biaslab.measures import retrieval
-from biaslab.measures.retrieval import frechet_distance, kernel_distance, r_precision
+from biaslab.metrics import retrieval
+from biaslab.metrics.retrieval import frechet_distance, kernel_distance, r_precision
 
 RNG = np.random.default_rng(5)
 

@@ -8,7 +8,7 @@ Agreement of raters, object bias and skin tone have modules of their own.
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from biaslab.measures.amplification import (
+from biaslab.metrics.amplification import (
     DEFINITIONS,
     amplification,
     directional_amplification,
@@ -16,7 +16,7 @@ from biaslab.measures.amplification import (
     expected_amplification,
     lean,
 )
-from biaslab.measures.shares import (
+from biaslab.metrics.shares import (
     average_gender,
     biased_images,
     mean_absolute_deviation,

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.errors import InputError, UnknownNameError
-from biaslab.measures.amplification import (
+from biaslab.metrics.amplification import (
     DEFINITIONS,
     amplification,
     directional_amplification,

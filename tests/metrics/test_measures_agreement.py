@@ -11,7 +11,7 @@ from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 
 from biaslab.errors import InputError
-from biaslab.measures.agreement import (
+from biaslab.metrics.agreement import (
     LABELS,
     _alpha,
     cohen,
@@ -121,7 +121,7 @@ def test_interval_depends_on_seed_and_confidence_not_on_the_order_of_items():
 def test_blocks_of_replicates_change_nothing(monkeypatch):
     ratings = _ratings(np.random.default_rng(22))
     whole = fleiss_kappa(ratings, seed=5, replicates=300)
-    monkeypatch.setattr("biaslab.measures.agreement._BLOCK", 100)
+    monkeypatch.setattr("biaslab.metrics.agreement._BLOCK", 100)
     assert fleiss_kappa(ratings, seed=5, replicates=300) == whole
 
 

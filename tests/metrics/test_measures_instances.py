@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from biaslab.errors import InputError
-from biaslab.measures.instances import (
+from biaslab.metrics.instances import (
     COLUMNS,
     check_runs,
     encode,

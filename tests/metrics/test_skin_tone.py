@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from biaslab.errors import InputError, UnknownNameError
-from biaslab.measures import skin_tone as st
+from biaslab.metrics import skin_tone as st
 
 # CIELAB of the swatches as the scale's own site prints them (skintone.google), light to dark.
 PRINTED_LAB = [
