@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from _simulations import asked
 
-from biaslab import published, stats
+from biaslab import reference, stats
 from biaslab_world.social import presence
 
 STUDIES, REPLICATES, LEVEL = 2000, 400, 0.05
@@ -37,7 +37,7 @@ def _resampled(rng, values: np.ndarray) -> tuple[float, float]:
 @cache
 def _printed(model: str) -> np.ndarray:
     """Return the shares of women that are printed of a model's professions, a little away from 0 and 1."""
-    tables = (published.load(f"dalleval_table_{number}") for number in (16, 17))
+    tables = (reference.load(f"dalleval_table_{number}") for number in (16, 17))
     rows = [table[(table["model"] == model) & (table["kind"] == "profession")]["value"] for table in tables]
     return 0.01 + 0.98 * (1 + np.concatenate(rows)) / 2
 

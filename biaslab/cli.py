@@ -332,12 +332,12 @@ def _settings(given: argparse.Namespace) -> None:
 
 
 def _published(given: argparse.Namespace) -> None:
-    from biaslab import published
+    from biaslab import reference
 
     if given.name:
-        published.load(given.name).to_csv(sys.stdout, index=False)
+        reference.load(given.name).to_csv(sys.stdout, index=False)
     else:
-        print(published.index().to_string(index=False))
+        print(reference.index().to_string(index=False))
 
 
 def _models(_: argparse.Namespace) -> None:

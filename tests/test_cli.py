@@ -82,7 +82,7 @@ def test_a_reader_that_has_gone_ends_it_quietly():
 
 
 def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
-    for name in ("biaslab.runs.params.load", "biaslab.published.index"):
+    for name in ("biaslab.runs.params.load", "biaslab.reference.index"):
         monkeypatch.setattr(name, Mock(side_effect=KeyboardInterrupt))
     assert cli.main(["run", "mine.yaml"]) == 130
     goes_on = "biaslab: stopped; what had finished is kept, and the same command goes on from there.\n"

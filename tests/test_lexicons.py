@@ -2,7 +2,7 @@
 
 import pytest
 
-from biaslab import lexicons, published
+from biaslab import lexicons, reference
 from biaslab.errors import ParameterError, UnknownNameError
 
 
@@ -10,7 +10,7 @@ def test_the_paper_s_lists():
     # Table 4 and the per-occupation table list the same 62.
     occupations = lexicons.load("paradox_occupations")
     assert len(occupations) == len(set(occupations)) == 62
-    assert set(occupations) == set(published.load("paradox_table_6")["occupation"])
+    assert set(occupations) == set(reference.load("paradox_table_6")["occupation"])
     assert list(lexicons.load("paradox_prompts")) == ["1", "2", "3", "4"]
     assert "Table 1" in lexicons.source("paradox_prompts")
     # A.5 prints nine words and eight pronouns.

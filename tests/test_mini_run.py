@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
 from biaslab.io import places
 from biaslab.pipeline import Settings
@@ -163,7 +163,7 @@ def test_printed_numbers_have_the_same_digits_beside_a_model(root, ran, report):
         one, other = (pd.read_csv(f, dtype=str, keep_default_na=False) for f in (path, beside / path.name))
         named = next((c for c in ("model", "model_a", "first") if c in one), "")
         # Summaries over all models of a run are of others here; a source has either printed captions or real ones.
-        some = one[one[named].isin(published.MODELS)] if named else one[:0]
+        some = one[one[named].isin(reference.MODELS)] if named else one[:0]
         columns = [c for c in one if c in other]
         rows = set(other[columns].itertuples(index=False, name=None))
         missing = [row for row in some[columns].itertuples(index=False, name=None) if row not in rows]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import UnknownNameError
 from biaslab.schema import tables
 
@@ -20,19 +20,19 @@ EPS = 1e-9
 
 
 def test_every_csv_has_a_description():
-    files = [entry.name.removesuffix(".csv") for entry in published._DATA.iterdir() if entry.name.endswith(".csv")]
-    assert set(files) == set(published.names())
+    files = [entry.name.removesuffix(".csv") for entry in reference._DATA.iterdir() if entry.name.endswith(".csv")]
+    assert set(files) == set(reference.names())
 
 
-@pytest.mark.parametrize("name", published.names())
+@pytest.mark.parametrize("name", reference.names())
 def test_table_is_what_its_description_says(name):
-    about = published.describe(name)
-    frame = published.load(name)
+    about = reference.describe(name)
+    frame = reference.load(name)
     assert about.paper in tables.measuring() and name.startswith(f"{about.paper}_")
     assert name.endswith(about.table.rsplit(" ", 1)[-1])
     assert about.title and about.section and about.unit and all(about.notes)
     assert list(frame.columns) == list(about.columns)
-    with (published._DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+    with (reference._DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file, strict=True)
     assert len(frame) == about.rows == len(rows)
     assert {len(row) for row in rows} <= {len(header)}
@@ -51,7 +51,7 @@ def test_table_is_what_its_description_says(name):
                 assert frame[key].dropna().between(-100, 100).all(), key
 
 
-@pytest.mark.parametrize("call", [published.load, published.describe])
+@pytest.mark.parametrize("call", [reference.load, reference.describe])
 def test_unknown_name_gets_near_matches(call):
     with pytest.raises(UnknownNameError) as raised:
         call("paradox_tabel_6")
@@ -74,17 +74,17 @@ def spread(frame: pd.DataFrame, index, columns: str, values: str) -> pd.DataFram
 
 def wide(name: str) -> pd.DataFrame:
     """Return a table of shares with one row per occupation and the columns captions, 1, 2, 3, 4."""
-    return spread(published.load(name), "occupation", "prompt", "percent_female")
+    return spread(reference.load(name), "occupation", "prompt", "percent_female")
 
 
 def stated(quantity: str, approach: str = "") -> float:
-    words = published.load("paradox_text")
+    words = reference.load("paradox_text")
     return words[(words["quantity"] == quantity) & (words["approach"] == approach)]["value"].item()
 
 
 @pytest.mark.parametrize("name", SHARES.values())
 def test_paradox_shares_are_complete(name):
-    frame = published.load(name)
+    frame = reference.load(name)
     assert len(frame) == stated("occupations") * 5  # training and four prompts
     assert frame["occupation"].nunique() == stated("occupations")
     assert set(zip(frame["source"], frame["prompt"], strict=True)) == {
@@ -98,7 +98,7 @@ def test_paradox_shares_are_complete(name):
     assert {"hairdresser", "fashion designer", "prime minister", "ceo"} < set(frame["occupation"])
     assert (wide(name)["captions"] == wide(SHARES["SD 1.4"])["captions"]).all()
     for other in ("paradox_arxiv_table_5", "paradox_arxiv_table_6"):
-        assert set(published.load(other)["occupation"]) == set(frame["occupation"])
+        assert set(reference.load(other)["occupation"]) == set(frame["occupation"])
 
 
 @pytest.mark.parametrize(("name", "odd"), [("paradox_table_6", 81), ("paradox_table_7", 68)])
@@ -108,11 +108,11 @@ def test_paradox_shares_against_the_stated_number_of_images(name, odd):
     assert (tenths["captions"] % 2 == 0).all()
     # The notes say in how many cells the gate must have left fewer than 500 generated images.
     assert (tenths[PROMPTS] % 2).to_numpy().sum() == odd
-    assert any(f"{odd} of the 248" in note for note in published.describe(name).notes)
+    assert any(f"{odd} of the 248" in note for note in reference.describe(name).notes)
 
 
 def test_paradox_amplification_averages():
-    table = published.load("paradox_table_3")
+    table = reference.load("paradox_table_3")
     assert len(table) == 40
     by_prompt = spread(table, ["model", "approach"], "prompt", "amplification")
     assert by_prompt.shape == (8, 5)
@@ -126,7 +126,7 @@ def test_paradox_amplification_averages():
 
 
 def test_paradox_stated_reductions():
-    table = published.load("paradox_table_3")
+    table = reference.load("paradox_table_3")
     old = table[table["model"] == "SD 1.4"].set_index(["approach", "prompt"])["amplification"]
 
     def reduction(approach, prompt):
@@ -152,7 +152,7 @@ def test_paradox_stated_reductions():
 
 
 def paired(number: int) -> pd.DataFrame:
-    return published.load(f"paired_table_{number}")
+    return reference.load(f"paired_table_{number}")
 
 
 def stereotypes() -> dict[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 from biaslab.runs import coverage, params, runner, units
 from biaslab.schema import tables
 
@@ -95,7 +95,7 @@ def test_the_ledger_lists_all_tables_and_figures_of_the_papers():
     assert len({(r["paper"], r["kind"], r["number"]) for r in rows}) == len(rows)
     # Every table of the papers that the package holds is in it.
     listed = {(r["paper"], r["number"]) for r in rows if r["kind"] == "table"}
-    held = [published.describe(name) for name in published.names()]
+    held = [reference.describe(name) for name in reference.names()]
     assert {(t.paper, t.table) for t in held if t.table != "text"} <= listed
 
 
@@ -119,7 +119,7 @@ def test_each_status_says_who_does_what(row):
     numbers = re.fullmatch(r"Tables? (\d+)(?:(?:, \d+)* and (\d+)| to (\d+))?", row["inputs"])
     assert bool(numbers) == bool(row["inputs"])
     for number in re.findall(r"\d+", row["inputs"]):
-        assert f"{row['paper']}_table_{number}" in published.names()
+        assert f"{row['paper']}_table_{number}" in reference.names()
 
 
 def test_the_ledger_says_what_a_run_leaves_behind(record):
@@ -185,10 +185,10 @@ def test_what_is_reprinted_is_what_the_papers_print(folder):
         frame = pd.read_csv(folder / "tables" / f"{row['output']}.csv")
         if (row["paper"], row["number"]) in LISTS:
             printed, column = LISTS[row["paper"], row["number"]]
-            assert set(frame[column]) == set(published.load(printed)[column])
+            assert set(frame[column]) == set(reference.load(printed)[column])
             continue
         some, columns, shown = REPRINTED[row["paper"], row["number"]]
-        printed = published.load(f"{row['paper']}_table_{row['number']}").query(some)[columns].to_numpy()
+        printed = reference.load(f"{row['paper']}_table_{row['number']}").query(some)[columns].to_numpy()
         shown = frame[shown].to_numpy().ravel()
         printed = printed[printed == printed]
         # To the digits of the print: thirds and ninths that it rounds, or cuts off in tables 23 to 31, are restored.

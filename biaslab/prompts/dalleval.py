@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from biaslab import lexicons, published
+from biaslab import lexicons, reference
 from biaslab.prompts.word_files import Words, slug
 
 # Table 11, in its order; "bicycle" in texts (Table 15).
@@ -117,7 +117,7 @@ def professions() -> tuple[str, ...]:
 
 @cache
 def _works_as() -> dict[str, str]:
-    table = published.load("dalleval_table_13")
+    table = reference.load("dalleval_table_13")
     return dict(zip(table["profession"], table["article"] + " " + table["profession"], strict=True))
 
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons, published
+from biaslab import lexicons, reference
 from biaslab.cache.result_cache import Store
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
@@ -98,7 +98,7 @@ NO_CAPTIONS = Neutral(
 @cache
 def excluding() -> MappingProxyType[str, tuple[str, str, bool]]:
     """Return the forms that keep a caption from being neutral (Table 2): to word, type and whether it is a plural."""
-    words = published.load("triplets_table_2").drop_duplicates("word")
+    words = reference.load("triplets_table_2").drop_duplicates("word")
     found = {row.word.lower(): (row.word, row.type, False) for row in words.itertuples()}
     for form, (word, kind, _) in list(found.items()):
         for plural in () if form in _NO_PLURAL else lexicons.plurals(form):
@@ -272,7 +272,7 @@ def sentences() -> pd.DataFrame:
 
     The paper's own are not published; these are ours, as many as its 811.
     """
-    found, table = [], published.load("triplets_table_3")
+    found, table = [], reference.load("triplets_table_3")
     for topic, texts in lexicons.load("profession_sentences").items():
         names = table.loc[table["topic"] == topic, "profession"]
         for text in texts:

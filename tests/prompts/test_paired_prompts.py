@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from biaslab import lexicons, published
+from biaslab import lexicons, reference
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.prompts import paired
 
 
 def test_lists_are_the_printed_ones():
-    listed = published.load("paired_table_3")
+    listed = reference.load("paired_table_3")
     found = {p.occupation: p.stereotype for p in map(paired.occupation, paired.stereotypes())}
     assert found == dict(zip(listed["occupation"], listed["stereotype"], strict=True))
     # Texts say "mechanician" as the paper's prompts do, results "mechanic" as its per-occupation tables are read.

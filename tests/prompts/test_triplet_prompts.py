@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from in_memory import InMemory
 
-from biaslab import lexicons, published
+from biaslab import lexicons, reference
 from biaslab.captions.indicators import indicators
 from biaslab.errors import ParameterError
 from biaslab.prompts import triplets
@@ -69,7 +69,7 @@ def test_the_funnel_by_hand():
 
 def brute_force(captions):
     """Return the funnel of the paper's rule, and the neutral captions, caption by caption."""
-    words = {word.lower() for word in published.load("triplets_table_2")["word"]}
+    words = {word.lower() for word in reference.load("triplets_table_2")["word"]}
     nouns = words - NO_PLURAL
     plurals = {"heroes"} | {form for noun in nouns for form in lexicons.plurals(noun)}
     tokens = [set(re.findall(r"\w+", caption.lower())) for caption in captions]
@@ -226,7 +226,7 @@ def test_ids_are_of_the_neutral_text():
 
 
 def test_professions_are_the_table_s():
-    table, sentences = published.load("triplets_table_3"), triplets.sentences()
+    table, sentences = reference.load("triplets_table_3"), triplets.sentences()
     assert len(sentences) == sentences["text"].nunique() == 811
     asked = sentences[["topic", "profession"]].drop_duplicates().reset_index(drop=True)
     pd.testing.assert_frame_equal(asked, table[["topic", "profession"]], check_dtype=False)
@@ -239,7 +239,7 @@ def test_professions_are_the_table_s():
         assert row.text.endswith(".") and not re.search(r"\b(person|people|woman|man)\b", row.text)
     # They say no gender, by words or by names.
     assert (indicators(sentences["text"])["indicator"] == "none").all()
-    gender = set(published.load("triplets_table_2").query("type == 'gender'")["word"])
+    gender = set(reference.load("triplets_table_2").query("type == 'gender'")["word"])
     gender |= set(lexicons.load("gendered_nouns"))
     assert not any(gender & set(re.findall(r"\w+", text)) for text in sentences["text"])
 

@@ -25,7 +25,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from biaslab import lexicons, published
+from biaslab import lexicons, reference
 from biaslab.errors import InputError, unknown_name
 from biaslab.prompts.paired import LEVELS, Person, occupation, role, sentence, stereotypes, with_power
 from biaslab_world import truthful
@@ -55,14 +55,14 @@ def look_of(person: Person) -> str:
 def _printed() -> Mapping[tuple[str, str, str], float]:
     """Return P(female) by (occupation, level, ``single`` or ``paired``) from the printed tables."""
     found: dict[tuple[str, str, str], float] = {}
-    table = published.load("paired_table_11")
+    table = reference.load("paired_table_11")
     for row in table[table["setting"].isin(["single", "paired"])].itertuples():
         found[row.occupation, "", row.setting] = row.percent_female / 100
-    for row in published.load("paired_table_13").itertuples():
+    for row in reference.load("paired_table_13").itertuples():
         toward = (1 + row.score / 100) / 2
         share = toward if LEVELS[row.power_level] == "female" else 1 - toward
         found[row.occupation, row.power_level, row.setting] = share
-    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    listed = reference.load("paired_table_3").set_index("occupation")["stereotype"]
     groups: dict[tuple[str, ...], list[float]] = {}
     for key, share in found.items():
         groups.setdefault((key[1] or listed[key[0]], key[2]), []).append(share)

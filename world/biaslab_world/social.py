@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import unknown_name
 from biaslab.execution.workers import Memo
 from biaslab.hub import registry
@@ -41,7 +41,7 @@ _GROUPS = (
 
 @cache
 def _female_shares() -> Mapping[str, float]:
-    tables = (published.load(f"dalleval_table_{number}") for number in (16, 17))
+    tables = (reference.load(f"dalleval_table_{number}") for number in (16, 17))
     rows = [table[(table["model"] == MODEL) & (table["kind"] == "profession")] for table in tables]
     return {
         name.casefold(): (1 + value) / 2
@@ -73,7 +73,7 @@ def presence() -> Mapping[str, Mapping[str, float]]:
     The printed presences for the prompts with "woman" and "man"; what excludes each other, times 0.6. A look, or
     everyday clothes, that keep their own attire have that one's attributes besides.
     """
-    table = published.load("dalleval_table_22")
+    table = reference.load("dalleval_table_22")
     table = table[(table["model"] == MODEL) & (table["kind"] == "attribute")]
     out = {}
     for word, gender in GENDERED.items():

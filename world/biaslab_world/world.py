@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import ParameterError, unknown_name
 
 INDICATORS = ("none", "female", "male", "both")
@@ -86,7 +86,7 @@ def skew_knobs(skew: str) -> Knobs:
 @lru_cache(maxsize=1)
 def training_shares() -> Mapping[str, float]:
     """Return the percentage of women (0–100) per occupation, the published training column, 62 entries."""
-    table = published.load("paradox_table_6").query("source == 'training'")
+    table = reference.load("paradox_table_6").query("source == 'training'")
     return MappingProxyType(table.set_index("occupation")["percent_female"].astype(float).to_dict())
 
 

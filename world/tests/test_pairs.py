@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import InputError
 from biaslab.hub import registry
 from biaslab.prompts import paired as asking
@@ -41,7 +41,7 @@ def test_scores_of_the_world_are_the_printed_ones():
 
 def test_there_is_contrast_only_beside_the_opposite_stereotype():
     nurse, sheriff, guard = map(asking.occupation, ("nurse", "sheriff", "guard"))
-    table = published.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
+    table = reference.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
     assert pairs.p_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
     assert pairs.p_female(sheriff, guard) == pairs.p_female(sheriff, sheriff) == pairs.p_female(sheriff)
     # Among three, one of the opposite stereotype makes it.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biaslab import published
+from biaslab import reference
 from biaslab_world.art import COLOURS, HATS, PLACES, PROPS
 from biaslab_world.looks import ATTIRES, LOOKS, OCCUPATIONS, look
 from biaslab_world.scene import (
@@ -107,7 +107,7 @@ def test_every_occupation_of_the_papers_has_a_look():
         ("paradox_table_6", "occupation"), ("dalleval_table_13", "profession"),
         ("paired_table_3", "occupation"), ("paired_table_3", "printed_name"), ("paired_table_4", "role"),
     ]  # fmt: skip
-    printed = {name for table, column in tables for name in published.load(table)[column]}
+    printed = {name for table, column in tables for name in reference.load(table)[column]}
     assert set(OCCUPATIONS) <= printed <= set(LOOKS)
     for name, value in LOOKS.items():
         assert value.attire in ATTIRES, name
@@ -118,7 +118,7 @@ def test_every_occupation_of_the_papers_has_a_look():
 
 
 def test_the_62_occupations_differ_in_two_respects_at_least():
-    names = sorted(set(published.load("paradox_table_6")["occupation"]))
+    names = sorted(set(reference.load("paradox_table_6")["occupation"]))
     assert len(names) == 62
     respects = [((v.attire, v.attire_colour), v.hat, v.prop, v.place) for v in map(look, names)]
     for (one, a), (other, b) in itertools.combinations(zip(names, respects, strict=True), 2):

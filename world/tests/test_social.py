@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import UnknownNameError
 from biaslab.prompts import dalleval as prompts
 from biaslab_world import social
@@ -45,7 +45,7 @@ def shown_as_said(made) -> list[Person]:
 
 
 def test_all_professions_have_the_share_of_the_printed_tables():
-    printed = pd.concat([published.load("dalleval_table_16"), published.load("dalleval_table_17")])
+    printed = pd.concat([reference.load("dalleval_table_16"), reference.load("dalleval_table_17")])
     printed = printed[(printed["model"] == "Stable Diffusion") & (printed["kind"] == "profession")]
     averages = dict(zip(printed["profession"].str.casefold(), printed["value"], strict=True))
     assert len(prompts.professions()) == len(averages) == 83
@@ -79,7 +79,7 @@ TOPS = ("suit", "shirt", "uniform", "jacket", "dress")
 
 @pytest.mark.parametrize(("word", "gender"), [("woman", "female"), ("man", "male")])
 def test_presences_are_the_printed_ones(word, gender):
-    table = published.load("dalleval_table_22").query(
+    table = reference.load("dalleval_table_22").query(
         "model == 'Stable Diffusion' and kind == 'attribute' and prompt_gender == @word"
     )
     printed = dict(zip(table["attribute"], table["presence"], strict=True))

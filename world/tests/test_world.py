@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab_world.world import (
     INDICATORS,
@@ -29,7 +29,7 @@ WORLDS = [*SKEWS.values(), ODD]
 
 @pytest.fixture(scope="module")
 def printed() -> pd.Series:
-    table = published.load("paradox_table_6")
+    table = reference.load("paradox_table_6")
     return table[table["source"] == "training"].set_index("occupation")["percent_female"]
 
 
@@ -78,7 +78,7 @@ def test_default_knobs_follow_the_printed_numbers(printed):
     silent = people["indicator"] == "none"
     prompts = people["style"] == "prompt_like"
     told = 100 * people.loc[~silent, "p"].sum() / people["p"].sum()
-    text = published.load("paradox_text").set_index(["quantity", "approach"])["value"]
+    text = reference.load("paradox_text").set_index(["quantity", "approach"])["value"]
     amplification = text["amplification"]
     # Within 1.5 points: one setting cannot meet all four numbers exactly.
     assert told == pytest.approx(text["captions_with_indicators", "naive"], abs=1.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from biaslab import published
+from biaslab import reference
 from biaslab.schema import tables
 
 IMAGES_PER_PROMPT = 9
@@ -121,7 +121,7 @@ def skin_tone_methods() -> pd.DataFrame:
 
 
 def _loaded(*numbers: int) -> pd.DataFrame:
-    return pd.concat([published.load(f"dalleval_table_{n}") for n in numbers], ignore_index=True)
+    return pd.concat([reference.load(f"dalleval_table_{n}") for n in numbers], ignore_index=True)
 
 
 def _by_profession(*numbers: int) -> pd.DataFrame:

@@ -1,11 +1,11 @@
-"""What the paper prints for DALL-E 3, as measured tables: the numbers of :mod:`biaslab.published` in their columns."""
+"""What the paper prints for DALL-E 3, as measured tables: the numbers of :mod:`biaslab.reference` in their columns."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from biaslab import published
+from biaslab import reference
 from biaslab.metrics import percent_female_from_stereotype_score
 from biaslab.schema import tables
 
@@ -22,11 +22,11 @@ _DESIGN = {
 
 def percent_female() -> pd.DataFrame:
     """Return Tables 11 and 13 as shares (%, 0–100); thirds are restored from the two digits printed."""
-    alone = published.load("paired_table_11").query("setting != 'labour_statistics'")
+    alone = reference.load("paired_table_11").query("setting != 'labour_statistics'")
     alone = alone.assign(aspect="occupation", identity=alone["occupation"])
-    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    listed = reference.load("paired_table_3").set_index("occupation")["stereotype"]
     alone["stereotype"] = alone["occupation"].map(listed)
-    roles = published.load("paired_table_13")
+    roles = reference.load("paired_table_13")
     roles = roles.assign(
         aspect="power",
         identity=roles["occupation"] + ", " + roles["power_level"] + " power",
@@ -41,7 +41,7 @@ def percent_female() -> pd.DataFrame:
 
 def labour_share() -> pd.DataFrame:
     """Return the share of women in the labour force (%, 0–100) of Table 11."""
-    frame = published.load("paired_table_11").query("setting == 'labour_statistics'")
+    frame = reference.load("paired_table_11").query("setting == 'labour_statistics'")
     reason = frame["note"].where(frame["percent_female"].isna(), "")
     frame = frame.rename(columns={"percent_female": "percent_female_labour"})
     return tables.of(frame.assign(reason=reason), "paired_labour_share")
@@ -49,7 +49,7 @@ def labour_share() -> pd.DataFrame:
 
 def run_score() -> pd.DataFrame:
     """Return the overall score (points) of each sampling of images of Table 10."""
-    frame = published.load("paired_table_10").query("run != 'average'")
+    frame = reference.load("paired_table_10").query("run != 'average'")
     return tables.of(frame.assign(model=MODEL, n=_people(frame)[1]), "paired_run_score")
 
 
@@ -60,9 +60,9 @@ def _people(frame: pd.DataFrame) -> np.ndarray:
 
 def printed_value() -> pd.DataFrame:
     """Return aggregates and statements without measurements behind them: Tables 1 and 2, abstract, section 4.6."""
-    scores = published.load("paired_table_1").rename(columns={"score": "value"})
+    scores = reference.load("paired_table_1").rename(columns={"score": "value"})
     scores = scores.assign(quantity="stereotype_score", place="Table 1")
-    rows = published.load("paired_table_2").rename(columns={"score": "value"})
+    rows = reference.load("paired_table_2").rename(columns={"score": "value"})
     top = rows["occupations"] == "top 5"
     rows["setting"] = rows["mitigation"].replace("none", "paired") + np.where(top, "_top5", "")
     rows = rows[rows["setting"] != "paired"].assign(stereotype="overall", quantity="stereotype_score", place="Table 2")
@@ -71,7 +71,7 @@ def printed_value() -> pd.DataFrame:
         "amplified_cases_high_power": ("percent_of_amplified", "male"),
         "reduced_cases_low_power": ("percent_of_reduced", "female"),
     }
-    text = published.load("paired_text").set_index("quantity").loc[list(quantities)]
+    text = reference.load("paired_text").set_index("quantity").loc[list(quantities)]
     text["quantity"], text["stereotype"] = zip(*quantities.values(), strict=True)
     text["place"] = text["section"].where(text["section"].str.isalpha(), "section " + text["section"])
     frame = pd.concat([scores, rows, text], ignore_index=True).assign(model=MODEL)
@@ -80,9 +80,9 @@ def printed_value() -> pd.DataFrame:
 
 def judge_agreement() -> pd.DataFrame:
     """Return kappas among annotators (Table 7) and of automated judges with them (Table 9)."""
-    people = published.load("paired_table_7").rename(columns={"fleiss_kappa": "value"})
+    people = reference.load("paired_table_7").rename(columns={"fleiss_kappa": "value"})
     people = people.assign(judge="annotators", statistic="fleiss_kappa", n_raters=3)
-    machines = published.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
+    machines = reference.load("paired_table_9").rename(columns={"cohen_kappa": "value", "method": "judge"})
     machines = machines.assign(statistic="cohen_kappa", n_raters=2)
     frame = pd.concat([people, machines], ignore_index=True)
     frame = frame.assign(model=MODEL, reference="annotators", n=np.nan, reason="the paper prints no ratings")

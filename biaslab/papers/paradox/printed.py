@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from biaslab import published
+from biaslab import reference
 from biaslab.captions.settings import CAPTIONS_AS_PROMPTS
 from biaslab.schema import tables
 
@@ -20,7 +20,7 @@ MODELS = {"SD 1.4": "paradox_table_6", "SD 1.5": "paradox_table_7"}
 
 def percent_female() -> pd.DataFrame:
     """Return Tables 6 and 7 as measurements of the naive approach: table ``paradox_percent_female`` (%)."""
-    tables_of = [published.load(name).assign(model=model) for model, name in MODELS.items()]
+    tables_of = [reference.load(name).assign(model=model) for model, name in MODELS.items()]
     whole = pd.concat(tables_of, ignore_index=True)
     whole.loc[whole["source"] == "training", "prompt"] = "captions"
     return tables.of(whole.assign(approach="naive", n=NOMINAL_N), "paradox_percent_female")
@@ -28,8 +28,8 @@ def percent_female() -> pd.DataFrame:
 
 def printed_amplification() -> pd.DataFrame:
     """Return Table 3, and the averages that sections 6 and A.6 state for SD 1.4, in points."""
-    words = published.load("paradox_text")
+    words = reference.load("paradox_text")
     stated = words[(words["quantity"] == "amplification") & words["approach"].isin(CAPTIONS_AS_PROMPTS)]
     stated = stated.rename(columns={"value": "amplification"}).assign(model=MODEL, prompt="captions")
-    whole = pd.concat([published.load("paradox_table_3"), stated], ignore_index=True)
+    whole = pd.concat([reference.load("paradox_table_3"), stated], ignore_index=True)
     return tables.of(whole, "paradox_printed_amplification")

@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.stats import binom, norm
 from scipy.stats import t as t_distribution
 
-from biaslab import published, stats
+from biaslab import reference, stats
 from biaslab.errors import InputError
 from biaslab.metrics.similarity import DEPENDENCY_GROUPS, intersection_ratio
 from biaslab.metrics.similarity import bias_score as _bias_score
@@ -69,7 +69,7 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
     Without any rows these are the words as the paper prints them, which counts none.
     """
     if words.empty:
-        printed = published.load("triplets_table_2").drop_duplicates("word")
+        printed = reference.load("triplets_table_2").drop_duplicates("word")
         words = printed.assign(dataset="", captions_excluded=np.nan)
     words = words.assign(place=pd.factorize(words["dataset"])[0])
     ranked = words.sort_values(["place", "captions_excluded"], ascending=[True, False], kind="stable")
@@ -166,15 +166,15 @@ def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: flo
         wide = wide.reindex(columns=[*PAIRS, *REFERENCES])
         same = known.iloc[0][[*cell, "unit", "sample"]].to_dict()
         sign = 1 if known["higher_is_closer"].iloc[0] == 1 else -1
-        for reference, of in known.groupby("pair", sort=False):
+        for baseline, of in known.groupby("pair", sort=False):
             mean = _mean("value", of["value"], of["case"], _reason(of), confidence)
             for pair in PAIRS:
-                difference = (sign * (wide[pair] - wide[reference])).dropna()
+                difference = (sign * (wide[pair] - wide[baseline])).dropna()
                 far = _mean("", difference, difference.index, "", confidence)
                 rows.append(
                     same
                     | mean
-                    | {"reference": reference, "pair": pair, "n": len(difference)}
+                    | {"reference": baseline, "pair": pair, "n": len(difference)}
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
@@ -542,7 +542,7 @@ def _scores(
     rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
     images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
     rows = rows.merge(images.dropna().add_prefix("images_").reset_index(), on=cell)
-    words = published.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
+    words = reference.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
     rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
     rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]

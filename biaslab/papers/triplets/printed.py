@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from biaslab import published
+from biaslab import reference
 from biaslab.metrics.similarity import DEPENDENCY_GROUPS, METRICS, NETWORKS
 from biaslab.papers.triplets.analysis import ALL_GROUPS, MEAN, PAIRS, TESTED
 from biaslab.prompts.triplets import ONE
@@ -24,7 +24,7 @@ _CELL = ["model", "dataset"]
 
 def prompt_sets() -> pd.DataFrame:
     """Return triplets and seeds of each dataset (table 4)."""
-    sizes = published.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
+    sizes = reference.load("triplets_table_4")[["dataset", "triplets", "seeds"]]
     return sizes.astype({"triplets": int, "seeds": int}).assign(evidence="printed")
 
 
@@ -33,7 +33,7 @@ def similarity() -> pd.DataFrame:
 
     n is nominal: triplets in prompt space, where a seed changes nothing, and triplets times seeds elsewhere.
     """
-    many, one = published.load("triplets_table_5"), published.load("triplets_table_10")
+    many, one = reference.load("triplets_table_5"), reference.load("triplets_table_10")
     size = prompt_sets().set_index("dataset")
     seeds = many["dataset"].map(size["seeds"]).where(many["space"] != "prompt", 1)
     many = many.assign(sample="triplets", n=many["dataset"].map(size["triplets"]) * seeds)
@@ -53,7 +53,7 @@ def networks() -> pd.DataFrame:
 def object_similarity() -> pd.DataFrame:
     """Return the mean co-occurrence similarities of table 6, and what section 7.1 states for one triplet."""
     size = prompt_sets().set_index("dataset")
-    many = published.load("triplets_table_6")
+    many = reference.load("triplets_table_6")
     many = many.assign(sample="triplets", n=many["dataset"].map(size["triplets"] * size["seeds"]))
     one = pd.DataFrame(
         [["SD v2.0", ONE_TRIPLET, pair, _stated("co_occurrence_similarity", pair)] for pair in PAIRS],
@@ -75,7 +75,7 @@ def group_object_counts() -> pd.DataFrame:
 
 def printed_chi_square() -> pd.DataFrame:
     """Return the p-values of tables 7 to 9, and the bounds that sections 5.3 and 7.1 state."""
-    printed = pd.concat([published.load(f"triplets_table_{k}") for k in (7, 8, 9)], ignore_index=True)
+    printed = pd.concat([reference.load(f"triplets_table_{k}") for k in (7, 8, 9)], ignore_index=True)
     printed["sample"] = "triplets"
     cells = product(printed["model"].unique(), printed["dataset"].unique(), TESTED)
     below = ["<", STATED_BOUND]
@@ -90,24 +90,24 @@ def printed_chi_square() -> pd.DataFrame:
 
 def group_images() -> pd.DataFrame:
     """Return the shares of images that hold a dependency group (table 11), with n from table 4."""
-    size = published.load("triplets_table_4").set_index("dataset").astype(int)
-    printed = published.load("triplets_table_11")
+    size = reference.load("triplets_table_4").set_index("dataset").astype(int)
+    printed = reference.load("triplets_table_11")
     return printed.assign(n=printed["dataset"].map(size["images"]), n_triplets=printed["dataset"].map(size["triplets"]))
 
 
 def printed_group_objects() -> pd.DataFrame:
     """Return how many different objects each dependency group has (table 12)."""
-    return published.load("triplets_table_12").astype({"objects": int}).rename(columns={"objects": "n_objects"})
+    return reference.load("triplets_table_12").astype({"objects": int}).rename(columns={"objects": "n_objects"})
 
 
 def printed_intersection() -> pd.DataFrame:
     """Return the shares of objects that dependency groups have in common (table 13)."""
-    return published.load("triplets_table_13")
+    return reference.load("triplets_table_13")
 
 
 def detector_counts() -> pd.DataFrame:
     """Return the nouns that people and the detector find (section 7.3)."""
-    text = published.load("triplets_text")
+    text = reference.load("triplets_text")
     counts = {
         "n_images": _stated("rated_images"),
         "nouns": _stated("nouns"),
@@ -119,7 +119,7 @@ def detector_counts() -> pd.DataFrame:
 
 
 def _stated(quantity: str, subject: str = "") -> float:
-    text = published.load("triplets_text")
+    text = reference.load("triplets_text")
     return float(text.query("quantity == @quantity and subject == @subject")["value"].iloc[0])
 
 

@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import published, stats
+from biaslab import reference, stats
 from biaslab.errors import InputError
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
@@ -31,7 +31,7 @@ def gender_rows(model, values, n=9):
 
 def test_averages_follow_from_the_professions(printed):
     table = printed["overall_average"].query("category == 'gender'").set_index("model")
-    rows = pd.concat([published.load(f"dalleval_table_{n}") for n in (16, 17)]).query("kind == 'profession'")
+    rows = pd.concat([reference.load(f"dalleval_table_{n}") for n in (16, 17)]).query("kind == 'profession'")
     for model, rounded in zip(MODELS, (-0.25, -0.22, -0.42), strict=True):
         ninths = np.rint(9 * rows[rows["model"] == model]["value"]) / 9
         assert len(ninths) == 83

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
 ATTRIBUTES = "boots slippers jeans shorts slacks dress skirt suit shirt uniform jacket hat tie mask gloves"
@@ -19,7 +19,7 @@ CENT = 0.005 + 1e-9
 
 
 def load(*tables: int) -> pd.DataFrame:
-    return pd.concat([published.load(f"dalleval_table_{t}") for t in tables], ignore_index=True)
+    return pd.concat([reference.load(f"dalleval_table_{t}") for t in tables], ignore_index=True)
 
 
 def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) -> pd.DataFrame:
@@ -52,11 +52,11 @@ def presence(attributes: pd.DataFrame, model: str, gender: str) -> pd.DataFrame:
 
 
 def test_every_table_is_there():
-    found = {n for n in published.names() if n.startswith("dalleval_")}
+    found = {n for n in reference.names() if n.startswith("dalleval_")}
     tables = [2, 3, *range(5, 10), 13, 14, *range(16, 32)]
     assert found == {"dalleval_text", *(f"dalleval_table_{t}" for t in tables)}
     for name in found:
-        assert not published.load(name).duplicated().any(), name
+        assert not reference.load(name).duplicated().any(), name
 
 
 def test_professions(professions):
@@ -88,7 +88,7 @@ def test_attribute_tables_are_complete(attributes, professions):
     # printed order: the professions of table 13, then the prompt without one
     for model, first in FIRST.items():
         for table, gender in enumerate(GENDERS, first):
-            rows = published.load(f"dalleval_table_{table}")
+            rows = reference.load(f"dalleval_table_{table}")
             assert set(rows["model"]) == {model}
             assert set(rows["prompt_gender"]) == {gender}
             listed = rows.query("kind == 'attribute'")

@@ -3,7 +3,7 @@
 import pytest
 from paired_rows import lists
 
-from biaslab import published
+from biaslab import reference
 from biaslab.papers import paired
 
 
@@ -20,7 +20,7 @@ def test_the_main_answers_are_the_means_of_the_papers_tables(printed):
         {"one person": 10, "two people": 47.375}, abs=0.005
     )
     assert found.details[0].startswith("With one person: 10.0 points (") and "as far as they can" in found.details[1]
-    roles = published.load("paired_table_13").query("setting == 'paired'")["score"]
+    roles = reference.load("paired_table_13").query("setting == 'paired'")["score"]
     (found,) = paired.answers.power.findings(printed["stereotype_score"])
     assert (found.said, found.n) == ("Yes.", 36)
     assert found.estimate == pytest.approx(roles.mean(), abs=0.005)

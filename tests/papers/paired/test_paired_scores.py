@@ -11,7 +11,7 @@ from statsmodels.api import OLS
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import InputError
 
 # -- published measurements --------------------------------------------------------------------------
@@ -42,8 +42,8 @@ def test_overall_scores_follow_from_the_printed_identities(printed, aspect, sett
 
 @pytest.mark.parametrize(("setting", "times"), [("single", 1), ("paired", 2)])
 def test_interval_over_lists_is_welchs_and_twice_as_wide_where_they_share_images(printed, setting, times):
-    table = published.load("paired_table_12").query("setting == @setting").set_index("occupation")["score"]
-    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    table = reference.load("paired_table_12").query("setting == @setting").set_index("occupation")["score"]
+    listed = reference.load("paired_table_3").set_index("occupation")["stereotype"]
     female, male = table[listed[table.index] == "female"], table[listed[table.index] == "male"]
     # (F + M) / 2 is half the difference of F and -M, and has half of its error; where images are shared, all of it.
     test = scipy_stats.ttest_ind(female, -male, equal_var=False)
@@ -63,7 +63,7 @@ def test_interval_over_lists_is_welchs_and_twice_as_wide_where_they_share_images
 
 
 def test_interval_over_shared_occupations_takes_both_roles_together(printed):
-    table = published.load("paired_table_13").query("setting == 'paired'")
+    table = reference.load("paired_table_13").query("setting == 'paired'")
     mean = table.groupby("occupation")["score"].mean()
     test = scipy_stats.ttest_1samp(mean, 0)
     low, high = test.confidence_interval(0.95)
@@ -328,7 +328,7 @@ def test_chance_of_one_gender_is_that_of_the_identities_on_their_side(tables_of)
 
 def test_roles_of_the_printed_occupations_are_coupled(printed):
     columns = ["setting", "power_level"]
-    table = published.load("paired_table_13").pivot(index="occupation", columns=columns, values="score")
+    table = reference.load("paired_table_13").pivot(index="occupation", columns=columns, values="score")
     paired_row = one(printed["role_coupling"], setting="paired")
     low, high = table["paired", "low"], table["paired", "high"]
     assert paired_row["n_same_score"] == (low == high).sum() == 29
@@ -351,14 +351,14 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
 
 
 def test_correlation_with_labour_shares(printed):
-    shares = published.load("paired_table_11").pivot(index="occupation", columns="setting", values="percent_female")
+    shares = reference.load("paired_table_11").pivot(index="occupation", columns="setting", values="percent_female")
     shares = shares.dropna()
     found = one(printed["labour_correlation"], setting="paired", stereotype="overall")
     r = scipy_stats.pearsonr(shares["labour_statistics"], shares["paired"])
     low, high = r.confidence_interval(0.95)
     assert [found["r"], found["ci_low"], found["ci_high"]] == pytest.approx([r.statistic, low, high])
     assert found["n"] == 39  # 40 occupations, none for chief
-    listed = published.load("paired_table_3").set_index("occupation")["stereotype"]
+    listed = reference.load("paired_table_3").set_index("occupation")["stereotype"]
     some = shares[listed[shares.index] == "female"]
     within = one(printed["labour_correlation"], setting="single", stereotype="female")
     r = scipy_stats.pearsonr(some["labour_statistics"], some["single"]).statistic
@@ -380,10 +380,10 @@ def test_labour_shares_come_from_the_source_or_the_paper(tables_of):
 
 def test_changes_are_the_printed_gaps(printed):
     changes = printed["identity_change"]
-    table = published.load("paired_table_12").dropna(subset="gap")
+    table = reference.load("paired_table_12").dropna(subset="gap")
     table = table.merge(changes[changes["aspect"] == "occupation"], on="occupation")
     assert len(table) == 40 and np.abs(table["gap"] - table["change"]).max() < 0.01
-    table = published.load("paired_table_13").dropna(subset="gap")
+    table = reference.load("paired_table_13").dropna(subset="gap")
     table["stereotype"] = table["power_level"].map({"low": "female", "high": "male"})
     table = table.merge(changes[changes["aspect"] == "power"], on=["occupation", "stereotype"])
     assert len(table) == 72 and np.abs(table["gap"] - table["change"]).max() < 0.011
@@ -425,7 +425,7 @@ def test_people_who_fit_divide_between_the_lists(printed):
 
 
 def test_cases_beside_the_stated_shares(printed):
-    gaps = published.load("paired_table_13").dropna(subset="gap")
+    gaps = reference.load("paired_table_13").dropna(subset="gap")
     table = cell(printed["changed_cases"], aspect="power").set_index(["direction", "stereotype"])
     up, down = gaps[gaps["gap"] > 0], gaps[gaps["gap"] < 0]
     high = table.loc[("amplified", "male")]

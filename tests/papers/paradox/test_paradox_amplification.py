@@ -7,7 +7,7 @@ import scipy.stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 from statsmodels.stats.weightstats import DescrStatsW
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import InputError, MissingInputError
 from biaslab.papers import paradox
 from biaslab.papers.paradox.analysis.groups import LEAST_IMAGES, expected, groups
@@ -61,7 +61,7 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
 
 
 def test_counts_and_tests_by_a_plain_loop(amplified):
-    printed = published.load("paradox_table_6")
+    printed = reference.load("paradox_table_6")
     kept = []
     for _, row in printed.pivot(index="occupation", columns="prompt", values="percent_female").iterrows():
         t, g = row["captions"], row["4"]
@@ -90,7 +90,7 @@ def test_printed_averages_have_no_interval_but_a_reason(amplified):
 def test_the_printed_spread_stands_beside_the_computed_one(variation):
     assert variation.groupby("model").size().to_dict() == {"SD 1.4": 62, "SD 1.5": 62}
     # By hand: the shares of the accountant in Table 6, and the population standard deviation of the four.
-    shares = published.load("paradox_table_6").query("occupation == 'accountant' and source == 'generated'")
+    shares = reference.load("paradox_table_6").query("occupation == 'accountant' and source == 'generated'")
     one = variation.query("model == 'SD 1.4' and occupation == 'accountant'").iloc[0]
     four = shares["percent_female"].tolist()
     mean = sum(four) / 4
@@ -226,7 +226,7 @@ def test_the_mean_of_prompts_has_a_test_only_where_it_is_a_mean_over_occupations
     assert np.isnan(rule["t_uncorrected"])
     assert rule["reason"].startswith("No plain t-test: each prompt counts other occupations")
     signed = table.loc[("SD 1.4", "directional")]
-    wide = published.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
+    wide = reference.load("paradox_table_6").pivot(index="occupation", columns="prompt", values="percent_female")
     change = np.sign(wide["captions"] - 50) * (wide[[*"1234"]].mean(axis=1) - wide["captions"])
     assert signed["amplification"] == pytest.approx(np.mean(change))
     assert signed["t_uncorrected"] == pytest.approx(scipy.stats.ttest_1samp(change, 0).statistic)

@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 from triplet_rows import GENDERS, NO_TESTS, cell
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import InputError
 from biaslab.papers import triplets
 from biaslab.papers.triplets import answers, figures
@@ -83,7 +83,7 @@ def numbers(text):
 
 @pytest.mark.long
 def test_table_4_follows_from_triplets_and_seeds(printed):
-    expected = published.load("triplets_table_4").set_index("dataset")
+    expected = reference.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
     assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(axis=None)
 
@@ -246,7 +246,7 @@ def test_co_occurrence_gap_of_table_6(printed):
     assert row["gap"] == pytest.approx(0.531 - 0.512) and row["n"] == 51219
     one = cell(printed.co_occurrence, model="SD v2.0", dataset="GCC (one triplet)")
     assert (one["feminine"], one["masculine"], one["n"], one["sample"]) == (0.733, 0.773, 1000, "seeds")
-    values = published.load("triplets_table_6").pivot(index=["model", "dataset"], columns="pair", values="value")
+    values = reference.load("triplets_table_6").pivot(index=["model", "dataset"], columns="pair", values="value")
     means = (values["neutral-masculine"] - values["neutral-feminine"]).groupby("dataset").mean()
     # Over datasets; printed cells by themselves have no interval.
     row = cell(printed.told, dataset="all datasets")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biaslab import published
+from biaslab import reference
 
 VERSIONS = ["SD v1.4", "SD v2.0", "SD v2.1"]
 GROUPS = ["explicitly_guided", "implicitly_guided", "explicitly_independent", "implicitly_independent", "hidden"]
@@ -16,7 +16,7 @@ CENT = 0.005 + 1e-9
 
 
 def load(*tables: int) -> pd.DataFrame:
-    return pd.concat([published.load(f"triplets_table_{t}") for t in tables], ignore_index=True)
+    return pd.concat([reference.load(f"triplets_table_{t}") for t in tables], ignore_index=True)
 
 
 def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) -> pd.DataFrame:
@@ -24,11 +24,11 @@ def wide(rows: pd.DataFrame, index: str | list[str], columns: str, values: str) 
 
 
 def test_every_table_is_there():
-    found = {n for n in published.names() if n.startswith("triplets_")}
+    found = {n for n in reference.names() if n.startswith("triplets_")}
     assert found == {"triplets_text", *(f"triplets_table_{t}" for t in range(2, 14))}
     for name in found:
         # one word is printed twice in table 2
-        assert published.load(name).duplicated().sum() == (name == "triplets_table_2"), name
+        assert reference.load(name).duplicated().sum() == (name == "triplets_table_2"), name
 
 
 METRICS = {
@@ -69,7 +69,7 @@ def test_which_disparities_are_damaged():
     rebuilt = damaged[damaged["reading"] == "reconstructed"]
     for value, cell in zip(rebuilt["value"], rebuilt["as_read"], strict=True):
         assert value in [float(part) for part in cell.split()]
-    notes = " ".join(published.describe("triplets_table_5").notes)
+    notes = " ".join(reference.describe("triplets_table_5").notes)
     for dataset in ("COCO", "TextCaps"):
         assert f"SD v2.1 {dataset}, neutral-masculine" in notes
 

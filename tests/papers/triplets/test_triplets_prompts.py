@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from biaslab import published
+from biaslab import reference
 from biaslab.errors import InputError
 from biaslab.papers import triplets
 from biaslab.prompts import depicted
@@ -20,7 +20,7 @@ def prompts():
 
 def test_the_words_of_the_paper_stand_without_counts():
     words = triplets.excluded_words(tables.of([], "triplets_excluded_words"))
-    assert set(words["word"]) == set(published.load("triplets_table_2")["word"]) and len(words) == 104
+    assert set(words["word"]) == set(reference.load("triplets_table_2")["word"]) and len(words) == 104
     assert words["captions_excluded"].isna().all()
 
 
@@ -35,7 +35,7 @@ def test_words_are_ranked_within_each_data_set():
 
 def test_professions_count_sentences_and_those_asked():
     table = triplets.professions(prompts())
-    printed = published.load("triplets_table_3")
+    printed = reference.load("triplets_table_3")
     assert table[["topic", "profession"]].to_numpy().tolist() == printed[["topic", "profession"]].to_numpy().tolist()
     assert len(table) == 320 and table["n_sentences"].sum() == 811
     asked = table[table["n_asked"] > 0]

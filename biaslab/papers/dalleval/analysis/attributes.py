@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import hypergeom, t
 
-from biaslab import published, stats
+from biaslab import reference, stats
 from biaslab.metrics import mean_absolute_difference
 from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
@@ -172,7 +172,7 @@ def attribute_mean_difference(
     for model, comparison, a, b in _compared(presence):
         paired = a["share"].to_numpy() - b["share"].to_numpy()
         paired = paired[~np.isnan(paired).any(axis=1)]
-        drawn = published.draws(model, replicates=replicates, seed=seed)
+        drawn = reference.draws(model, replicates=replicates, seed=seed)
         folded = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
         row |= {"mean_absolute_difference": folded.value, "mean_absolute_difference_corrected": folded.corrected}

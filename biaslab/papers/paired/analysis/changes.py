@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import fisher_exact
 
-from biaslab import published, stats
+from biaslab import reference, stats
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import identities, score_limits, with_corrected_p
@@ -68,7 +68,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
         known = group.dropna(subset=["score"])
         wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
         wide = wide.unstack().reindex(columns=LISTS)
-        how = published.draws(cell["model"], seed=seed, replicates=replicates)
+        how = reference.draws(cell["model"], seed=seed, replicates=replicates)
         drawn = _resampled_means(wide.to_numpy(), **how)
         means = wide.mean().to_numpy()
         for i, stratum in enumerate(LISTS):

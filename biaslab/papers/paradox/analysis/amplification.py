@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from biaslab import metrics, published, stats
+from biaslab import metrics, reference, stats
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
 from biaslab.papers.paradox.analysis.groups import (
@@ -81,7 +81,7 @@ def amplification(
 
 
 def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
-    found = estimates(group, **published.draws(group.model, **bootstrap))
+    found = estimates(group, **reference.draws(group.model, **bootstrap))
     for i, definition in enumerate(metrics.DEFINITIONS):
         for j, prompt in enumerate(group.names):
             kept = kept_values(group, definition, prompt)
@@ -225,9 +225,9 @@ def approach_change(
     rows = [
         row
         for (model, approach), group in found.items()
-        for reference in _references(approach)
-        if (model, reference) in found
-        for row in _change_rows(group, found[model, reference], estimated, bootstrap)
+        for baseline in _references(approach)
+        if (model, baseline) in found
+        for row in _change_rows(group, found[model, baseline], estimated, bootstrap)
     ]
     if printed is not None:
         rows += _printed_changes(printed, found.keys())
@@ -244,9 +244,9 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
     for row in printed.to_dict("records"):
         averages.setdefault((row["model"], row["approach"]), {})[row["prompt"]] = row["amplification"]
     for (model, approach), ours in averages.items():
-        for reference in _references(approach):
-            theirs = averages.get((model, reference), {})
-            if {(model, approach), (model, reference)} <= set(measured):
+        for baseline in _references(approach):
+            theirs = averages.get((model, baseline), {})
+            if {(model, approach), (model, baseline)} <= set(measured):
                 continue
             for prompt, value in ours.items():
                 # Captions as prompts have one value, beside the mean of the others.
@@ -256,23 +256,23 @@ def _printed_changes(printed: pd.DataFrame, measured: Collection[tuple[str, str]
                     plain, missing = [base, value, change], [np.nan] * 6
                     percents = [100 * change / base, np.nan]
                     numbers = [*plain, *missing, *percents, np.nan]
-                    yield [model, approach, reference, "published", prompt, *numbers, NO_SHARES]
+                    yield [model, approach, baseline, "published", prompt, *numbers, NO_SHARES]
 
 
 def _change_rows(
-    group: Group, reference: Group, estimated: Callable[[Group], Estimates], bootstrap: dict
+    group: Group, baseline: Group, estimated: Callable[[Group], Estimates], bootstrap: dict
 ) -> Iterator[list]:
-    shared = set(group.occupations) & set(reference.occupations)
-    group, reference = (g.only(np.isin(g.occupations, list(shared))) for g in (group, reference))
-    pairs = _prompt_pairs(group, reference)
+    shared = set(group.occupations) & set(baseline.occupations)
+    group, baseline = (g.only(np.isin(g.occupations, list(shared))) for g in (group, baseline))
+    pairs = _prompt_pairs(group, baseline)
     if not group.occupations or not pairs:
         return
-    first, second = estimated(group), estimated(reference)
+    first, second = estimated(group), estimated(baseline)
     reasons = [
         [first.reason[d, i] or second.reason[d, j] for i, j in pairs.values()] for d in range(len(metrics.DEFINITIONS))
     ]
     known = any("" in row for row in reasons)
-    se, df = _between(group, reference, list(pairs.values()), bootstrap) if known else (np.empty((0, 0)), np.nan)
+    se, df = _between(group, baseline, list(pairs.values()), bootstrap) if known else (np.empty((0, 0)), np.nan)
     quantile = scipy.stats.t.ppf((1 + bootstrap["confidence"]) / 2, df)
     for d, definition in enumerate(metrics.DEFINITIONS):
         for k, (prompt, (i, j)) in enumerate(pairs.items()):
@@ -288,37 +288,37 @@ def _change_rows(
                 p = 2 * scipy.stats.t.sf(abs(change) / se[d, k], df)
                 reason = "" if np.isfinite(p) else TOO_FEW
             n = min(first.n[d, i], second.n[d, j])
-            head = [group.model, group.approach, reference.approach, definition, prompt]
+            head = [group.model, group.approach, baseline.approach, definition, prompt]
             yield [*head, *plain[:3], *corrected[:3], low, high, p, plain[3], corrected[3], n, reason]
 
 
 def _changed(value: float, base: float) -> list[float]:
-    """Return the reference's value, the approach's, the change in points and in percent of the reference."""
+    """Return the baseline's value, the approach's, the change in points and in percent of the baseline."""
     change = value - base
     return [base, value, change, 100 * change / base if base > 0 else np.nan]
 
 
-def _prompt_pairs(group: Group, reference: Group) -> dict[str, tuple[int, int]]:
-    """Return which values are compared, by the approach's prompt: its own and the reference's place.
+def _prompt_pairs(group: Group, baseline: Group) -> dict[str, tuple[int, int]]:
+    """Return which values are compared, by the approach's prompt: its own and the baseline's place.
 
-    Captions as prompts have one value; a reference with several prompts then stands with their mean.
+    Captions as prompts have one value; a baseline with several prompts then stands with their mean.
     """
-    if group.prompts == reference.prompts:
+    if group.prompts == baseline.prompts:
         return {name: (i, i) for i, name in enumerate(group.names)}
     if len(group.prompts) == 1:
-        return {group.prompts[0]: (0, len(reference.names) - 1)}
+        return {group.prompts[0]: (0, len(baseline.names) - 1)}
     return {}
 
 
-def _between(group: Group, reference: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> tuple[np.ndarray, float]:
+def _between(group: Group, baseline: Group, pairs: list[tuple[int, int]], bootstrap: dict) -> tuple[np.ndarray, float]:
     """Return the standard error of each change, (definitions, pairs), and its degrees of freedom."""
-    (ours, ours_n), (theirs, theirs_n) = group.counts(), reference.counts()
+    (ours, ours_n), (theirs, theirs_n) = group.counts(), baseline.counts()
     k = len(group.prompts)
-    drawn_once = group.prompts == reference.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
-    # Cells of both side by side; where both have the same generated images, those stand once, with the reference.
+    drawn_once = group.prompts == baseline.prompts and np.array_equal(ours[:, -k:], theirs[:, -k:])
+    # Cells of both side by side; where both have the same generated images, those stand once, with the baseline.
     own = ours.shape[1] - k if drawn_once else ours.shape[1]
     counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
-    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [d for d in (group.drawing, reference.drawing) if d]
+    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [d for d in (group.drawing, baseline.drawing) if d]
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides, others = shares[..., :own], shares[..., own:]
@@ -327,7 +327,7 @@ def _between(group: Group, reference: Group, pairs: list[tuple[int, int]], boots
         changes = []
         for definition in metrics.DEFINITIONS:
             first = expected(group, *group.split(sides), definition)
-            second = expected(reference, *reference.split(others), definition)
+            second = expected(baseline, *baseline.split(others), definition)
             changes += [first[..., i] - second[..., j] for i, j in pairs]
         return np.stack(changes, axis=-1)
 
@@ -341,7 +341,7 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
     ``p_holm`` is adjusted over the prompts of an approach; ``rejected`` goes by ``p``, as the paper does.
     """
-    stated = published.load("paradox_text")
+    stated = reference.load("paradox_text")
     stated = stated[stated["quantity"].str.startswith("t_test_rejected")]
     stated = stated.assign(
         prompt=stated["quantity"].str.extract(r"prompt_(\d)", expand=False).fillna("captions"),
@@ -376,7 +376,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     asked = shares[shares["source"] == "generated"].groupby(["model", "approach"])["prompt"].nunique()
     if not (asked > 1).any():
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
-    printed = [published.load(name).assign(model=model, approach="naive") for name, model in _SPREADS.items()]
+    printed = [reference.load(name).assign(model=model, approach="naive") for name, model in _SPREADS.items()]
     printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
     whole = pd.concat([_variation(g, confidence) for g in own] or [pd.DataFrame(columns=_SPREAD_KEYS)])
     whole = whole.merge(printed, "left", _SPREAD_KEYS, validate="one_to_one")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslab import published, stats
+from biaslab import reference, stats
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import APPROACHES
 from biaslab.hub import ground_truth, registry
@@ -228,7 +228,7 @@ def embedded(settings: pd.DataFrame) -> pd.DataFrame:
 
 def _stated(quantity: str, approach: str) -> float:
     """Return what the paper states in its text; NaN where it does not."""
-    words = published.load("paradox_text")
+    words = reference.load("paradox_text")
     found = words.loc[(words["quantity"] == quantity) & (words["approach"] == approach), "value"]
     return float(found.iloc[0]) if len(found) else np.nan
 
