@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent
 # What runs share, the endpoint that tells tests what it was asked, images in memory, GCC's captions, tiny pipelines,
 # a hub.
-sys.path += [str(ROOT / "tests" / room) for room in ("", "net", "judging", "captions", "generation", "hub")]
+sys.path += [str(ROOT / "tests" / room) for room in ("", "endpoints", "judges", "captions", "generation", "hub")]
 
 # Trying every model before each run of a test takes longer than the run; what does so is tried where it is left away.
 os.environ.setdefault("BIASLAB_REHEARSED", "1")
@@ -53,6 +53,36 @@ def plain_look():
         mpl.use("Agg")
         yield
         plt.close("all")
+
+
+@pytest.fixture
+def notebook(root, tmp_path, monkeypatch):
+    """Return a function that runs a notebook's cells with other parameters in this process and returns its records.
+
+    Results are in the folder of the notebook's name in ``tmp_path``; figures are drawn and not written: what is written
+    is tested with the study.
+    """
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr("biaslab.study.study._save_png", lambda *given: None)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *given, **options: None)
+
+    # Of tests that ran before in this process.
+    plt.close("all")
+
+    def run(name, **parameters):
+        out, names = tmp_path / name, {"display": print}
+        for cell in json.loads((root / f"notebooks/{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                exec("".join(cell["source"]), names)
+                if "parameters" in cell["metadata"].get("tags", ()):
+                    assert names.get("settings", {}) == {}
+                    names |= {"output_dir": str(out), "bootstrap_replicates": 100, **parameters}
+        assert not plt.get_fignums()
+        records = out / "records.json"
+        return json.loads(records.read_text(encoding="utf-8")) if records.exists() else {}
+
+    return run
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats as scipy_stats
 
 from biaslab import stats
-from biaslab.papers import custom
+from biaslab.analyses import custom
 
 SHARES: dict[str, Callable] = {
     "even": lambda rng, n: np.full(n, 0.5),

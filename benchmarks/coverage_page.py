@@ -26,7 +26,8 @@ import pandas as pd
 from scipy.stats import ttest_1samp
 
 from biaslab import stats
-from biaslab.papers import dalleval, findings, paired, paradox, synthesis, triplets
+from biaslab.analyses import synthesis
+from biaslab.papers import dalleval, findings, paired, paradox, triplets
 from biaslab.schema import tables
 
 MODELS = "A", "B"

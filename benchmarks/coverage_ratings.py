@@ -22,11 +22,11 @@ from _photographs import RATERS, folder, labels
 from PIL import Image
 
 from biaslab import stats
+from biaslab.analyses import custom, precision
 from biaslab.errors import MissingInputError
 from biaslab.judges import error, judge
 from biaslab.judges.judge import JudgeSettings
 from biaslab.judges.pinned import DLIB, YUNET
-from biaslab.papers import custom, precision
 from biaslab.ratings import sample
 from biaslab.stats.powered import Powered
 

@@ -14,7 +14,7 @@ import pandas as pd
 from _simulations import asked, summed
 
 from biaslab import stats
-from biaslab.papers import synthesis
+from biaslab.analyses import synthesis
 from biaslab.papers.dalleval.analysis.attributes import pooled_difference_floor
 from biaslab.schema import tables
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from biaslab.errors import ParameterError, unknown_name
 
-GROUPS = ("biaslab.hub", "biaslab.corpora", "biaslab.judges", "biaslab.truth", "biaslab.notebooks")
+GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.truth", "biaslab.notebooks")
 MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS = GROUPS
 
 

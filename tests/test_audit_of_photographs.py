@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from photographed import benchmark, needs, pictures
 
-from biaslab.papers import custom
+from biaslab.analyses import custom
 from biaslab.pipeline import Pipeline
 from biaslab.settings import Settings
 

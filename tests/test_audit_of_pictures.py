@@ -9,8 +9,8 @@ from fake_vision import FakeVision, marked
 from PIL import Image
 
 from biaslab import cli
+from biaslab.analyses import custom
 from biaslab.errors import InputError, ParameterError
-from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, checks
 from biaslab.prompts import dalleval, paired
 from biaslab.runs import audit

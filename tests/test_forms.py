@@ -152,7 +152,13 @@ def test_trends_take_the_declared_interval():
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted([*ROOT.glob("notebooks/*/*.ipynb"), *ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")])
-MODULES = sorted([*ROOT.glob("biaslab/papers/*/figures.py"), *ROOT.glob("world/biaslab_world/*/figures.py")])
+MODULES = sorted(
+    [
+        *ROOT.glob("biaslab/papers/*/figures.py"),
+        *ROOT.glob("biaslab/analyses/*/figures.py"),
+        *ROOT.glob("world/biaslab_world/*/figures.py"),
+    ]
+)
 # Values that a figure computes itself, with limits of its own next to them.
 DERIVED = {"value", "share", "x"}
 

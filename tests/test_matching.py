@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from biaslab import cli
+from biaslab.analyses import custom
 from biaslab.errors import InputError
-from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, checks, matching
 from biaslab.prompts import custom as asking
 from biaslab.runs import planning

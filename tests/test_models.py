@@ -39,7 +39,7 @@ def installed(tmp_path, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "a_house", package)
     brings = {
-        "biaslab.hub": {"house": "house", "house-sd": "sd", "house-sd-pairs": "pairs", "house-drawn": "drawn"},
+        "biaslab.models": {"house": "house", "house-sd": "sd", "house-sd-pairs": "pairs", "house-drawn": "drawn"},
         "biaslab.judges": dict(zip(JUDGES, ("judges", "clip", "detector", "contract"), strict=True)),
     }
     points = {

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from biaslab.analyses import ratings as rating
+from biaslab.analyses.ratings import analysis
 from biaslab.errors import InputError
-from biaslab.papers import ratings as rating
-from biaslab.papers.ratings import analysis
 from biaslab.ratings import person_ratings, readers
 from biaslab.schema import tables
 

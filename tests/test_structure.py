@@ -80,8 +80,9 @@ def test_imports_across_modules_name_public_names_that_exist():
 # Rooms of the papers themselves: what they measure, ask and print, and the stages for their prompts.
 _OF_PAPERS = (
     "papers",
+    "analyses",
     "prompts",
-    "published",
+    "reference",
     *(f"pipeline.{n}" for n in ("people", "dalleval", "triplets", "custom")),
 )
 # What prompts ask for, which gives a group of settings its name; lexicons of words.

@@ -27,7 +27,7 @@ class Truth(Protocol):
 
     pictures: str  # ``drawings`` or ``photographs``.
     corpus: str  # The name of its captions, a ``biaslab.corpora``.
-    model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.hub``.
+    model: str  # The name of the model that draws nothing but what is true of these, a ``biaslab.models``.
     words: Mapping[str, str]  # What pages say of its captions: ``training``, and by name each effect put into them.
     ways_of_failing: Sequence[str]  # In which ways a scene can fail at its prompt: keys of ``failures``.
 

@@ -32,7 +32,7 @@ DECLARED = "biaslab.json"
 
 @dataclass(frozen=True)
 class Brought:
-    """What an installed package brings under a name, by the entry points ``biaslab.hub`` and ``biaslab.judges``.
+    """What an installed package brings under a name, by the entry points ``biaslab.models`` and ``biaslab.judges``.
 
     A folder with weights; or what makes images without one; or a name that stands for others.
     """

@@ -284,7 +284,8 @@ def read(folder: Path | str) -> SimpleNamespace:
     Raises:
         InputError: An entry has a field that there is not, or lacks one.
     """
-    return SimpleNamespace(**_read(Path(__file__).parent / folder / "answers.yaml"))
+    folder = folder if isinstance(folder, Path) else tables.folder(folder)
+    return SimpleNamespace(**_read(folder / "answers.yaml"))
 
 
 @cache

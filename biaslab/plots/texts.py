@@ -9,11 +9,12 @@ from pathlib import Path
 
 from biaslab import plugins
 from biaslab.errors import InputError, ParameterError, unknown_name
+from biaslab.schema import tables
 
 
 def files() -> dict[Path, str]:
     """Return the YAML files that hold titles and captions, with the package of each."""
-    own = sorted((Path(__file__).parents[1] / "papers").glob("*/texts.yaml"))
+    own = tables.owned("texts.yaml")
     brought = {folder / "texts.yaml": package for package, folder in plugins.folders().items()}
     return dict.fromkeys(own, "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
 

@@ -34,7 +34,7 @@ def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:
         if one.kind not in kinds or key in shown:
             continue
         try:
-            room = import_module(f"biaslab.papers.{one.paper}.measure")
+            room = import_module(tables.module(one.paper, "measure"))
             people, images = room.drawn(computing_nothing(one.pipeline), one.kind)
         except (result_cache.UnfinishedError, MissingInputError):
             continue

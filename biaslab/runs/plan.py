@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
+from biaslab.analyses import precision
+from biaslab.analyses.precision.analysis import POINTS
 from biaslab.errors import ParameterError
 from biaslab.hub.image_folder import IMAGES
 from biaslab.metrics.headline import MEAN, Headline
-from biaslab.papers import precision
-from biaslab.papers.precision.analysis import POINTS
 from biaslab.report import records
 from biaslab.runs.compare import find, printed_models
 from biaslab.runs.runner import PARAMS
@@ -56,7 +56,7 @@ class Planned:
 def headlines(folder: Path) -> Iterator[Headline]:
     """Yield the headlines of a run's folder, of papers whose measured tables it has, in the papers' order."""
     for paper in tables.measuring():
-        if find_spec(name := f"biaslab.papers.{paper}.headlines"):
+        if find_spec(name := tables.module(paper, "headlines")):
             room = import_module(name)
             if sources.file_of(folder, room.TABLES[0]):
                 yield from room.headlines(*(table(folder, one) for one in room.TABLES))

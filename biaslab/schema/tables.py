@@ -22,7 +22,9 @@ from biaslab.io import cells, delimited, reading
 if TYPE_CHECKING:
     import pandas as pd
 
-_PAPERS = Path(__file__).parents[1] / "papers"
+# The packages whose subpackages declare tables.
+_PACKAGE = Path(__file__).parents[1]
+_PARENTS = ("papers", "analyses")
 # What tables of several papers have in common.
 _SHARED = Path(__file__).with_name("columns.yaml")
 # What a spreadsheet would run as a formula when a text cell starts with it; the wide forms count in East Asian ones.
@@ -132,6 +134,22 @@ class Schema:
         object.__setattr__(self, "columns", columns)
 
 
+def owned(file: str) -> list[Path]:
+    """Return the files of this name in the packages of papers and analyses, sorted by the packages' names."""
+    paths = (path for parent in _PARENTS for path in (_PACKAGE / parent).glob(f"*/{file}"))
+    return sorted(paths, key=lambda path: path.parent.name)
+
+
+def folder(paper: str) -> Path:
+    """Return the folder of the package of a paper or an analysis."""
+    return next(path for parent in _PARENTS if (path := _PACKAGE / parent / paper).is_dir())
+
+
+def module(paper: str, name: str) -> str:
+    """Return the dotted name of a module in the package of a paper or an analysis; the module may be missing."""
+    return f"{_PACKAGE.name}.{folder(paper).parent.name}.{paper}.{name}"
+
+
 def files() -> dict[Path, str]:
     """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
     brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
@@ -141,7 +159,7 @@ def files() -> dict[Path, str]:
 @cache
 def _own() -> tuple[Path, ...]:
     # Each table that is made or read asks for them.
-    return _SHARED, *sorted(_PAPERS.glob("*/tables.yaml"))
+    return _SHARED, *owned("tables.yaml")
 
 
 @cache

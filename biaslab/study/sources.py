@@ -303,7 +303,7 @@ def table_of(measure: Callable | str) -> str:
         return measure
     module, name = getattr(measure, "__module__", ""), getattr(measure, "__name__", "")
     parts = module.split(".")
-    if parts[:2] != ["biaslab", "papers"] or parts[3:] not in (["measure"], ["printed"]):
+    if parts[:2] not in (["biaslab", "papers"], ["biaslab", "analyses"]) or parts[3:] not in (["measure"], ["printed"]):
         raise ParameterError(
             f"{measure!r} measures nothing; give what a paper measures, such as biaslab.papers.paradox.percent_female."
         )
@@ -328,7 +328,7 @@ _published, _pipeline = partial(_functions, "printed"), partial(_functions, "mea
 
 def _modules_of(room: str) -> list[str]:
     # Of what is no paper nothing is printed.
-    named = (f"biaslab.papers.{paper}.{room}" for paper in tables.measuring())
+    named = (tables.module(paper, room) for paper in tables.measuring())
     return [name for name in named if find_spec(name)]
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from biaslab.analyses import custom
 from biaslab.cache.result_cache import Store
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages, Unreadable
 from biaslab.judges import duplicates, judge
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
 from biaslab.judges.people import COLUMNS
-from biaslab.papers import custom
 from biaslab.pipeline import Pipeline, people, stages
 from biaslab.pipeline import asked as asked_for
 from biaslab.runs import pictures

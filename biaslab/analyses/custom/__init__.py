@@ -4,9 +4,8 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 """
 
 # ruff: noqa: F401
-from biaslab.papers.answers import read
-from biaslab.papers.custom import figures
-from biaslab.papers.custom.analysis import (
+from biaslab.analyses.custom import figures
+from biaslab.analyses.custom.analysis import (
     agreement,
     answered,
     answers_of,
@@ -18,7 +17,8 @@ from biaslab.papers.custom.analysis import (
     shares,
     tones,
 )
-from biaslab.papers.custom.headlines import headlines
-from biaslab.papers.custom.measure import benchmark, judges, own_answers, people, pictures, remarks, unmatched
+from biaslab.analyses.custom.headlines import headlines
+from biaslab.analyses.custom.measure import benchmark, judges, own_answers, people, pictures, remarks, unmatched
+from biaslab.papers.answers import read
 
 answers = read("custom")

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from biaslab import reference
-from biaslab.papers import paradox, synthesis
+from biaslab.analyses import synthesis
+from biaslab.papers import paradox
 
 DRAWS = {"seed": 1, "replicates": 6000, "confidence": 0.95}
 

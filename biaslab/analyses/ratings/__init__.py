@@ -1,8 +1,8 @@
 """A user's own ratings of images: shares from votes, amplification, agreement, and what choices change."""
 
 # ruff: noqa: F401
-from biaslab.papers.ratings import figures
-from biaslab.papers.ratings.analysis import (
+from biaslab.analyses.ratings import figures
+from biaslab.analyses.ratings.analysis import (
     answers,
     by_definition,
     contents,

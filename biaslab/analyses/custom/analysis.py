@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from biaslab import stats
+from biaslab.analyses import precision
+from biaslab.analyses.custom.headlines import headlines
 from biaslab.io.plaintext import plain
 from biaslab.judges.judge_labels import (
     DUPLICATE,
@@ -29,8 +31,6 @@ from biaslab.judges.judge_labels import (
 )
 from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.metrics.headline import GENERATED, Headline
-from biaslab.papers import precision
-from biaslab.papers.custom.headlines import headlines
 from biaslab.prompts.custom import ALL
 from biaslab.ratings import part
 from biaslab.schema import tables
@@ -466,7 +466,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     """Return shares perceived as female, corrected for the first judge's errors, as ``custom_corrected``.
 
     Takes ``custom_judges``. The truth of images, or else annotators of a subset, correct the judge, as
-    :func:`biaslab.papers.precision.estimates` combines them: each group by its own annotations, which count by the
+    :func:`biaslab.analyses.precision.estimates` combines them: each group by its own annotations, which count by the
     probability at which their images were drawn. There are no rows where neither truth nor annotations are known.
     """
     rows = []

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biaslab import redact
+from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
 from biaslab.hub.image_sources import pictures_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.judges.judge_names import RATINGS
-from biaslab.papers.custom.analysis import TRUTH
 from biaslab.ratings import person_ratings
 from biaslab.schema import tables
 

@@ -10,7 +10,8 @@ from statsmodels.stats.multitest import multipletests
 from without_rows import of_models, of_units
 
 from biaslab import stats
-from biaslab.papers import dalleval, paired, paradox, synthesis, triplets
+from biaslab.analyses import synthesis
+from biaslab.papers import dalleval, paired, paradox, triplets
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -222,7 +223,7 @@ def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     gap = np.array([0.1, 0.3, 0.5])
     rows = pd.DataFrame({"model": [*"aab"], "dataset": [*"xyx"], "metric": "clip", "gap": gap, "n": [9, 9, 7]})
     rows = rows.assign(ci_low=gap - 0.1, ci_high=gap + 0.1)
-    found = import_module("biaslab.papers.synthesis.models")._over_datasets(rows, 0.95)
+    found = import_module("biaslab.analyses.synthesis.models")._over_datasets(rows, 0.95)
     # Student's t of two values: 0.2 plus and minus 12.706 times 0.1.
     first = found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist()
     assert first == pytest.approx([0.2, -1.0706, 1.4706, 2], abs=1e-4)

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats as scipy_stats
 
 from biaslab import stats
+from biaslab.analyses import custom
 from biaslab.errors import InputError
 from biaslab.judges.judge_labels import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
-from biaslab.papers import custom
 from biaslab.ratings import person_ratings
 from biaslab.report import pictures
 from biaslab.schema import tables

@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
+from biaslab.analyses import ratings
+from biaslab.analyses.ratings import figures
+from biaslab.analyses.ratings.analysis import RULES
 from biaslab.errors import UnknownNameError
-from biaslab.papers import paradox, ratings
-from biaslab.papers.ratings import figures
-from biaslab.papers.ratings.analysis import RULES
+from biaslab.papers import paradox
 from biaslab.ratings.readers import Rated
 from biaslab.study import Study
 

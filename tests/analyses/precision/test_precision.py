@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from biaslab import cli
+from biaslab.analyses import custom, precision
 from biaslab.errors import InputError
-from biaslab.papers import custom, dalleval, paired, paradox, precision
+from biaslab.papers import dalleval, paired, paradox
 from biaslab.pipeline import Pipeline, Settings, checks
 from biaslab.ratings import part, person_ratings, readers, sample
 from biaslab.runs import audit

@@ -5,9 +5,9 @@ Functions take headlines and tables, and return tables.
 """
 
 # ruff: noqa: F401
+from biaslab.analyses.precision import figures
+from biaslab.analyses.precision.analysis import annotated, components, estimates, sizes
+from biaslab.analyses.precision.measure import ratings
 from biaslab.papers.answers import read
-from biaslab.papers.precision import figures
-from biaslab.papers.precision.analysis import annotated, components, estimates, sizes
-from biaslab.papers.precision.measure import ratings
 
 answers = read("precision")

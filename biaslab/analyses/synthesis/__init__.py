@@ -1,0 +1,12 @@
+"""Across papers: the specification curve, and models side by side.
+
+All of it is computed from the papers' tables.
+"""
+
+# ruff: noqa: F401
+from biaslab.analyses.synthesis import figures
+from biaslab.analyses.synthesis.curve import exclusion_by_measure, extremes, judge_errors, specification_curve
+from biaslab.analyses.synthesis.models import by_pair, model_differences, models, units
+from biaslab.papers.answers import read
+
+answers = read("synthesis")
