@@ -238,11 +238,11 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
 
     stops, progress = given.dry_run, not given.no_progress
     if stops or say_plan:
-        from biaslab.runs import planning
+        from biaslab.runs import dry_run
 
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        rehearsed = planning.rehearse(jobs.plan(checked), progress, **how)
-        print(planning.said(rehearsed, checked.confidence), flush=True)
+        rehearsed = dry_run.rehearse(jobs.plan(checked), progress, **how)
+        print(dry_run.said(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
@@ -302,23 +302,23 @@ def _cite(given: argparse.Namespace) -> None:
     from pathlib import Path
 
     from biaslab.report import citation, records
-    from biaslab.runs import compare, gather
+    from biaslab.runs import collect, compare
 
     if given.run:
         record = records.read(compare.find(given.run, Path(given.outputs)))
         found = citation.of_run(record, given.url, given.author)
     else:
-        commit = gather.git_state(Path(__file__).parent)["git_commit"]
+        commit = collect.git_state(Path(__file__).parent)["git_commit"]
         found = [citation.of_package(commit=commit or "")]
     print(citation.said(found))
 
 
 def _rate(given: argparse.Namespace) -> None:
-    from biaslab.runs import rate
+    from biaslab.runs import annotation_page
     from biaslab.schema.formatting import count
 
     names = ("outputs", "seed", "paper", "kind", "show_faces", "overrides", "to")
-    page = rate.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
+    page = annotation_page.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
     for reason, n in sorted(page.left_out.items()):
         print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
     print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
@@ -326,9 +326,9 @@ def _rate(given: argparse.Namespace) -> None:
 
 
 def _settings(given: argparse.Namespace) -> None:
-    from biaslab.runs import declared
+    from biaslab.runs import settings_reference
 
-    print(*declared.lines(declared.declared(given.word)), sep="\n")
+    print(*settings_reference.lines(settings_reference.declared(given.word)), sep="\n")
 
 
 def _published(given: argparse.Namespace) -> None:

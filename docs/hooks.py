@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 
 from biaslab import cli
 from biaslab.report.formulas import formula_html
-from biaslab.runs import declared, limits
+from biaslab.runs import caveats, settings_reference
 from biaslab.schema import tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,8 +137,8 @@ def _commands() -> str:
 def _settings() -> str:
     """Return all settings, a heading a group."""
     parts = []
-    for group, about in declared.groups().items():
-        inside = [one for one in declared.declared() if one.name.rpartition(".")[0] == group]
+    for group, about in settings_reference.groups().items():
+        inside = [one for one in settings_reference.declared() if one.name.rpartition(".")[0] == group]
         if inside:
             parts.append(f"## {group or 'Beside the groups'}\n\n{about}")
         for one in inside:
@@ -148,7 +148,7 @@ def _settings() -> str:
 
 
 def _limits() -> str:
-    return "\n".join(f"- {text}" for text in limits.LIMITS)
+    return "\n".join(f"- {text}" for text in caveats.LIMITS)
 
 
 def _tables() -> str:

@@ -8,7 +8,7 @@ import pytest
 from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
 from biaslab.pipeline import Pipeline, Settings, checks
-from biaslab.runs import audit, jobs, params, planning, runner
+from biaslab.runs import audit, dry_run, jobs, params, runner
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
 
@@ -202,7 +202,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
 
 def refused(root, *names, **how):
     with pytest.raises(BiaslabError) as error:
-        planning.asked(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
+        dry_run.asked(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
     return str(error.value)
 
 
@@ -260,8 +260,8 @@ def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []
-    said = planning.images
-    monkeypatch.setattr(planning, "images", lambda found, measured: drawn.extend(found) or said(found, measured))
+    said = dry_run.images
+    monkeypatch.setattr(dry_run, "images", lambda found, measured: drawn.extend(found) or said(found, measured))
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
     assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0

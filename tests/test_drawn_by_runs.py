@@ -9,7 +9,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.report.pictures import Drawn
-from biaslab.runs import gather, jobs, params, pictures, planning
+from biaslab.runs import collect, dry_run, generated_images, jobs, params
 
 
 def drawn(*genders, model="m", kind="generated", group="nurse"):
@@ -22,39 +22,39 @@ def drawn(*genders, model="m", kind="generated", group="nurse"):
 
 def test_pictures_are_written_once_and_stay_where_the_store_has_them_no_more(tmp_path, monkeypatch):
     found = [drawn("female", "male"), drawn("male", kind="caption_prompts"), drawn("male", model="n")]
-    monkeypatch.setattr(pictures, "of_run", lambda _: iter(found))
-    models = pictures.write(tmp_path, [])
+    monkeypatch.setattr(generated_images, "of_run", lambda _: iter(found))
+    models = generated_images.write(tmp_path, [])
     assert [(one["model"], one["images"], one["page"]) for one in models] == [
         ("m", 3, "pictures/model-1.html"), ("n", 1, "pictures/model-2.html"),
     ]  # fmt: skip
-    strips = json.loads((tmp_path / gather.STRIPS).read_text(encoding="utf-8"))["strips"]
+    strips = json.loads((tmp_path / collect.STRIPS).read_text(encoding="utf-8"))["strips"]
     # Of each model the first kind of the paper.
     assert [(one["model"], one["images"]) for one in strips] == [("m", 2), ("n", 1)]
     assert {one["kind"] for one in strips} == {"generated"}
     assert len(list(tmp_path.glob("pictures/*"))) == 3
     page = tmp_path / "pictures/model-1.html"
     page.write_text("the same", encoding="utf-8")
-    assert pictures.write(tmp_path, []) == models and page.read_text(encoding="utf-8") == "the same"
+    assert generated_images.write(tmp_path, []) == models and page.read_text(encoding="utf-8") == "the same"
     found = []
-    assert pictures.write(tmp_path, []) == models
+    assert generated_images.write(tmp_path, []) == models
     # What was judged otherwise is another page.
     found = [drawn("female", "female")]
-    (model,) = pictures.write(tmp_path, [])
+    (model,) = generated_images.write(tmp_path, [])
     assert not (tmp_path / "pictures/model-2.html").exists()
     assert model["images"] == 2 and page.read_text(encoding="utf-8") != "the same"
 
 
 @pytest.mark.parametrize("error", [None, ValueError("no picture")])
 def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp_path, monkeypatch, error):
-    monkeypatch.setattr(pictures, "of_run", Mock(return_value=iter(()), side_effect=error))
+    monkeypatch.setattr(generated_images, "of_run", Mock(return_value=iter(()), side_effect=error))
     notes = ["No pictures are shown: ValueError: no picture"] if error else []
-    assert pictures.written(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
+    assert generated_images.written(tmp_path, []) == ([], notes) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.long
 def test_a_store_without_the_images_gives_none(root, tmp_path):
     overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
-    assert list(pictures.of_run(planning.asked(jobs.pipelines(planned)))) == []
+    assert list(generated_images.of_run(dry_run.asked(jobs.pipelines(planned)))) == []
     # Captions are searched to know what would be asked.
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("generated", "judge", "faces"))]

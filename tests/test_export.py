@@ -13,7 +13,7 @@ from PIL import Image
 from biaslab import cli
 from biaslab.errors import ParameterError, RunError
 from biaslab.prompts import custom
-from biaslab.runs import earlier, export
+from biaslab.runs import export, resume
 
 FILES = ("tables/a.csv", "figures/a.png", "notebooks/paradox/4.ipynb", "notebooks/paradox/4.html", "measured/m.csv")
 FILES += ("prompts.csv", "images.csv")
@@ -28,7 +28,7 @@ def record(run, **more):
     """Write the record of a run with :data:`FILES`, as runs leave it."""
     of_notebooks = [name for name in FILES if name.startswith("notebooks")]
     notebook = dict(zip(("notebook", "html"), of_notebooks, strict=True))
-    files = earlier.digests(run, [run / name for name in FILES if name not in of_notebooks])
+    files = resume.digests(run, [run / name for name in FILES if name not in of_notebooks])
     whole = {"run": "mine", "notebooks": [notebook], "files": {**files, "index.html": ""}, **more}
     (run / "run.json").write_text(json.dumps(whole), encoding="utf-8")
 

@@ -17,7 +17,7 @@ import biaslab
 from biaslab import plugins
 from biaslab.cache import code_digest
 from biaslab.errors import ParameterError
-from biaslab.runs import earlier, params
+from biaslab.runs import params, resume
 
 HERE = Path(biaslab.__file__).parent
 
@@ -127,7 +127,7 @@ from types import SimpleNamespace
 import pandas as pd
 from PIL import Image
 from biaslab.cache import code_digest
-from biaslab.runs import earlier, params, runner
+from biaslab.runs import resume, params, runner
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.search import search
 from biaslab.generation.images import GeneratedImages
@@ -247,7 +247,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert code_digest._hash(earlier.code_of(own), []) == keys["published paradox"]
+    assert code_digest._hash(resume.code_of(own), []) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -258,7 +258,7 @@ IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 def counted(*cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
     notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
-    return {name.removeprefix("biaslab.") for name in earlier.code_of(notebook)}
+    return {name.removeprefix("biaslab.") for name in resume.code_of(notebook)}
 
 
 def test_papers_count_whose_tables_are_taken():
@@ -282,7 +282,7 @@ os.environ["MPLBACKEND"] = "agg"
 from pathlib import Path
 from biaslab.cache import code_digest
 from biaslab.request import Request
-from biaslab.runs import earlier, params, runner
+from biaslab.runs import resume, params, runner
 from biaslab.study import sources
 
 for name in sources.modules():

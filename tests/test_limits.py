@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from biaslab.runs import limits
+from biaslab.runs import caveats
 from biaslab.schema import tables
 from biaslab.study import sources
 
@@ -35,7 +35,7 @@ def of(folder, *tables_, source=""):
     frames = {path.stem: tables.read(path, path.stem) for path in folder.glob("*.csv")}
     as_printed = {name: sources.printed_models(name, frame) for name, frame in frames.items()}
     results = [{"name": n, "models": m} for n, m in tables_]
-    return limits.of_run(folder, results, source, as_printed)[len(limits.LIMITS) :]
+    return caveats.of_run(folder, results, source, as_printed)[len(caveats.LIMITS) :]
 
 
 PAIRED = "paired_percent_female"

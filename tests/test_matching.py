@@ -13,7 +13,7 @@ from biaslab.analyses import custom
 from biaslab.errors import InputError
 from biaslab.pipeline import Pipeline, checks, matching
 from biaslab.prompts import custom as asking
-from biaslab.runs import planning
+from biaslab.runs import dry_run
 from biaslab.schema import tables
 from biaslab.settings import Settings
 
@@ -177,9 +177,9 @@ def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, ro
     asked = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
     if said is InputError:
         with pytest.raises(InputError, match=r"r\.csv (annotates|rates)"):
-            planning.check_ratings(asked)
+            dry_run.check_ratings(asked)
     else:
-        found = planning.check_ratings(asked)
+        found = dry_run.check_ratings(asked)
         assert len(found) == (said is not None) and all(one.startswith(said) for one in found)
 
 

@@ -9,7 +9,7 @@ from biaslab import plugins
 from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.plots import texts
-from biaslab.runs import earlier, jobs, params, runner, shards
+from biaslab.runs import jobs, params, resume, runner, shards
 from biaslab.schema import tables
 
 PARAMETERS = 'output_dir = ""\nsource = "published"\nmodel = "all"\nguest_only = 1'
@@ -143,9 +143,9 @@ def test_what_its_notebooks_save_and_show_is_declared(install):
     assert declared.names == ["model", "shade", "depth"] and declared.keys == ["model", "shade"]
     assert texts.of_figure("guest_shades", {"level": "95 %"}) == ("Shades", "Bars with 95 % intervals.")
     # It counts for what was computed earlier.
-    before = earlier.declared()
+    before = resume.declared()
     (folder / "tables.yaml").write_text(TABLES.replace("Shades", "Tints"), encoding="utf-8")
-    assert earlier.declared() != before
+    assert resume.declared() != before
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from biaslab.judges import domains
 from biaslab.pipeline import Pipeline, Settings, asked, uses
 from biaslab.pipeline.asked import Asked, Cost
 from biaslab.pipeline.stages import Stages
-from biaslab.runs import jobs, params, planning
+from biaslab.runs import dry_run, jobs, params
 from biaslab.schema import tables
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
@@ -176,14 +176,14 @@ def run(root, tmp_path, *patterns, **changes):
 
 def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", compare_with=["mini"])
-    found = {(one.paper, one.model, one.kind): one.images for one in planning.asked(jobs.pipelines(jobs.plan(both)))}
+    found = {(one.paper, one.model, one.kind): one.images for one in dry_run.asked(jobs.pipelines(jobs.plan(both)))}
     # 2 occupations x 4 templates x 2 images; 2 x 3 captions, verbatim and paraphrased; 3 scenes of each of 3 skills.
     each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
     each[("dalleval", "skills")] = 9
     assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
     # Without approaches no image of captions is asked for.
     none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
-    assert planning.asked(jobs.pipelines(jobs.plan(none))) == [] and planning.images([], {}).count("\n") == 0
+    assert dry_run.asked(jobs.pipelines(jobs.plan(none))) == [] and dry_run.images([], {}).count("\n") == 0
 
 
 def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
@@ -193,7 +193,7 @@ def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini.dalleval.images("social")
     (after,) = asked.of_tables(mini, ["dalleval_social_images"])
     assert (after.images, after.there) == (6, 6) and asked.to_time([after]) == {}
-    assert "6 already there" in planning.images([after], {})
+    assert "6 already there" in dry_run.images([after], {})
     # Noise of another seed makes other images.
     other = Pipeline("mini", mini.settings, seed=4, progress=False)
     assert [one.there for one in asked.of_tables(other, ["dalleval_social_images"])] == [0]
@@ -244,7 +244,7 @@ def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
     found = list(asked.of_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
-    text = planning.images(found, {})
+    text = dry_run.images(found, {})
     # 9 scenes and 6 people; the limit buys 8.
     assert asked.to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
     assert not server.requests and "Time" not in text
@@ -255,14 +255,14 @@ def test_margins_of_error_are_of_a_share_of_one_half_by_wilson(tmp_path):
     own.write_text("prompt,n\na nurse,10\na pilot,40\n")
     asks = pipeline(tmp_path, custom={"prompts": str(own)}, dalleval={"scenes": 1, "social_images": 1})
     found = list(asked.of_tables(asks, ["custom_people", "dalleval_social_images", "dalleval_skill_verdicts"]))
-    head, custom, dalleval, _ = planning._margins(found, 0.95)
+    head, custom, dalleval, _ = dry_run._margins(found, 0.95)
     low, high = stats.wilson_interval([20, 5], [40, 10])
     assert head == "Expected margin of error (95 %) of a share of 50 % over the images of one prompt:"
     each = " to ".join(f"{50 * width:.1f}" for width in high - low)
     assert custom.split() == f"prompts of one's own 10 to 40 images ±{each} points".split()
     # Of one image, 1.96 / 2 / sqrt(1 + 3.84) = 0.445; scenes show no person.
     assert "people by profession" in dalleval and dalleval.endswith(" 1 image  ±44.5 points")
-    assert planning._margins([], 0.95) == []
+    assert dry_run._margins([], 0.95) == []
 
 
 def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
@@ -271,7 +271,7 @@ def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
     large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "rows": 0})
     (one,) = asked.of_tables(large, ["triplets_similarity"])
     # 3 prompts of 3 triplets, 2 images each, if there are so many.
-    assert one.at_most and one.images == 18 and "at most 18" in planning.images([one], {}).replace("  ", "")
+    assert one.at_most and one.images == 18 and "at most 18" in dry_run.images([one], {}).replace("  ", "")
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -281,11 +281,11 @@ def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):
     model = Pipeline("world", Settings(compute={"store": str(tmp_path)}), progress=False)
     made_by = model.image_model()
     one = Asked("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
-    text = planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4, 12.0)})
+    text = dry_run.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4, 12.0)})
     # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
     assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already there" in text
     assert "busy" not in text
     monkeypatch.setattr("psutil.getloadavg", lambda: (8.4, 1, 1))
-    assert "busy: 4.2 processes" in planning.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4, 12.0)})
-    much = planning.images([one], {(made_by.alike, None): Cost(12.0, 1e18, 4, 12.0)})
+    assert "busy: 4.2 processes" in dry_run.images([one], {(made_by.alike, None): Cost(12.0, 2e6, 4, 12.0)})
+    much = dry_run.images([one], {(made_by.alike, None): Cost(12.0, 1e18, 4, 12.0)})
     assert "are free" in much and Path(tmp_path).exists()

@@ -27,7 +27,7 @@ from biaslab.papers.findings import Finding
 from biaslab.pipeline import checks
 from biaslab.plots import texts
 from biaslab.request import Request
-from biaslab.runs import compare, earlier, execute, export, jobs, params, runner
+from biaslab.runs import compare, execute, export, jobs, params, resume, runner
 from biaslab.study import Study
 from biaslab.study.study import ATTEMPT
 
@@ -201,7 +201,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     record = {"inputs": {}, "packages": {"numpy": "2.0"}}
     a = params.Notebook("paradox/a", notebook, "A", {})
     job = jobs.Job(a, {}, "", {"seed": 1, "source": "published"}, request=Request(seed=1), folder=tmp_path)
-    fingerprint = earlier.fingerprint
+    fingerprint = resume.fingerprint
     first = fingerprint(job, record)
     assert fingerprint(replace(job, folder=Path("y")), record) == first
     folder = replace(job, given={"seed": 1, "source": "f"}, request=Request("f"))
@@ -536,7 +536,7 @@ def test_what_a_killed_run_left_alive_reaches_no_other_run(begun, tmp_path, mark
     table, record = pd.read_csv(folder / "tables/paradox_percent_female.csv"), read_record(folder)
     assert table["percent_female"].tolist() == [27]
     assert record["status"] == "ok" and record["parameters"] == {"seed": 2}
-    assert earlier.altered(folder, record["files"] | record["notebooks"][0]["files"]) == ""
+    assert resume.altered(folder, record["files"] | record["notebooks"][0]["files"]) == ""
 
 
 def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.judges import questions
 from biaslab.prompts import word_files
 from biaslab.report import cards, citation
-from biaslab.runs import declared, params, runner
+from biaslab.runs import params, runner, settings_reference
 from biaslab.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -152,8 +152,8 @@ def test_pages_name_what_is_there():
     """Files of the project, settings, tables and notebooks that pages name in passing."""
     from biaslab.schema import tables
 
-    settings = {one.name for one in declared.declared()}
-    groups = {group for group in declared.groups() if group}
+    settings = {one.name for one in settings_reference.declared()}
+    groups = {group for group in settings_reference.groups() if group}
     setting = "|".join(group for group in groups if "." not in group)
     notebooks = {one.id for one in available()}
 
@@ -195,7 +195,7 @@ def test_one_glossary():
 
 def test_settings_are_listed_as_they_are_declared(root, capsys):
     known = {name: meaning for name, _, meaning in Settings().describe()}
-    found = declared.declared()
+    found = settings_reference.declared()
     assert {one.name: one.meaning for one in found} == known
     by_name = {one.name: one for one in found}
     assert by_name["generation.steps"].facts == "whole number or null; 1 to 1000 steps; default null"
@@ -207,15 +207,15 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
     assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].brought
     assert by_name["captions.corpus"].brought[-1] == "packages bring: depictions (biaslab-world), mini (biaslab-world)"
 
-    assert [one.name for one in declared.declared("vision")] == [n for n in known if n.startswith("vision.")]
-    assert [one.name for one in declared.declared("settings.generation.steps")] == ["generation.steps"]
-    assert "judging.min_face" in {one.name for one in declared.declared("FACE")}
+    assert [one.name for one in settings_reference.declared("vision")] == [n for n in known if n.startswith("vision.")]
+    assert [one.name for one in settings_reference.declared("settings.generation.steps")] == ["generation.steps"]
+    assert "judging.min_face" in {one.name for one in settings_reference.declared("FACE")}
     assert cli.main(["settings", "compute.workers"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "compute.workers  (whole number; 0 or more processes; default 0)"
     assert cli.main(["settings", "guidance_scal3"]) == 2
     assert "Did you mean 'guidance_scale'" in capsys.readouterr().err
     with pytest.raises(UnknownNameError, match="No setting has 'xyzzy' in its name or its sentence"):
-        declared.declared("xyzzy")
+        settings_reference.declared("xyzzy")
     page = runpy.run_path(str(root / "docs/hooks.py"))["_settings"]()
     assert all(f"`{name}`{{ #{name} }}\n" in page for name in known)
 
@@ -344,7 +344,7 @@ def test_every_command_setting_and_table_is_on_the_site(site):
     page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
     (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(getattr(a, "choices", None), dict))
     assert all(f'id="{name}"' in page["commands"] for name in subparsers.choices)
-    assert all(f'id="{one.name}"' in page["settings"] for one in declared.declared())
+    assert all(f'id="{one.name}"' in page["settings"] for one in settings_reference.declared())
     assert 'id="paradox_amplification"' in page["tables"]
     assert not any("{{" in text for text in page.values())
 

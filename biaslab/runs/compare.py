@@ -17,11 +17,11 @@ from biaslab.errors import ParameterError, RunError, name_help
 from biaslab.io import cells
 from biaslab.redact import named
 from biaslab.report import records
-from biaslab.runs import units
-from biaslab.runs.earlier import check_tables
-from biaslab.runs.gather import write_json, write_table
-from biaslab.runs.limits import LIMITS
+from biaslab.runs import pairing
+from biaslab.runs.caveats import LIMITS
+from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
+from biaslab.runs.resume import check_tables
 from biaslab.schema import tables
 from biaslab.stats import difference_interval, fewest_units
 from biaslab.study import sources
@@ -57,7 +57,8 @@ def side_by_side(
         swept: Parameters that a run was repeated for; rows are matched on those that both have.
         intervals: Whether differences have intervals: the two sides' are of one level.
         same: Models whose measurements are the same in both runs; ``True`` stands for all rows.
-        over: Both runs' units that the rows are means over (:mod:`biaslab.runs.units`). Rows with units enough in both,
+        over: Both runs' units that the rows are means over (:mod:`biaslab.runs.pairing`). Rows with units enough in
+        both,
             for a verdict at the level ``confidence``, are paired, and ``n_paired`` counts these.
         printed: Models with printed values: where each run also has a model of its own, these are compared.
 
@@ -111,7 +112,7 @@ def side_by_side(
         for value, *ends in known:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
             parts = [both[c].where(sampled) for c in parts]
-            along = paired is not None and ends[0] in units.over()[name][1]
+            along = paired is not None and ends[0] in pairing.over()[name][1]
             limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
             both[ends[0]], both[ends[1]] = limits
         if paired is not None:
@@ -149,7 +150,7 @@ def _correlation(
     both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
 ) -> pd.DataFrame:
     """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
-    found = units.correlations(*over, list(keys), least=fewest_units(1 - confidence))
+    found = pairing.correlations(*over, list(keys), least=fewest_units(1 - confidence))
     keys = [k for k in keys if k in found]
     # A run of one model, told apart, has units without any key left only where the table has none.
     if not keys:
@@ -276,7 +277,7 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         # The paper on whose measurements the table rests, "synthesis" where it is all of them.
         same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
-        over = [_over(folder, table, swept) for folder in (one, other)] if table in units.over() else ()
+        over = [_over(folder, table, swept) for folder in (one, other)] if table in pairing.over() else ()
         how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
         frames[table] = side_by_side(*sides, table, swept=swept, **how)
         if not (frames[table]["in_runs"] == "both").any():
@@ -313,7 +314,7 @@ def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
         path = folder / "tables" / f"{name}.csv"
         return _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
 
-    return pd.concat(units.over()[table][0](read), ignore_index=True)
+    return pd.concat(pairing.over()[table][0](read), ignore_index=True)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:

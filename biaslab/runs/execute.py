@@ -21,10 +21,10 @@ from biaslab.execution import kernels, processor
 from biaslab.execution.workers import Workers, start_scheduler
 from biaslab.hub import huggingface
 from biaslab.request import makes_images
-from biaslab.runs.earlier import digests
-from biaslab.runs.gather import copy, notes, write_json
+from biaslab.runs.collect import copy, notes, write_json
 from biaslab.runs.jobs import Job
 from biaslab.runs.params import RunParams
+from biaslab.runs.resume import digests
 from biaslab.study import sources
 from biaslab.study.study import ATTEMPT, PARTS, PROGRESS
 

@@ -11,8 +11,8 @@ from biaslab import redact
 from biaslab.cache.result_cache import check_target, explaining, temporary_of
 from biaslab.errors import RunError
 from biaslab.io.places import default_root, project_root
+from biaslab.runs.collect import IMAGES, PICTURES, PROMPTS
 from biaslab.runs.compare import find, record_of
-from biaslab.runs.gather import IMAGES, PICTURES, PROMPTS
 from biaslab.study import sources
 
 # What a run leaves for readers, and what its record names in these; its parts, stages and images stay behind.

@@ -13,7 +13,7 @@ from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
 from biaslab.judges import duplicates
 from biaslab.pipeline.asked import Asked, computing_nothing
-from biaslab.runs.gather import IMAGES, PROMPTS
+from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
 
 

@@ -21,7 +21,7 @@ from biaslab.cache import code_digest, result_cache
 from biaslab.errors import RunError
 from biaslab.execution import kernels
 from biaslab.report import records
-from biaslab.runs import earlier, execute, gather, jobs
+from biaslab.runs import collect, execute, jobs, resume
 from biaslab.runs.params import RunParams, as_yaml
 from biaslab.study.study import PARTS
 
@@ -68,23 +68,23 @@ def run(
     with result_cache.explaining(folder, execute.KEPT), _only_one(folder):
         began = time.monotonic()
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
-        record = gather.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
-        record["code"] = code_digest.digest(gather.gather) + earlier.declared()
+        record = collect.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
+        record["code"] = code_digest.digest(collect.gather) + resume.declared()
         record["left_out"] = [*jobs.left_out(planned), *jobs.unmatched(jobs.pipelines(planned))]
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)
         public = partial(redact.redacted, texts=private)
         attempts = folder / PARTS / _ATTEMPTS
         same = {"folder": folder, "private": private, "attempt": attempts / uuid.uuid4().hex[:12]}
-        guests = earlier.brought(any(job.request is None or job.request.makes_images for job in planned))
+        guests = resume.brought(any(job.request is None or job.request.makes_images for job in planned))
         planned = [
-            replace(job, fingerprint=earlier.fingerprint(job, record, judges.get(job.slug), guests), **same)
+            replace(job, fingerprint=resume.fingerprint(job, record, judges.get(job.slug), guests), **same)
             for job in planned
         ]
         record = public(record)
-        before, replaces = earlier.read(folder, record, overwrite)
-        kept, left, changed = earlier.keep(folder, before, planned, again)
-        if not (left or replaces) and (unchanged := earlier.unchanged(folder, record, kept, changed)):
+        before, replaces = resume.read(folder, record, overwrite)
+        kept, left, changed = resume.keep(folder, before, planned, again)
+        if not (left or replaces) and (unchanged := resume.unchanged(folder, record, kept, changed)):
             return unchanged
         if any(job.makes_images for job in left):
             # Said here, and not by each notebook.
@@ -93,9 +93,9 @@ def run(
                     root.mkdir(parents=True, exist_ok=True)
         if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
             # Printed numbers need none of what it reads.
-            from biaslab.runs import planning
+            from biaslab.runs import dry_run
 
-            planning.rehearse(planned, progress)
+            dry_run.rehearse(planned, progress)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)
@@ -107,10 +107,10 @@ def run(
         def note(done: list[dict], status: str = "running") -> None:
             """Say how far the run is, with what it has found, in its record and on the page over all runs."""
             notebooks = [*kept, *done]
-            found = {"findings": gather.gather_findings(folder, notebooks)[0]}
+            found = {"findings": collect.gather_findings(folder, notebooks)[0]}
             found["planned"] = len(kept) + len(left)
             whole = {**record, "status": status, "notebooks": notebooks, **found}
-            gather.write_json(folder / records.FILE, public(whole))
+            collect.write_json(folder / records.FILE, public(whole))
             report.overview(folder.parent)
 
         note([])
@@ -126,11 +126,11 @@ def run(
         drawn, notes = [], []
         if not stopped and any(job.makes_images for job in planned):
             # It reads the pipeline, which printed numbers do without.
-            from biaslab.runs import pictures
+            from biaslab.runs import generated_images
 
-            drawn, notes = pictures.written(folder, planned)
+            drawn, notes = generated_images.written(folder, planned)
         record["notes"] = [*changed, *notes]
-        record = gather.gather(folder, record, [*kept, *done], public, drawn)
+        record = collect.gather(folder, record, [*kept, *done], public, drawn)
         report.overview(folder.parent)
     if stopped:
         raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from biaslab.cache.result_cache import UnfinishedError
 from biaslab.errors import MissingInputError, ParameterError
 from biaslab.execution import kernels
 from biaslab.pipeline import Pipeline
-from biaslab.runs import jobs, planning
+from biaslab.runs import dry_run, jobs
 from biaslab.runs.params import RunParams
 from biaslab.schema.tables import schema, schemas
 from biaslab.study import sources
@@ -39,7 +39,7 @@ def compute(
     planned = jobs.plan(params)
     opened = jobs.pipelines(planned, progress=progress)
     if not os.environ.get(kernels.REHEARSED):
-        planning.rehearse(planned, progress)
+        dry_run.rehearse(planned, progress)
     if not opened:
         raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")
     told: list[str] = []

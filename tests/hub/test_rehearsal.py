@@ -26,7 +26,7 @@ from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
 from biaslab.pipeline.trials import Trial
 from biaslab.pipeline.uses import Use
 from biaslab.request import Request
-from biaslab.runs import jobs, params, planning, runner
+from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources
 
 pytestmark = pytest.mark.long
@@ -325,9 +325,9 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
     checked = of_scenes(root, given)
     (opened,) = jobs.pipelines(jobs.plan(checked))
     with pytest.raises(TypeError):
-        planning.rehearse(jobs.plan(checked))
+        dry_run.rehearse(jobs.plan(checked))
     opened.pipeline.dalleval.images("skills")
-    assert planning.rehearse(jobs.plan(checked)).parts == []
+    assert dry_run.rehearse(jobs.plan(checked)).parts == []
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
@@ -336,6 +336,6 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     checked = of_scenes(root, given)
     opened = [jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
-    found = planning.rehearse(jobs.plan(checked))
+    found = dry_run.rehearse(jobs.plan(checked))
     assert {part.use.setting for part in found.parts} == {"dalleval.detector", "model"}
     assert all(part.tried is None for part in found.parts) and found.measured == {}

@@ -21,7 +21,7 @@ from biaslab.judges.judge_labels import BLACK, DUPLICATE
 from biaslab.judges.people import COLUMNS
 from biaslab.pipeline import Pipeline, people, stages
 from biaslab.pipeline import asked as asked_for
-from biaslab.runs import pictures
+from biaslab.runs import generated_images
 from biaslab.settings import Settings
 
 
@@ -344,9 +344,9 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
     asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.
-    assert pictures.remarks(asked) == []
+    assert generated_images.remarks(asked) == []
     pipeline.custom.images()
-    assert pictures.remarks(asked) == [
+    assert generated_images.remarks(asked) == [
         "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
         "Convert them to PNG or JPEG.",
         "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
@@ -354,4 +354,4 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         "pics: Black images, as content filters return them: 1 of 5 (outcome black).",
         "pics: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
     ]
-    assert custom.remarks(pipeline) == [text[6:] for text in pictures.remarks(asked)]
+    assert custom.remarks(pipeline) == [text[6:] for text in generated_images.remarks(asked)]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from biaslab.ratings import person_ratings, readers
-from biaslab.runs import rate
+from biaslab.runs import annotation_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 
@@ -35,7 +35,7 @@ def write(path: Path, n: int, *, rows=None, seed: int = 0) -> dict[str, str]:
     rows = rows or [[f"i{k}", "generated", "nurse", "mini"] for k in range(n)]
     pictures = [picture(k) for k in range(len(rows))]
     data = {"seed": seed, "header": HEADER, "rows": rows, "pictures": pictures}
-    path.write_text(rate.rendered(data), encoding="utf-8")
+    path.write_text(annotation_page.rendered(data), encoding="utf-8")
     return {shown: row[0] for shown, row in zip(pictures, rows, strict=True)}
 
 
@@ -111,7 +111,7 @@ def test_people_of_one_picture_are_asked_about_one_after_the_other(visit, tmp_pa
     questions = [f"The person on the {side} of {k}?" for k, side in pairs]
     data = {"seed": 0, "header": [*HEADER, "position"], "rows": rows, "questions": questions}
     data["pictures"] = [picture(k) for k, _ in pairs]
-    (tmp_path / "rate.html").write_text(rate.rendered(data), encoding="utf-8")
+    (tmp_path / "rate.html").write_text(annotation_page.rendered(data), encoding="utf-8")
     page = visit(tmp_path / "rate.html")
     begin(page)
     seen = []
@@ -243,7 +243,7 @@ def test_a_folder_with_hostile_names(visit, tmp_path):
     for name, job in jobs.items():
         (folder / job).mkdir(parents=True)
         Image.new("RGB", (3, 3)).save(folder / job / f"{name}.png")
-    made = rate.rate(folder, outputs=tmp_path)
+    made = annotation_page.rate(folder, outputs=tmp_path)
     page = visit(made.path)
     begin(page)
     for _ in jobs:

@@ -5,7 +5,7 @@ import re
 import yaml
 
 from biaslab.report import cards
-from biaslab.runs import limits
+from biaslab.runs import caveats
 
 MOST = 30
 # A sentence ends before a capital, a number, a name in braces or backticks, or the count n.
@@ -25,7 +25,7 @@ def texts_of(value):
 
 
 def test_no_sentence_of_a_first_page_is_long(root):
-    said = {"limits": limits.LIMITS, "glossary": list(texts_of(cards.words("glossary")))}
+    said = {"limits": caveats.LIMITS, "glossary": list(texts_of(cards.words("glossary")))}
     said["questions"] = [about["question"] for about in cards.words("papers").values()]
     for path in (*root.glob("biaslab/*/*/texts.yaml"), *root.glob("params/*.yaml")):
         written = yaml.safe_load(path.read_text(encoding="utf-8"))

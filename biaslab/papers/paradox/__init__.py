@@ -5,7 +5,7 @@ Seshadri, Singh and Elazar (2023).
 
 # ruff: noqa: F401
 from biaslab.papers.answers import read
-from biaslab.papers.paradox import figures, pictures, printed
+from biaslab.papers.paradox import example_images, figures, printed
 from biaslab.papers.paradox.analysis.amplification import (
     amplification,
     approach_change,

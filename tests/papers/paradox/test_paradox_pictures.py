@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.papers.paradox import figures, pictures
+from biaslab.papers.paradox import example_images, figures
 from biaslab.plots import gallery
 
 
@@ -32,21 +32,21 @@ def shares_of(model, **values):
 
 def test_occupations_to_show():
     shares = pd.concat([shares_of("mini", nurse=80, pilot=30, author=45), shares_of("SD 1.4", cook=10)])
-    assert pictures.some_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
+    assert example_images.some_occupations(shares, ["pilot", "astronaut"]) == ["pilot"]
     # From few women to many, of the first model: 30, 45, 80.
-    assert pictures.some_occupations(shares, ["astronaut"], most=2) == ["pilot", "nurse"]
-    assert pictures.some_occupations(shares) == ["pilot", "author", "nurse"]
+    assert example_images.some_occupations(shares, ["astronaut"], most=2) == ["pilot", "nurse"]
+    assert example_images.some_occupations(shares) == ["pilot", "author", "nurse"]
     found = pd.DataFrame({"occupation": ["a", "b", "c"], "n_captions": [5, 0, 7]})
-    assert pictures.some_occupations(found, ["c", "b"]) == ["c"]
+    assert example_images.some_occupations(found, ["c", "b"]) == ["c"]
 
 
 def test_generated_images_of_one_prompt():
     rows = of([judged(f"{o}{p}{k}", o, p) for o in ("nurse", "cook", "pilot") for p in "12" for k in range(3)])
-    shown = pictures.generated(rows, ["pilot", "nurse"], prompt="2", each=2)
+    shown = example_images.generated(rows, ["pilot", "nurse"], prompt="2", each=2)
     assert shown["image_id"].tolist() == ["pilot20", "pilot21", "nurse20", "nurse21"]
     assert set(shown["kind"]) == {"generated"} and shown["below"].tolist() == ["pilot", "pilot", "nurse", "nurse"]
     # As many of each, so that they fill lines; a name without images takes none away.
-    shown = pictures.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", each=2)
+    shown = example_images.generated(rows.drop(index=[15, 16]), ["pilot", "nurse", "poet"], prompt="2", each=2)
     assert shown["image_id"].tolist() == ["pilot22", "nurse20"]
 
 
@@ -63,7 +63,7 @@ def test_selected_captions_stand_beside_generated_images():
         ],
         columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"],
     )
-    shown = pictures.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", each=2)
+    shown = example_images.selected(training, generated, chosen, "nearest", ["nurse"], prompt="1", each=2)
     assert shown["image_id"].tolist() == ["c2", "c1", "nurse10", "nurse11"]
     assert shown["kind"].tolist() == ["training", "training", "generated", "generated"]
     assert shown["below"].tolist() == ["nearer caption", "first caption", "generated: nurse", "generated: nurse"]
@@ -73,7 +73,7 @@ def test_pairs_of_one_caption():
     keys = [("c0", "nurse", "female"), ("c1", "cook", "none"), ("c2", "pilot", "male")]
     training = of([judged(c, o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
     prompted = of([judged(f"c-{c}/0", o, "captions", caption_id=c, indicator=i) for c, o, i in keys])
-    shown = pictures.pairs(training, prompted, ("training", "caption_prompts"), most=2)
+    shown = example_images.pairs(training, prompted, ("training", "caption_prompts"), most=2)
     # With an indicator first, then without; each beside what was generated from it.
     assert shown["image_id"].tolist() == ["c0", "c-c0/0", "c1", "c-c1/0"]
     assert shown["kind"].tolist() == ["training", "caption_prompts"] * 2
@@ -85,12 +85,12 @@ def test_no_images_no_gallery():
     none = of([judged("a", "nurse", rank=1, caption_id="c", indicator="none")]).head(0)
     chosen = pd.DataFrame(columns=["approach", "prompt", "occupation", "rank", "caption_id", "caption"])
     for rows in (
-        pictures.generated(none, ["nurse"]),
-        pictures.training(none, ["nurse"]),
-        pictures.not_judged(none, none),
-        pictures.by_prompt(none, "nurse"),
-        pictures.selected(none, none, chosen, "naive", ["nurse"]),
-        pictures.pairs(none, none, ("training", "caption_prompts")),
+        example_images.generated(none, ["nurse"]),
+        example_images.training(none, ["nurse"]),
+        example_images.not_judged(none, none),
+        example_images.by_prompt(none, "nurse"),
+        example_images.selected(none, none, chosen, "naive", ["nurse"]),
+        example_images.pairs(none, none, ("training", "caption_prompts")),
     ):
         assert rows.empty
         # Images are not asked for.

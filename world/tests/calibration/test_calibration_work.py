@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from biaslab.pipeline import Pipeline, Settings
-from biaslab.runs import jobs, params, planning, shards
+from biaslab.runs import dry_run, jobs, params, shards
 from biaslab_world.calibration import Calibration
 from biaslab_world.model import WorldModel
 
@@ -40,7 +40,7 @@ def test_a_plan_tells_of_its_images(tmp_path, monkeypatch):
     given = {"run": "r", "source": "pipeline", "model": "world", "settings": settings, "notebooks": [NOTEBOOK]}
     loaded = params.load(ROOT / "params" / "mine.yaml", given=given)
     told = {
-        (one.paper, one.images) for one in planning.asked(jobs.pipelines(jobs.plan(loaded))) if one.kind == "generated"
+        (one.paper, one.images) for one in dry_run.asked(jobs.pipelines(jobs.plan(loaded))) if one.kind == "generated"
     }
     assert not made
     (opened,) = jobs.pipelines(jobs.plan(loaded))

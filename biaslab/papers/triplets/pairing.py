@@ -1,4 +1,4 @@
-"""What rows of results are means over, unit by unit; see :mod:`biaslab.runs.units`."""
+"""What rows of results are means over, unit by unit; see :mod:`biaslab.runs.pairing`."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
 from biaslab.pipeline.asked import Asked, computing_nothing
 from biaslab.report import pictures
-from biaslab.runs import jobs, listing, planning
-from biaslab.runs.gather import PICTURES, STRIPS
+from biaslab.runs import dry_run, jobs, listing
+from biaslab.runs.collect import PICTURES, STRIPS
 from biaslab.schema import tables
 
 
@@ -64,7 +64,7 @@ def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list
     Prompts and images are listed next to them (:mod:`biaslab.runs.listing`).
     """
     try:
-        asked = planning.asked(jobs.pipelines(planned))
+        asked = dry_run.asked(jobs.pipelines(planned))
         listing.write(folder, asked)
         return write(folder, asked), remarks(asked)
     except Exception as error:

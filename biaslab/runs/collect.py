@@ -20,9 +20,9 @@ from biaslab.hub import huggingface
 from biaslab.papers.findings import adjust_across_report
 from biaslab.report import records
 from biaslab.request import makes_images, names
-from biaslab.runs import coverage, limits
-from biaslab.runs.earlier import OF_MODELS, digests
+from biaslab.runs import caveats, replication_status
 from biaslab.runs.params import RunParams
+from biaslab.runs.resume import OF_MODELS, digests
 from biaslab.schema import tables
 from biaslab.schema.formatting import count
 from biaslab.study import sources
@@ -50,7 +50,7 @@ def gather(
 ) -> dict:
     """Bring the notebooks' tables, figures and findings together, write ``run.json`` and the index page.
 
-    ``models`` are those whose pictures are there, as :func:`biaslab.runs.pictures.write` returns them.
+    ``models`` are those whose pictures are there, as :func:`biaslab.runs.generated_images.write` returns them.
     """
     from biaslab import report
 
@@ -85,9 +85,9 @@ def gather(
         "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
-        "limits": limits.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+        "limits": caveats.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
         "pictures": {"strips": STRIPS, "models": models} if models else {},
-        "coverage": coverage.of_run(notebooks, gathered, figures) if as_printed else [],
+        "coverage": replication_status.of_run(notebooks, gathered, figures) if as_printed else [],
     }
     record = public(record)
     write_json(folder / records.FILE, record)

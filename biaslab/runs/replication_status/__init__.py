@@ -16,7 +16,7 @@ from importlib.resources import files
 def ledger() -> list[dict[str, str]]:
     """Return the ledger's rows: paper, kind (``table``, ``figure`` or ``test``), number, title, status, notebook,
     output, runs, inputs, reprinted_by, note."""
-    text = files("biaslab.runs.coverage").joinpath("ledger.csv").read_text(encoding="utf-8")
+    text = files("biaslab.runs.replication_status").joinpath("ledger.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 

@@ -33,7 +33,7 @@ from biaslab.pipeline.asked import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
-from biaslab.runs import jobs, params, planning, runner
+from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.runs.audit import each_model
 from biaslab.runs.compare import find
 from biaslab.schema import tables
@@ -275,7 +275,7 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
     if not able:
         known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
         raise unknown_name("kind of images that are rated", kind, known)
-    asked = planning.asked(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
+    asked = dry_run.asked(jobs.pipelines(jobs.plan(params.load(folder / runner.PARAMS, overrides=overrides))))
     by_paper = ([one for one in asked if (one.paper, one.kind) == of] for of in able.items())
     if not (chosen := next(filter(None, by_paper), [])):
         raise ParameterError(
@@ -284,7 +284,7 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
     frames, read = [], {}
     for one in chosen:
         # None is made, or bought, now.
-        planning.check_there(one, folder.name)
+        dry_run.check_there(one, folder.name)
         if ("generated", one.model) in read:
             raise ParameterError(
                 f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
