@@ -142,7 +142,7 @@ def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[s
         out["ratings"] = str((start / os.path.expanduser(out["ratings"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
     if makes_images(out["source"]):
-        from biaslab.pipeline.checks import resolve_paths
+        from biaslab.pipeline.validation import resolve_paths
 
         model, settings = resolve_paths(out.get("model", "all"), out.get("settings", {}), start)
         out |= {name: value for name, value in (("model", model), ("settings", settings)) if name in out}

@@ -26,7 +26,7 @@ from biaslab.pipeline import Pipeline, Settings
 
 READY, ERR = "ready", "err"
 # What a run imports, read once for all of them.
-IMPORTS = ("survivor", "pandas", "pyarrow.parquet", "PIL.Image", "biaslab_world.captions", "biaslab.pipeline.people")
+IMPORTS = ("survivor", "pandas", "pyarrow.parquet", "PIL.Image", "biaslab_world.captions", "biaslab.pipeline.paired")
 compute_iter = Stage.compute_iter
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from biaslab import cli, redact
 from biaslab.errors import BiaslabError, ParameterError
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.runs import audit, dry_run, jobs, params, runner
 from biaslab.study import sources
 from biaslab_world.model import WorldModel
@@ -181,7 +181,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
 @pytest.mark.long
 def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, folders, tmp_path, monkeypatch):
     # Its model knows few words.
-    monkeypatch.setattr(checks, "check_dalleval", lambda *_, **__: None)
+    monkeypatch.setattr(validation, "check_dalleval", lambda *_, **__: None)
     model = folders("sd1")
     settings = {"compare_with": "none", "judging": {"faces": "whole image"}}
     given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
@@ -217,7 +217,7 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     given = audit.params_of(["a+b+lora.safetensors:0.8", "owner/name+owner/lora"], size="quick")
     assert given["run"] == "audit-a-b-lora-0.8-owner-name-owner-lora-quick"
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
-    model, settings = checks.resolve_paths(given["model"], given["settings"])
+    model, settings = validation.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["compare_with"] == ["owner/name+owner/lora"]
     assert redact.named(model) == "a+b+lora.safetensors:0.8"

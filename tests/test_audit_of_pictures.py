@@ -11,7 +11,7 @@ from PIL import Image
 from biaslab import cli
 from biaslab.analyses import custom
 from biaslab.errors import InputError, ParameterError
-from biaslab.pipeline import Pipeline, checks
+from biaslab.pipeline import Pipeline, validation
 from biaslab.prompts import dalleval, paired
 from biaslab.runs import audit
 from biaslab.settings import Settings
@@ -137,7 +137,7 @@ def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_p
     file.write_text("group,percent_female\ndentist,40\n")
     settings = Settings.of({"custom": {"benchmark": str(file)}, "captions": {"approaches": []}})
     with pytest.raises(InputError, match=r"'dentist'.*'nurse', 'pilot'"):
-        checks.check(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
+        validation.check(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
 
 
 def test_a_changed_table_or_file_is_another_run(tmp_path):
@@ -147,7 +147,7 @@ def test_a_changed_table_or_file_is_another_run(tmp_path):
     for prompts, rows in (("", ""), ("", ""), ("", "b.png,a chef\n"), ("a nurse\n", "b.png,a chef\n")):
         (tmp_path / "prompts.txt").write_text(f"a chef\n{prompts}")
         (tmp_path / "t.csv").write_text(f"file,prompt\na.png,a chef\n{rows}")
-        found.append(checks.digest(Pipeline(f"images:{tmp_path}", settings, progress=False)))
+        found.append(validation.digest(Pipeline(f"images:{tmp_path}", settings, progress=False)))
     assert found[0] == found[1] and len(set(found)) == 3
 
 
@@ -183,9 +183,9 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")
     judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"ratings:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
-    problems = checks.check_models(pipeline, {"custom_judges"})
+    problems = validation.check_models(pipeline, {"custom_judges"})
     assert len(problems) == 1 and "rates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
-    assert not checks.check_models(pipeline, {"custom_people"})
+    assert not validation.check_models(pipeline, {"custom_people"})
 
 
 def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):

@@ -11,7 +11,7 @@ from PIL import Image
 from biaslab import cli
 from biaslab.analyses import custom
 from biaslab.errors import InputError
-from biaslab.pipeline import Pipeline, checks, matching
+from biaslab.pipeline import Pipeline, matching, validation
 from biaslab.prompts import custom as asking
 from biaslab.runs import dry_run
 from biaslab.schema import tables
@@ -63,8 +63,8 @@ def test_listed_many_names_gives_five_their_near_matches_and_a_number():
 def test_benchmark_missing_group_is_refused_before_work_with_its_near_match(four, tmp_path):
     file = written(tmp_path, LABOUR)
     with pytest.raises(InputError, match=r"no share for 1 of 4 groups of four: 'pilot' \(near match: 'pilots'\)"):
-        checks.check(pipeline(four, benchmark=file))
-    checks.check(pipeline(four, benchmark=file, partial_benchmark=True))
+        validation.check(pipeline(four, benchmark=file))
+    validation.check(pipeline(four, benchmark=file, partial_benchmark=True))
 
 
 def test_benchmark_missing_group_allowed_has_a_row_without_a_share(four, tmp_path):

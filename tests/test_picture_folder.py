@@ -13,8 +13,8 @@ from biaslab.errors import InputError, MissingInputError
 from biaslab.generation.models import open_model
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_folder import PictureFolder, prompt_in
-from biaslab.pipeline import Pipeline, checks
-from biaslab.pipeline import asked as asked_of
+from biaslab.pipeline import Pipeline, validation
+from biaslab.pipeline import image_counts as asked_of
 from biaslab.pipeline.custom import prompts_of
 from biaslab.settings import Settings
 
@@ -186,13 +186,13 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
     assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
     file.write_text("prompt\na pilot\n")
     with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):
-        checks.check(pipeline(tmp_path / "pictures", prompts=str(file)))
+        validation.check(pipeline(tmp_path / "pictures", prompts=str(file)))
 
 
 def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):
     draw(tmp_path / "all/1.png")
     with pytest.raises(InputError, match="'all'"):
-        checks.check(pipeline(tmp_path))
+        validation.check(pipeline(tmp_path))
 
 
 def asked(*texts, n=2):

@@ -17,7 +17,7 @@ from biaslab.captions.neighbours import Encoder
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.hub import registry
 from biaslab.papers.paradox import measure
-from biaslab.pipeline import Pipeline, Settings, checks, stages, uses
+from biaslab.pipeline import Pipeline, Settings, requirements, stages, validation
 from biaslab.schema import tables
 from biaslab.study import Study, sources
 
@@ -146,18 +146,18 @@ def test_paths_in_settings_do_not_depend_on_the_folder(tmp_path, monkeypatch):
         "judging": {"faces": "mediapipe:face.tflite", "gender": "mini-clip"},
         "compute": {"store": "kept"},
     }
-    model, found = checks.resolve_paths("owner/name", given)
+    model, found = validation.resolve_paths("owner/name", given)
     assert model == "owner/name"
     assert found == {
         "captions": {"corpus": str(tmp_path / "caps/*.csv")},
         "judging": {"faces": f"mediapipe:{tmp_path / 'face.tflite'}", "gender": "mini-clip"},
         "compute": {"store": str(tmp_path / "kept")},
     }
-    assert checks.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
+    assert validation.resolve_paths("caps", {})[0] == str(tmp_path / "caps")
     # A folder that happens to be called like a known judge is not meant by its name.
     (tmp_path / "yunet").mkdir()
     known = {"judging": {"faces": "yunet", "gender": "dlib"}}
-    assert checks.resolve_paths("owner/name", known)[1] == known
+    assert validation.resolve_paths("owner/name", known)[1] == known
     # Tables name a folder by its last part, so that they do not tell where it lies.
     assert Pipeline(str(tmp_path / "caps"), Settings()).label == "caps"
     assert Pipeline("owner/name", Settings()).label == "owner/name"
@@ -265,7 +265,7 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
 
     monkeypatch.setattr(registry, "resolve", resolve)
     good = fake().settings
-    checks.check(Pipeline("owner/name", good))
+    validation.check(Pipeline("owner/name", good))
     # Models are looked up by who tries them, once it is known what is measured.
     assert asked == []
     for model, changed, message in (
@@ -275,18 +275,20 @@ def test_what_settings_name_is_looked_up_before_any_work(fake, tmp_path, monkeyp
         ("world", {}, r"model is 'world', .* and captions.corpus is .*captions\.csv'; set captions.corpus"),
     ):
         with pytest.raises((ParameterError, MissingInputError), match=message):
-            checks.check(Pipeline(model, good.changed(captions=changed)))
+            validation.check(Pipeline(model, good.changed(captions=changed)))
 
 
 def test_what_is_wrong_with_judges_is_told_together(fake):
     gone = {"faces": "mediapipe:gone.tflite", "gender": "fairface:gone.st"}
-    problems = checks.check_models(Pipeline("mini", fake().settings.changed(judging=gone)), {"paradox_percent_female"})
+    problems = validation.check_models(
+        Pipeline("mini", fake().settings.changed(judging=gone)), {"paradox_percent_female"}
+    )
     faces, gender = sorted(set(problems), key=lambda said: "FairFace" in said)
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
         given = Settings.of({"captions": {"corpus": "mini"}, "judging": gone})
-        checks.check_work(Pipeline("mini", given), {"paradox_percent_female"})
+        validation.check_work(Pipeline("mini", given), {"paradox_percent_female"})
 
 
 def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypatch):
@@ -297,12 +299,12 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
-        used = uses.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
-        judges = [uses.digest(use) for use in used if use.setting == "judging.gender"]
-        return checks.digest(Pipeline("owner/name", settings)), *judges
+        used = requirements.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
+        judges = [requirements.digest(use) for use in used if use.setting == "judging.gender"]
+        return validation.digest(Pipeline("owner/name", settings)), *judges
 
     found = [digests()]
-    assert checks.digest(Pipeline("owner/name", settings.changed(generation={"steps": 3}))) == found[0][0]
+    assert validation.digest(Pipeline("owner/name", settings.changed(generation={"steps": 3}))) == found[0][0]
     weights["owner/name"] = "2"
     found.append(digests())
     (tmp_path / "r.csv").write_text("2")
@@ -442,25 +444,25 @@ def test_tables_say_what_could_be_fetched(fetching):
 
 def test_fetching_takes_urls_and_settings_that_fit(fetching, fake, pictures, tmp_path, monkeypatch):
     p = fetching(captions={"approaches": ["naive"]})
-    checks.check(Pipeline("owner/name", p.settings))
+    validation.check(Pipeline("owner/name", p.settings))
     # What is fetched is no input of a run.
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(registry, "digest", lambda folder: folder)
-    before = checks.digest(Pipeline("owner/name", p.settings))
+    before = validation.digest(Pipeline("owner/name", p.settings))
     assert not pictures.asked
     p.downloads()
-    assert pictures.asked and checks.digest(Pipeline("owner/name", p.settings)) == before
+    assert pictures.asked and validation.digest(Pipeline("owner/name", p.settings)) == before
     none = fake(captions={"training_images": "download"})
     with pytest.raises(
         MissingInputError, match=r"no column that is known to hold URLs\. Name it with captions\.columns"
     ):
-        checks.check(Pipeline("owner/name", none.settings))
+        validation.check(Pipeline("owner/name", none.settings))
     with pytest.raises(MissingInputError, match=r"No images are fetched: captions.training_images is '.*images'"):
         fake().downloads()
     # It is a word and no folder.
     monkeypatch.chdir(tmp_path)
     given = {"captions": {"training_images": "download"}}
-    assert checks.resolve_paths("owner/name", given) == ("owner/name", given)
+    assert validation.resolve_paths("owner/name", given) == ("owner/name", given)
 
 
 @pytest.mark.parametrize("kind", ["files", "webdataset"])
@@ -472,7 +474,7 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     fetched[base + "b"] = "HTTP Error 404: Not Found"
     folder = img2dataset_output.write(tmp_path / "fetched", kind, [fetched])
     p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
-    checks.check(Pipeline("owner/name", p.settings))
+    validation.check(Pipeline("owner/name", p.settings))
     assert p.fetches_images and p.has_images and not pictures.asked
     outcomes = p.downloads().set_index("caption_id")["outcome"].to_dict()
     # Nobody asked img2dataset for e.
@@ -489,7 +491,7 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     monkeypatch.setattr(registry, "digest", lambda folder: folder)
     more = img2dataset_output.write(tmp_path / "more", kind, [fetched, {base + "e": fetched[base + "d"]}])
     opened = Pipeline("owner/name", p.settings)
-    assert checks.digest(opened.changed(captions={"training_images": str(more)})) != checks.digest(opened)
+    assert validation.digest(opened.changed(captions={"training_images": str(more)})) != validation.digest(opened)
 
 
 def of_nurses(corpus):
@@ -518,7 +520,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
     (tmp_path / name).write_text(text)
     given = {"captions": of_nurses(tmp_path / name), "compute": {"store": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
-        checks.check_captions(Pipeline("mini", Settings.of(given).changed(captions=settings)))
+        validation.check_captions(Pipeline("mini", Settings.of(given).changed(captions=settings)))
     assert not (tmp_path / "store").exists()
 
 
@@ -526,17 +528,17 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
     given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"store": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
-    checks.check_captions(Pipeline("mini", Settings.of(given)))
+    validation.check_captions(Pipeline("mini", Settings.of(given)))
     # Of a large corpus the first captions say nothing of the rest.
-    monkeypatch.setattr(checks, "LOOKED_AT", 2)
+    monkeypatch.setattr(validation, "LOOKED_AT", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
-    checks.check_captions(Pipeline("mini", Settings.of(given)))
-    checks.check_captions(Pipeline("mini", Settings.of({})))
+    validation.check_captions(Pipeline("mini", Settings.of(given)))
+    validation.check_captions(Pipeline("mini", Settings.of({})))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        checks.check(Pipeline("world", Settings.of({"captions": {"occupations": ["astronaut"]}})))
-    checks.check_people(Pipeline("mini", Settings.of({})))
+        validation.check(Pipeline("world", Settings.of({"captions": {"occupations": ["astronaut"]}})))
+    validation.check_people(Pipeline("mini", Settings.of({})))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
-        checks.check_people(
+        validation.check_people(
             Pipeline("mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}))
         )
 

@@ -22,7 +22,7 @@ from biaslab.metrics.captioning import caption_scores
 from biaslab.metrics.retrieval import frechet_distance, kernel_distance, r_precision
 from biaslab.papers import dalleval
 from biaslab.papers.dalleval.analysis.verdicts import RULES
-from biaslab.pipeline import Pipeline, Settings, checks, uses
+from biaslab.pipeline import Pipeline, Settings, requirements, validation
 from biaslab.prompts import dalleval as prompts
 from biaslab.prompts.dalleval import SKILLS
 from biaslab_world import captions as world_captions
@@ -176,7 +176,7 @@ def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch,
     Path("other.csv").write_text("image_id,objects,number,relation\nskills-test-object-99999/0,yes,,\n")
     names = {"dalleval_skill_accuracy", "dalleval_average_gender", "dalleval_skill_ratings"}
     with pytest.raises(error, match=named):
-        checks.check_work(pipeline(store, **design), names)
+        validation.check_work(pipeline(store, **design), names)
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
@@ -184,8 +184,8 @@ def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monke
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     p = pipeline(store, "mini")
     with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
-        checks.check_dalleval(p)
-    assert checks.digest(p)
+        validation.check_dalleval(p)
+    assert validation.digest(p)
 
 
 def test_methods_of_skin_tone_read_the_same_images(world):
@@ -215,10 +215,10 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     # By methods it stands beside what needs no face's colour.
     readings = dalleval.measure.skin_tone_readings(p)
     assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
-    used = uses.of_tables(p, {"dalleval_social_images"})
+    used = requirements.of_tables(p, {"dalleval_social_images"})
     (tone,) = (use for use in used if use.setting == "judging.tone")
     # Its code is part of what makes results others.
-    assert tone.name == "plugin:tones" and uses.digest(tone) not in ("", tone.name)
+    assert tone.name == "plugin:tones" and requirements.digest(tone) not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
         dalleval.measure.social_images(p.changed(judging={"tone": "plugin:tone"}))
 
@@ -232,7 +232,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
-    assert not [use for use in uses.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
+    assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
 
 
 # -- images made from captions -----------------------------------------------------------------------
@@ -382,8 +382,8 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
         return pipeline(store, captioner=str(describer), inception=str(tmp_path / name))
 
     def digests():
-        used = uses.of_tables(opened("whole.pth"), {"dalleval_image_quality"})
-        return [uses.digest(use) for use in used if use.setting == "dalleval.inception"]
+        used = requirements.of_tables(opened("whole.pth"), {"dalleval_image_quality"})
+        return [requirements.digest(use) for use in used if use.setting == "dalleval.inception"]
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
     (tmp_path / "w-00000000.pth").write_bytes(b"weights")
@@ -391,10 +391,10 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
     (tmp_path / "whole.pth").write_bytes(b"other weights")
     assert digests() != [first]
     for name in ("no-such.pth", "w-00000000.pth"):
-        (said,) = checks.check_models(opened(name), {"dalleval_image_quality"})
+        (said,) = validation.check_models(opened(name), {"dalleval_image_quality"})
         assert name in said
-    assert checks.check_models(opened("whole.pth"), {"dalleval_image_quality"}) == []
-    (said,) = checks.check_models(pipeline(store, captioner="mini-vqa"), {"dalleval_alignment_quality"})
+    assert validation.check_models(opened("whole.pth"), {"dalleval_image_quality"}) == []
+    (said,) = validation.check_models(pipeline(store, captioner="mini-vqa"), {"dalleval_alignment_quality"})
     assert "'mini-vqa' is a vqa model, and a captioner model is needed" in said
 
 
@@ -424,7 +424,7 @@ def own_captions(store, describer, folder, **design):
 def test_captions_of_ones_own_are_prompts_and_references(store, describer, of_my_own):
     folder, texts = of_my_own
     p = own_captions(store, describer, folder).changed(generation={"steps": 1})
-    checks.check_alignment(p)
+    validation.check_alignment(p)
     asked, made, _ = p.dalleval.captioned()
     # The first caption of an image is its prompt, all of them are references.
     assert list(asked["text"]) == texts and list(asked["references"].str.len()) == [1, 2] * 6
@@ -450,7 +450,7 @@ def test_captions_that_cannot_be_used_are_refused_before_any_work(store, describ
         (ParameterError, "xylophonic", {"captions": str(folder / "odd.csv")}),
     ):
         with pytest.raises(error, match=name):
-            checks.check_alignment(own_captions(store, describer, folder, **design))
+            validation.check_alignment(own_captions(store, describer, folder, **design))
 
 
 @pytest.mark.parametrize("name", ["captions.csv", "captions.parquet", "floats.parquet", "captions.jsonl"])
@@ -471,7 +471,7 @@ def test_ids_of_numbers_are_whole_where_some_are_missing(store, tmp_path, caplog
 
 def test_images_that_are_not_there_are_told_before_any_work(store, describer, of_my_own, caplog):
     folder, _ = of_my_own
-    checks.check_alignment(own_captions(store, describer, folder))
+    validation.check_alignment(own_captions(store, describer, folder))
     # All are there but the last.
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(part in said for part in (str(folder / "images"), "1 of 12", "photo-11"))
@@ -479,10 +479,10 @@ def test_images_that_are_not_there_are_told_before_any_work(store, describer, of
     # A name may have its ending, and nothing else.
     for ending in (".png", ".jpg"):
         rows.assign(image_id=rows["image_id"] + ending).to_csv(folder / f"files{ending}.csv", index=False)
-    checks.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.png.csv")))
+    validation.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.png.csv")))
     # A name that was asked for, and one that is there.
     with pytest.raises(InputError, match=r"files\.jpg\.csv.*'photo-0\.jpg'.*'photo-0\.png'"):
-        checks.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
+        validation.check_alignment(own_captions(store, describer, folder, captions=str(folder / "files.jpg.csv")))
 
 
 def test_without_images_behind_the_captions_distances_have_a_reason(store, describer, of_my_own):
@@ -650,7 +650,7 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
         (copied / "object" / "images" / f"{name}.png").unlink()
     (copied / "count" / "images" / f"{broken}.png").write_bytes(b"GIF89a")
     p = pipeline(store, paintskills=str(copied), scenes=0, detector_renders=40)
-    checks.check_dalleval(p)
+    validation.check_dalleval(p)
     _, looked = p.dalleval.detections(p.dalleval.renders())
     looked = looked.set_index("image_id")
     unseen = looked[looked["outcome"] != ""]
@@ -667,10 +667,10 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
 
 def test_whatever_changes_in_the_folder_is_another_run(store, copied):
     def seen():
-        return checks.digest(pipeline(store, paintskills=str(copied)))
+        return validation.digest(pipeline(store, paintskills=str(copied)))
 
     digests = [seen()]
-    assert seen() == digests[0] != checks.digest(pipeline(store))
+    assert seen() == digests[0] != validation.digest(pipeline(store))
     picture, boxes = next((copied / "object/images").iterdir()), copied / "spatial/spatial_val_bounding_boxes.json"
     picture.write_bytes(picture.read_bytes() + b"\0")
     digests.append(seen())

@@ -18,7 +18,7 @@ from biaslab.generation.generator import Generator
 from biaslab.generation.settings import GenerationSettings
 from biaslab.papers import paired
 from biaslab.papers.paired import measure
-from biaslab.pipeline import Pipeline, Settings, checks, uses
+from biaslab.pipeline import Pipeline, Settings, requirements, validation
 from biaslab.study import Study
 from biaslab_world import pairs
 
@@ -196,7 +196,7 @@ def test_a_critic_may_have_an_endpoint_of_its_own():
     assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
-        checks.check(Pipeline("mini", Settings.of({"critic": {"kind": "endpoint"}})))
+        validation.check(Pipeline("mini", Settings.of({"critic": {"kind": "endpoint"}})))
 
 
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
@@ -219,7 +219,7 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        checks.check(Pipeline(model, Settings.of(given)))
+        validation.check(Pipeline(model, Settings.of(given)))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = checks.check_models(Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"})
+    (said,) = validation.check_models(Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"})
     assert message in said
 
 
@@ -244,12 +244,12 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
         file.write_text(text)
         (folder / "config.json").write_text(config)
         settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
-        used = uses.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
-        found += [tuple(uses.digest(use) for use in used if use.setting == "judging.further")]
+        used = requirements.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
+        found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.further")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
     for given in ("ratings:r.csv", ["ratings:r.csv"]):
-        found = checks.resolve_paths("mini", {"judging": {"further": given}})[1]
+        found = validation.resolve_paths("mini", {"judging": {"further": given}})[1]
         assert Settings.of(found).judging.further == (f"ratings:{file}",)
 
 
@@ -410,7 +410,7 @@ def bought(tmp_path, monkeypatch):
 def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     server, opened = bought
     mine = opened()
-    checks.check(mine)
+    validation.check(mine)
     assert mine.label == "dall-e-3"
     people = mine.people.people("paired")
     n = len(server.requests)

@@ -11,7 +11,7 @@ from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
 from biaslab.judges import duplicates
 from biaslab.papers import triplets
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.prompts.triplets import STEPS, sentences, words
 from biaslab_world import triplets as world
 
@@ -86,24 +86,24 @@ def test_captions_without_triplets_are_refused_before_any_work(tmp_path, caption
         triplets.measure.prompts(p)
     # It is looked at for whoever reads the prompts, and for nobody else.
     with pytest.raises(InputError, match=said):
-        checks.check_work(p, {"triplets_prompts"})
-    checks.check_work(p, {"synthesis_x", "pipeline_settings"})
+        validation.check_work(p, {"triplets_prompts"})
+    validation.check_work(p, {"synthesis_x", "pipeline_settings"})
     # What became of them can be read all the same, and professions need no caption.
     assert left(p)["sampled"] == 0
     p = pipeline(tmp_path, captions, professions=1)
-    checks.check_triplets(p)
+    validation.check_triplets(p)
     assert set(triplets.measure.prompts(p)["dataset"]) == {"Profession"}
 
 
 def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "LOOKED_AT", 2)
+    monkeypatch.setattr(validation, "LOOKED_AT", 2)
     # Further ones may give triplets.
-    checks.check_triplets(pipeline(tmp_path, NOBODY))
+    validation.check_triplets(pipeline(tmp_path, NOBODY))
     # Of these two there are no more, as the settings have it.
     with pytest.raises(InputError, match="None of the 2 captions"):
-        checks.check_triplets(pipeline(tmp_path, NOBODY, of={"rows": 2}))
+        validation.check_triplets(pipeline(tmp_path, NOBODY, of={"rows": 2}))
     with pytest.raises(InputError, match="no captions"):
-        checks.check_triplets(pipeline(tmp_path, []))
+        validation.check_triplets(pipeline(tmp_path, []))
 
 
 def test_without_captions_there_are_the_professions(tmp_path, folders):
@@ -127,14 +127,14 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     # Nobody asks for captions that nothing needs; what needs them asks, before the work.
     names = {"triplets_prompts", "paradox_percent_female", "dalleval_image_quality"}
     p = Pipeline(p.model, given.changed(judging={"faces": "whole image", "gender": "mini-clip"}), progress=False)
-    checks.check_work(p, names, needed={"triplets_prompts"})
+    validation.check_work(p, names, needed={"triplets_prompts"})
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        checks.check_work(p, names)
+        validation.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="does not know"):
-        checks.check_triplets(Pipeline("mini", given), images=True)
+        validation.check_triplets(Pipeline("mini", given), images=True)
 
 
 # -- images ------------------------------------------------------------------------------------------
@@ -289,9 +289,9 @@ def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
 )
 def test_networks_are_looked_up_before_any_work(folders, tmp_path, design, said):
     p = asked_of(folders("sd1"), tmp_path, similarity=design)
-    assert any(said in problem for problem in checks.check_models(p, {"triplets_similarity"}))
+    assert any(said in problem for problem in validation.check_models(p, {"triplets_similarity"}))
     # Who compares no images needs none.
-    assert checks.check_models(p, {"triplets_prompts"}) == []
+    assert validation.check_models(p, {"triplets_prompts"}) == []
 
 
 def test_pictures_are_those_of_the_table(folders, tmp_path):

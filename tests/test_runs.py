@@ -24,7 +24,7 @@ from biaslab import cli, report
 from biaslab.errors import BiaslabError, InputError, ParameterError, RunError
 from biaslab.papers import paradox
 from biaslab.papers.findings import Finding
-from biaslab.pipeline import checks
+from biaslab.pipeline import validation
 from biaslab.plots import texts
 from biaslab.request import Request
 from biaslab.runs import compare, execute, export, jobs, params, resume, runner
@@ -674,8 +674,8 @@ tables.write = full
 def planned(tmp_path, write_notebook, monkeypatch):
     """Return a function that plans three notebooks with a parameters text, and what was looked up."""
     looked_up = []
-    monkeypatch.setattr(checks, "check", lambda p: looked_up.append((p.model, p.settings.generation.steps)))
-    monkeypatch.setattr(checks, "digest", lambda p: f"{p.model} {p.settings.captions.corpus}")
+    monkeypatch.setattr(validation, "check", lambda p: looked_up.append((p.model, p.settings.generation.steps)))
+    monkeypatch.setattr(validation, "digest", lambda p: f"{p.model} {p.settings.captions.corpus}")
     with_settings = CELL + "settings = {}\n"
     write_notebook(tmp_path / "notebooks/paradox/a.ipynb", with_settings)
     write_notebook(tmp_path / "notebooks/paradox/b.ipynb", CELL)

@@ -4,7 +4,7 @@ import pytest
 
 from biaslab.errors import ParameterError
 from biaslab.papers import paradox
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.runs import params
 from biaslab.study import Study, sources
 
@@ -47,7 +47,7 @@ def test_what_cannot_be_set_of_one_model_is_refused(given, message):
 def test_a_model_that_is_not_in_the_run_is_refused():
     settings = Settings.of({"models": {"mni": TURBO}})
     with pytest.raises(ParameterError, match=r"models sets 'mni'.* Did you mean 'mini'"):
-        checks.check(Pipeline("mini", settings))
+        validation.check(Pipeline("mini", settings))
 
 
 def test_names_with_dots_are_set_on_the_command_line(root):

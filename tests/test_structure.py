@@ -83,13 +83,13 @@ _OF_PAPERS = (
     "analyses",
     "prompts",
     "reference",
-    *(f"pipeline.{n}" for n in ("people", "dalleval", "triplets", "custom")),
+    *(f"pipeline.{n}" for n in ("paired", "dalleval", "triplets", "custom")),
 )
 # What prompts ask for, which gives a group of settings its name; lexicons of words.
 _NAMED = {
     "biaslab.pipeline.stages": {"dalleval", "triplets", "paradox_occupations", "paradox_prompts"},
-    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("checks", "dependency")},
-    "biaslab.pipeline.asked": {"triplets", "custom"},
+    **{f"biaslab.pipeline.{n}": {"triplets"} for n in ("validation", "dependency")},
+    "biaslab.pipeline.image_counts": {"triplets", "custom"},
     "biaslab.settings": {"triplets"},
     "biaslab.runs.audit": {"custom"},
     # A word of numpy's.

@@ -4,7 +4,7 @@ from functools import cached_property
 
 from biaslab.pipeline.custom import Custom
 from biaslab.pipeline.dalleval import DallEval
-from biaslab.pipeline.people import People
+from biaslab.pipeline.paired import People
 from biaslab.pipeline.stages import KINDS, Stages
 from biaslab.pipeline.triplets import Triplets
 from biaslab.settings import Settings

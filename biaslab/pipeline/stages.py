@@ -41,7 +41,7 @@ from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
-from biaslab.pipeline.work import embed_images, embedder, weights_digest
+from biaslab.pipeline.stage_functions import embed_images, embedder, weights_digest
 from biaslab.prompts import word_files
 from biaslab.prompts.word_files import Words, slug
 from biaslab.ratings import person_ratings

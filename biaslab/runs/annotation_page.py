@@ -29,7 +29,7 @@ from biaslab.hub.registry import DRAWINGS
 from biaslab.io.plaintext import plain
 from biaslab.judges.questions import FORM, question
 from biaslab.pipeline import KINDS
-from biaslab.pipeline.asked import Asked
+from biaslab.pipeline.image_counts import Asked
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page

@@ -20,10 +20,10 @@ from biaslab.io.plaintext import plain
 from biaslab.judges import domains
 from biaslab.judges.judge_names import VQA
 from biaslab.judges.vision import READINGS
-from biaslab.pipeline import Pipeline, rehearsal
-from biaslab.pipeline.asked import Asked, Cost, of_captions, of_tables
-from biaslab.pipeline.rehearsal import Rehearsal
-from biaslab.pipeline.trials import Trial
+from biaslab.pipeline import Pipeline, preflight
+from biaslab.pipeline.image_counts import Asked, Cost, of_captions, of_tables
+from biaslab.pipeline.preflight import Rehearsal
+from biaslab.pipeline.probes import Trial
 from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.ratings.part import read as rated_part
@@ -65,14 +65,14 @@ def check_there(one: Asked, run: str) -> None:
 
 
 def rehearse(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Rehearsal:
-    """Try what a run uses, as :func:`biaslab.pipeline.rehearsal.rehearsed` does; say so beside it with ``progress``."""
+    """Try what a run uses, as :func:`biaslab.pipeline.preflight.rehearsed` does; say so beside it with ``progress``."""
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
     found = asked(opened)
     without = [*jobs.left_out(planned), *jobs.unmatched(opened), *check_ratings(found)]
     for text in without if say else ():
         say(text)
     each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.others)]
-    return replace(rehearsal.rehearsed(found, each, say=say, **how), left_out=without)
+    return replace(preflight.rehearsed(found, each, say=say, **how), left_out=without)
 
 
 def check_ratings(found: Iterable[Asked]) -> list[str]:
@@ -140,8 +140,8 @@ def said(found: Rehearsal, confidence: float = 0.95) -> str:
         same.setdefault((part.use.setting, part.use.name), []).append(part)
     rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
     notes = list(dict.fromkeys(r for part in found.parts for at in part.located for r in at.remarks))
-    if size := rehearsal.to_fetch(found.parts):
-        free, cache = rehearsal.free()
+    if size := preflight.to_fetch(found.parts):
+        free, cache = preflight.free()
         notes.append(
             f"Download: {megabytes(size)} to {cache}, where {megabytes(free)} are free. "
             "What is not here was looked up and not tried; --fetch fetches it and tries it, too."

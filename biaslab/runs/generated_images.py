@@ -15,7 +15,7 @@ import pandas as pd
 
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.pipeline.asked import Asked, computing_nothing
+from biaslab.pipeline.image_counts import Asked, computing_nothing
 from biaslab.report import pictures
 from biaslab.runs import dry_run, jobs, listing
 from biaslab.runs.collect import PICTURES, STRIPS

@@ -113,11 +113,11 @@ def plan(params: RunParams) -> list[Job]:
                 "out --beside published, or select a paper's notebooks."
             )
         if whole.makes_images:
-            from biaslab.pipeline import checks
+            from biaslab.pipeline import validation
 
             _check_used(params.set_here, doing, whole)
             needed = set().union(*(job.notebook.needs for job in doing))
-            checks.check_work(whole.opened, taken, needed=needed)
+            validation.check_work(whole.opened, taken, needed=needed)
         jobs += planned
     return jobs
 
@@ -130,7 +130,7 @@ _OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:
     """Refuse settings that a command sets, and that nothing of a run takes (ParameterError)."""
     from biaslab.judges import domains
-    from biaslab.pipeline.checks import PROMPTS
+    from biaslab.pipeline.validation import PROMPTS
     from biaslab.settings import COUNTS
 
     settings, papers = request.filled, tables.papers()
@@ -299,10 +299,10 @@ def pipelines(jobs: Iterable[Job], *, progress: bool = False) -> list[Opened]:
 
 def judges(jobs: Iterable[Job]) -> dict[str, dict[str, str]]:
     """Return digests of the judges that each job takes, by its slug."""
-    from biaslab.pipeline import uses
+    from biaslab.pipeline import requirements
 
     known: dict[str, str] = {}
-    return {job.slug: uses.digests(job.request.opened, job.takes, known) for job in jobs if job.makes_images}
+    return {job.slug: requirements.digests(job.request.opened, job.takes, known) for job in jobs if job.makes_images}
 
 
 def inputs(jobs: Iterable[Job], folder: Path) -> dict[str, str]:
@@ -329,7 +329,7 @@ def input_of(job: Job) -> str:
     if request is None or request.source == "published":
         return ""
     if request.makes_images:
-        from biaslab.pipeline.checks import INPUTS
+        from biaslab.pipeline.validation import INPUTS
 
         settings = dotted(job.given.get("settings") or {})
         given = (f"{name} {settings[name]}" for name in INPUTS if name in settings)

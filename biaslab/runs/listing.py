@@ -12,7 +12,7 @@ from biaslab import plugins
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError
 from biaslab.judges import duplicates
-from biaslab.pipeline.asked import Asked, computing_nothing
+from biaslab.pipeline.image_counts import Asked, computing_nothing
 from biaslab.runs.collect import IMAGES, PROMPTS
 from biaslab.schema import tables
 

@@ -76,7 +76,7 @@ class Paper:
 
     order: int = 99  # Its place in reports.
     title: str = ""  # What limits of a run call it; empty for what is no paper.
-    prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.checks.PROMPTS`).
+    prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.validation.PROMPTS`).
     rated: str = ""  # The kinds of its images that people may rate, one person at an occupation first.
     # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
     # pictures by group. Its ``measure.drawn(pipeline, kind)`` says who is in them.

@@ -109,7 +109,7 @@ def printed_models(name: str, frame: pd.DataFrame) -> list[str]:
 def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     import pandas as pd
 
-    from biaslab.pipeline import rehearsal
+    from biaslab.pipeline import preflight
 
     own, beside = _pipeline().get(name), None
     if "published" in pipeline.settings.compare_with:
@@ -121,7 +121,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
         try:
             if why := why_lacking(name, one):
                 raise MissingInputError(why)
-            rehearsal.before(one, name)
+            preflight.before(one, name)
             frames.append(_pipeline()[name](one))
         except MissingInputError as error:
             missing.append(error)
@@ -188,9 +188,9 @@ def check_all(request: Request) -> None:
     """
     source, model = request.source, request.model
     if request.makes_images:
-        from biaslab.pipeline import checks
+        from biaslab.pipeline import validation
 
-        checks.check(request.opened)
+        validation.check(request.opened)
     elif source == "ratings":
         from biaslab.ratings import readers
 
@@ -238,27 +238,27 @@ def left_out(takes: Collection[str], needs: Collection[str], pipeline: Pipeline)
 
     One that needs none needs those that judges make, where all of these are missing.
     """
-    from biaslab.pipeline import uses
+    from biaslab.pipeline import requirements
 
     each, names = (pipeline, *pipeline.others), set(takes) & set(_pipeline())
-    lacks = {name: [uses.lacking(one, name) for one in each] for name in sorted(names)}
+    lacks = {name: [requirements.lacking(one, name) for one in each] for name in sorted(names)}
     lacks = {name: settings[0] for name, settings in lacks.items() if all(settings)}
     needed = lacks.keys() & set(needs)
-    if not names & set(needs) and not any(uses.is_judged(pipeline, name) for name in names - lacks.keys()):
+    if not names & set(needs) and not any(requirements.is_judged(pipeline, name) for name in names - lacks.keys()):
         needed = lacks.keys()
     bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
-    parts = {name: s for name in sorted(names - lacks.keys()) if (s := uses.in_part(pipeline, name))}
+    parts = {name: s for name in sorted(names - lacks.keys()) if (s := requirements.in_part(pipeline, name))}
     others = {name: settings for name, settings in lacks.items() if name not in needed}
-    reason = uses.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
-    return LeftOut(others, parts, reason, bare, all(uses.on_purpose(pipeline, s) for s in bare))
+    reason = requirements.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
+    return LeftOut(others, parts, reason, bare, all(requirements.on_purpose(pipeline, s) for s in bare))
 
 
 def why_lacking(name: str, pipeline: Pipeline) -> str:
     """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
-    from biaslab.pipeline import uses
+    from biaslab.pipeline import requirements
 
-    lacks = uses.lacking(pipeline, name)
-    return uses.why_lacking(name, lacks) if lacks else ""
+    lacks = requirements.lacking(pipeline, name)
+    return requirements.why_lacking(name, lacks) if lacks else ""
 
 
 def file_of(folder: Path, name: str) -> Path | None:
@@ -283,9 +283,9 @@ def digest(request: Request) -> str:
     if source == "published":
         return "published"
     if request.makes_images:
-        from biaslab.pipeline import checks
+        from biaslab.pipeline import validation
 
-        return checks.digest(request.opened)
+        return validation.digest(request.opened)
     if source == "ratings":
         paths = cells.files(cells.located(request.ratings))
     else:

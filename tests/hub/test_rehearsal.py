@@ -22,9 +22,9 @@ from biaslab.execution import kernels, processor
 from biaslab.generation import loading
 from biaslab.hub import huggingface as hub_names
 from biaslab.judges.judge_names import WHOLE
-from biaslab.pipeline import Pipeline, Settings, rehearsal, trials
-from biaslab.pipeline.trials import Trial
-from biaslab.pipeline.uses import Use
+from biaslab.pipeline import Pipeline, Settings, preflight, probes
+from biaslab.pipeline.probes import Trial
+from biaslab.pipeline.requirements import Use
 from biaslab.request import Request
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -46,7 +46,7 @@ def rehearsed(monkeypatch, tmp_path):
     """Rehearse, with nothing that was tried, or looked up, before."""
     monkeypatch.delenv(kernels.REHEARSED)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
-    monkeypatch.setattr(rehearsal, "_answered", set())
+    monkeypatch.setattr(preflight, "_answered", set())
     monkeypatch.setattr(hub_names, "_commits", {})
     monkeypatch.chdir(tmp_path)
 
@@ -173,7 +173,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
         assert " at least " in lines[setting] and " MB " in lines[setting] and "photographs" in lines[setting]
     assert f" to {constants.HF_HUB_CACHE}, where " in said and " GB are free" in said
     with monkeypatch.context() as patch:
-        patch.setattr(rehearsal.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+        patch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
         assert cli.main([*words, "--fetch"]) == 2
     assert "of weights are to be fetched" in capsys.readouterr().err and stocked.fetched() == 0
     assert "Memory here (cpu): " in said and "Time here" not in said and "Images: " in said
@@ -308,7 +308,7 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     monkeypatch.setattr(processor, "memory", lambda device="cpu": free[device])
     settings = Settings.of({"compute": {"device": "cuda"}})
     trial = Trial(Use("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
-    said = trials._problem(trial, work)
+    said = probes._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
 
@@ -320,7 +320,7 @@ def of_scenes(root, given):
 
 
 def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_perform", None)
+    monkeypatch.setattr(preflight, "_perform", None)
     given = {"dalleval": {"scenes": 1, "social_images": 1}}
     checked = of_scenes(root, given)
     (opened,) = jobs.pipelines(jobs.plan(checked))
@@ -331,7 +331,7 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_perform", None)
+    monkeypatch.setattr(preflight, "_perform", None)
     given = {"dalleval": {"scenes": 1}, "compute": {"engine": "dask", "address": "10.0.0.1:8786"}}
     checked = of_scenes(root, given)
     opened = [jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())]

@@ -19,8 +19,8 @@ from biaslab.hub.image_sources import FolderImages, Unreadable
 from biaslab.judges import duplicates, judge
 from biaslab.judges.judge_labels import BLACK, DUPLICATE
 from biaslab.judges.people import COLUMNS
-from biaslab.pipeline import Pipeline, people, stages
-from biaslab.pipeline import asked as asked_for
+from biaslab.pipeline import Pipeline, paired, stages
+from biaslab.pipeline import image_counts as asked_for
 from biaslab.runs import generated_images
 from biaslab.settings import Settings
 
@@ -250,7 +250,7 @@ def portraits(tmp_path_factory):
 
 def judged_by_pixels(patch):
     """Judge images by their first pixel, which no network does."""
-    patch.setattr(people, "judge_people", look)
+    patch.setattr(paired, "judge_people", look)
     patch.setattr(stages.skin_tone, "judge_skin_tones", tones)
     patch.setattr(Pipeline, "check_gate", lambda *_: None)
 

@@ -12,7 +12,7 @@ from biaslab.hub import registry
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
 from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.judges import domains
-from biaslab.pipeline import Pipeline, Settings, uses
+from biaslab.pipeline import Pipeline, Settings, requirements
 
 # By role a judge of photographs that no file has to be there for, one of drawings, and a measured table that takes it.
 ROLES = {
@@ -30,8 +30,8 @@ NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(
 
 def check(model, given, names):
     """Refuse judges that do not know what they are to look at."""
-    for use in uses.of_tables(Pipeline(model, given, progress=False), names):
-        uses.check_pictures(use)
+    for use in requirements.of_tables(Pipeline(model, given, progress=False), names):
+        requirements.check_pictures(use)
 
 
 def settings(**changes):

@@ -20,7 +20,7 @@ from biaslab.judges import domains, skin_tone, vision
 from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.judges.vision import Vision, ask_about, chosen, judge_people
-from biaslab.pipeline import Pipeline, uses
+from biaslab.pipeline import Pipeline, requirements
 from biaslab.settings import Settings
 
 REFUSAL = {"message": {"role": "assistant", "content": None, "refusal": "I will not."}, "finish_reason": "stop"}
@@ -282,5 +282,5 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkey
 def test_what_looks_for_things_is_no_model_behind_an_endpoint(setting):
     pipeline = Pipeline("endpoint:maker", Settings(vision={"url": "http://127.0.0.1:9", "price": 0}), progress=False)
     with pytest.raises(ParameterError, match=r"only answer questions: try") as error:
-        uses.look_up(uses.Use(setting, "endpoint:eye", domains.ROLES[setting].kind), pipeline)
+        requirements.look_up(requirements.Use(setting, "endpoint:eye", domains.ROLES[setting].kind), pipeline)
     assert setting in str(error.value)

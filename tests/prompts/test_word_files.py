@@ -5,7 +5,7 @@ import pytest
 
 from biaslab.captions.indicators import indicators
 from biaslab.errors import InputError, ParameterError
-from biaslab.pipeline import Pipeline, checks
+from biaslab.pipeline import Pipeline, validation
 from biaslab.prompts import dalleval, paired, word_files
 from biaslab.settings import Settings
 
@@ -123,10 +123,10 @@ def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
 
 def test_a_changed_file_is_another_run(write):
     file = write(GERMAN)
-    found = [checks.digest(pipeline(file, words=file))]
-    assert checks.digest(pipeline(file)) == found[0]
+    found = [validation.digest(pipeline(file, words=file))]
+    assert validation.digest(pipeline(file)) == found[0]
     write(GERMAN.replace("Ein Foto", "Eine Fotografie"))
-    assert checks.digest(pipeline(file)) != found[0]
+    assert validation.digest(pipeline(file)) != found[0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.people import fits, last_rounds
-from biaslab.pipeline.people import RATINGS, ROUND
+from biaslab.pipeline.paired import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
 from biaslab.schema import tables
@@ -219,7 +219,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
-    The rows of :meth:`biaslab.pipeline.people.People.people`, with ``kind``; none without a pipeline.
+    The rows of :meth:`biaslab.pipeline.paired.People.people`, with ``kind``; none without a pipeline.
     """
     stages = pipeline.people if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]

@@ -11,7 +11,7 @@ from biaslab import cli
 from biaslab.analyses import custom, precision
 from biaslab.errors import InputError
 from biaslab.papers import dalleval, paired, paradox
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.ratings import part, person_ratings, readers, sample
 from biaslab.runs import audit
 from biaslab.schema import tables
@@ -353,4 +353,4 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
     settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
-        checks.check(Pipeline("world", settings, progress=False))
+        validation.check(Pipeline("world", settings, progress=False))

@@ -11,7 +11,7 @@ from biaslab.judges.segmentation import Found
 from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
-from biaslab.pipeline import Pipeline, Settings, checks
+from biaslab.pipeline import Pipeline, Settings, validation
 from biaslab.schema import tables
 from biaslab_world.triplets import nouns
 
@@ -263,6 +263,6 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
     with pytest.raises(error, match=said):
-        checks.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_object_counts"})
+        validation.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_object_counts"})
     # Who needs no objects is not told.
-    checks.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_prompts"})
+    validation.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_prompts"})

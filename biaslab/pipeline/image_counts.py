@@ -14,7 +14,7 @@ import pandas as pd
 from biaslab.cache.result_cache import Store, UnfinishedError
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.models import ImageModel, Ready
-from biaslab.pipeline import Pipeline, dalleval, uses
+from biaslab.pipeline import Pipeline, dalleval, requirements
 from biaslab.request import Request
 from biaslab.schema import tables
 
@@ -92,7 +92,7 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
     declared, names = tables.schemas(), list(names)
     for paper in tables.measuring():
         own = [name for name in names if name in declared and declared[name].paper == paper]
-        wanted = {kind for name in own for kind in uses.made(pipeline, name)}
+        wanted = {kind for name in own for kind in requirements.made(pipeline, name)}
         for kind in pipeline.kinds if pipeline.has_images else ():
             if kind in wanted:
                 yield of_captions(pipeline, paper, kind)

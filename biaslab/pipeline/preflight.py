@@ -22,10 +22,10 @@ from biaslab.errors import ParameterError
 from biaslab.execution import kernels
 from biaslab.execution.workers import THREADS
 from biaslab.hub import huggingface
-from biaslab.pipeline import asked as asked_for
-from biaslab.pipeline import checks, trials, uses
-from biaslab.pipeline.asked import Asked, Cost
-from biaslab.pipeline.trials import Trial, Tried
+from biaslab.pipeline import image_counts as asked_for
+from biaslab.pipeline import probes, requirements, validation
+from biaslab.pipeline.image_counts import Asked, Cost
+from biaslab.pipeline.probes import Trial, Tried
 from biaslab.request import Request
 from biaslab.schema import formatting
 
@@ -48,16 +48,18 @@ def before(pipeline: Pipeline, table: str) -> None:
     if os.environ.get(kernels.REHEARSED):
         return
     asked = list(asked_for.of_tables(pipeline, [table]))
-    if not (made := [trials.of_asked(one) for one in asked if one.left > 0]):
+    if not (made := [probes.of_asked(one) for one in asked if one.left > 0]):
         return
     judged = [
-        Trial(use, Request.of_pipeline(pipeline)) for use in uses.of_tables(pipeline, {table}) if use.setting != "model"
+        Trial(use, Request.of_pipeline(pipeline))
+        for use in requirements.of_tables(pipeline, {table})
+        if use.setting != "model"
     ]
     # Nothing is looked up again that has answered here.
     if _answered.issuperset(trial.known for trial in [*made, *judged]):
         return
-    if problems := checks.check_models(pipeline, {table}):
-        raise uses.together(problems)
+    if problems := validation.check_models(pipeline, {table}):
+        raise requirements.together(problems)
     rehearsed(asked, [(pipeline, {table})])
 
 
@@ -98,9 +100,9 @@ def rehearsed(
     # One model after the other, so that each is loaded once for all that it makes.
     of_key = {}
     for key, (one, n) in sorted(timed.items(), key=lambda item: item[1][0].made_by.alike):
-        of_key[key] = replace(trials.of_asked(one, n), located=tuple(one.made_by.look_up()))
+        of_key[key] = replace(probes.of_asked(one, n), located=tuple(one.made_by.look_up()))
         parts.append(of_key[key])
-    purchases = {one.model: trials.of_asked(one) for one in reversed(left) if one.price is not None}
+    purchases = {one.model: probes.of_asked(one) for one in reversed(left) if one.price is not None}
     todo: dict[str, Trial] = {}
     for part in parts if not done else ():
         # What workers of a cluster have, this machine may not.
@@ -119,9 +121,9 @@ def rehearsed(
         found = _perform(list(todo.values()), bought, progress=say is not None)
         results = dict(zip(todo, found, strict=True))
         if problems := [tried.problem for tried in found if tried.problem]:
-            raise uses.together(problems)
+            raise requirements.together(problems)
         # What a model has done once, it does for all that is asked of it.
-        _answered.update((*todo, *(trials.of_asked(one).known for one in left)))
+        _answered.update((*todo, *(probes.of_asked(one).known for one in left)))
     costs = {key: tried.cost for key, p in of_key.items() if (tried := results.get(p.known)) and tried.cost}
     parts = [replace(part, tried=results.get(part.known)) for part in (*parts, *purchases.values())]
     return Rehearsal(asked, parts, costs)
@@ -154,10 +156,10 @@ def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
     """Return the judges that pipelines take for measured tables, with their files."""
     found: dict[tuple, Trial] = {}
     for pipeline, tables in of:
-        for use in uses.of_tables(pipeline, tables):
+        for use in requirements.of_tables(pipeline, tables):
             trial = Trial(use, Request.of_pipeline(pipeline))
             if use.setting != "model" and (use.setting, trial.known) not in found:
-                found[use.setting, trial.known] = replace(trial, located=tuple(uses.look_up(use, pipeline)))
+                found[use.setting, trial.known] = replace(trial, located=tuple(requirements.look_up(use, pipeline)))
     return list(found.values())
 
 
@@ -170,14 +172,14 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
     # It has the processors for itself, whatever is left to a process of the run.
     threads = int(environment[THREADS[0]])
     with contextlib.ExitStack() as stack:
-        modules = trials.__name__, *kernels.MODEL_MODULES
+        modules = probes.__name__, *kernels.MODEL_MODULES
         running = stack.enter_context(kernels.Kernels(1, environment, modules))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pool = stack.enter_context(ThreadPoolExecutor(1))
         bar = tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr)
         stack.enter_context(bar)
         log, under_way = Path(folder, "log"), Path(folder, "under_way")
-        coming = pool.submit(running.call, log, trials.perform, todo, purchases, under_way, threads)
+        coming = pool.submit(running.call, log, probes.perform, todo, purchases, under_way, threads)
         told = None
         try:
             while not coming.done():
@@ -189,7 +191,7 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
         except EOFError:
             of = (todo or purchases)[min(_number(under_way), len(todo or purchases) - 1)]
             said = f"{of.use.setting} is {of.use.name!r}: its process was killed, likely because "
-            raise ParameterError(said + trials.too_large(of)) from None
+            raise ParameterError(said + probes.too_large(of)) from None
         except BaseException:
             running.kill()
             raise

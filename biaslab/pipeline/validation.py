@@ -24,7 +24,7 @@ from biaslab.hub.image_sources import CaptionImages, FolderImages
 from biaslab.io import cells, model_names, reading
 from biaslab.judges.judge_names import FILES, GROUNDED, VQA
 from biaslab.judges.pinned import PINNED
-from biaslab.pipeline import Pipeline, dalleval, uses
+from biaslab.pipeline import Pipeline, dalleval, requirements
 from biaslab.pipeline.stages import ASKED, check_found, image_ids
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
@@ -247,15 +247,15 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
 def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
     """Return what is wrong with the models that measured tables take, as known without their weights."""
     problems = []
-    for use in uses.of_tables(pipeline, names):
+    for use in requirements.of_tables(pipeline, names):
         try:
             # What is not there at all says nothing of what it knows.
             if use.name:
-                uses.look_up(use, pipeline)
-            uses.check_pictures(use)
+                requirements.look_up(use, pipeline)
+            requirements.check_pictures(use)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
-            problems.append(uses.problem(use, error) + without)
+            problems.append(requirements.problem(use, error) + without)
     # One judge may look at several kinds of images.
     return list(dict.fromkeys(problems))
 
@@ -277,7 +277,7 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
     objects = any(look.by == "triplets.objects" for name in names for look in declared[name].looks)
     each = (pipeline, *pipeline.others)
     if problems := [problem for one in each for problem in check_models(one, names)]:
-        raise uses.together(problems)
+        raise requirements.together(problems)
     for one in each:
         if "captions" in rests:
             check_captions(one, images=any(declared[name].images for name in names))

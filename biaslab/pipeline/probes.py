@@ -24,9 +24,9 @@ from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
 from biaslab.judges.person import whole
 from biaslab.judges.questions import question
 from biaslab.judges.zero_shot import ZeroShot
-from biaslab.pipeline import Pipeline, dalleval, uses
-from biaslab.pipeline.asked import Asked, Cost, cost
-from biaslab.pipeline.uses import Use
+from biaslab.pipeline import Pipeline, dalleval, requirements
+from biaslab.pipeline.image_counts import Asked, Cost, cost
+from biaslab.pipeline.requirements import Use
 from biaslab.request import Request
 from biaslab.schema.genders import GENDERS
 
@@ -166,7 +166,7 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
     try:
         work()
     except BiaslabError as error:
-        return uses.problem(trial.use, error)
+        return requirements.problem(trial.use, error)
     # A judge of another package may raise anything.
     except Exception as error:
         kind, said = type(error).__name__, " ".join(str(error).split())
@@ -179,7 +179,7 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
 def too_large(trial: Trial) -> str:
     """Return what to say of a model that does not fit in memory: what it needs, what there is, and what would fit."""
     try:
-        size = sum(located.size for located in uses.look_up(trial.use, trial.pipeline))
+        size = sum(located.size for located in requirements.look_up(trial.use, trial.pipeline))
     except BiaslabError:
         size = 0
     where = _where(trial)
