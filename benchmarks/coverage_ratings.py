@@ -28,7 +28,7 @@ from biaslab.judges import error, judge
 from biaslab.judges.judge import JudgeSettings
 from biaslab.judges.pinned import DLIB, YUNET
 from biaslab.ratings import sample
-from biaslab.stats.powered import Powered
+from biaslab.stats.prediction_powered import Powered
 
 GROUPS, EACH = 10, 60
 

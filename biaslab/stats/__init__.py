@@ -6,11 +6,7 @@ differ (:func:`biaslab.stats.checks.aligned`); arrays and lists are matched by p
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
 
-from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
-from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
-from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
-from biaslab.stats.design import Design, pilot
-from biaslab.stats.deviation import (
+from biaslab.stats.absolute_deviation import (
     Deviation,
     bias_aware_interval,
     bounded_mean,
@@ -23,14 +19,9 @@ from biaslab.stats.deviation import (
     mean_mad,
     normal_floor,
 )
-from biaslab.stats.drawing import ByCaption, OneByOne
-from biaslab.stats.floors import (
-    absolute_deviation_floor,
-    corrected_absolute_deviation,
-    corrected_mad,
-    expected_absolute_deviation,
-    mad_floor,
-)
+from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
+from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
+from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted_chi_square, pool_rare
 from biaslab.stats.hypothesis import (
     TESTS,
     adjust,
@@ -63,5 +54,14 @@ from biaslab.stats.intervals import (
     strata_mean,
     wilson_interval,
 )
-from biaslab.stats.powered import FEWEST as FEWEST_RATINGS
-from biaslab.stats.powered import prediction_powered
+from biaslab.stats.null_expectation import (
+    absolute_deviation_floor,
+    corrected_absolute_deviation,
+    corrected_mad,
+    expected_absolute_deviation,
+    mad_floor,
+)
+from biaslab.stats.prediction_powered import FEWEST as FEWEST_RATINGS
+from biaslab.stats.prediction_powered import prediction_powered
+from biaslab.stats.resampling import ByCaption, OneByOne
+from biaslab.stats.sample_size import Design, pilot

@@ -16,7 +16,7 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.drawing import ByCaption, Drawing, OneByOne, SideBySide
+from biaslab.stats.resampling import ByCaption, Drawing, OneByOne, SideBySide
 
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # Always the same draws, so that an estimate is one number whatever the replicates and the seed.

@@ -14,7 +14,7 @@ import biaslab.stats
 from biaslab import metrics, stats
 from biaslab.errors import InputError
 from biaslab.metrics import agreement, captioning, headline, instances, retrieval, shares, similarity
-from biaslab.stats import checks, design, drawing
+from biaslab.stats import checks, resampling, sample_size
 
 LABELS = list("abcdef")
 COUNT, N = [3, 0, 5, 2, 7, 1], [9, 4, 5, 8, 7, 6]
@@ -63,7 +63,7 @@ CALLS = {
     ),
     checks.counts: {"count": COUNT, "n": N},
     checks.ratio: {"numerator": COUNT, "denominator": N},
-    design.within: {"values": SCORE, "group": list("xxxyyy"), "template": list("pqqppq")},
+    sample_size.within: {"values": SCORE, "group": list("xxxyyy"), "template": list("pqqppq")},
     stats.mean_mad: {"counts": TABLE, "units": [0, 0, 1, 1, 2, 2]},
     stats.mean_deviation: {"count": COUNT, "n": N, "center": OTHER},
     stats.judged_deviation: (
@@ -78,7 +78,7 @@ CALLS = {
         "sensitivity_n": [50, 60, 70, 80, 90, 100],
         "specificity_n": [100, 90, 80, 70, 60, 50],
     },
-    drawing.ByCaption: (
+    resampling.ByCaption: (
         {"group": [0, 0, 1, 1, 2, 2], "own": [1, 0, 1, 0, 1, 0], "female": COUNT, "judged": N, "captions": N[::-1]},
         {"groups": 3},
     ),
@@ -126,8 +126,8 @@ OTHERS = {
     agreement.fleiss: "takes replicates and patterns",
     agreement.cohen: "takes replicates and patterns",
     checks.mean_where: "takes arrays that functions here have made",
-    drawing.pulled: "takes arrays that functions here have made",
-    drawing.cross: "takes matrices",
+    resampling.pulled: "takes arrays that functions here have made",
+    resampling.cross: "takes matrices",
     headline.pooled: "takes a table of cells (tested below)",
     instances.match: "takes tables whose rows have keys",
     instances.mask_overlap: "takes arrays of three axes",
@@ -138,7 +138,7 @@ OTHERS = {
     similarity.ssim_maps: "takes arrays of three axes",
     similarity.split_product: "takes arrays of three axes",
     similarity.coverage: "takes arrays of three axes",
-    design.pilot: "takes tables that refer to each other",
+    sample_size.pilot: "takes tables that refer to each other",
     stats.halves_interval: "takes lists of samples (tested below)",
 }
 ARRAYS = ("ArrayLike", "ndarray", "Series", "DataFrame", "Sequence[np")
@@ -173,7 +173,7 @@ def functions() -> set:
 def called(function, columns, more):
     """Return numbers of what a function gives, whatever its form, in one list of arrays."""
     result = function(**columns, **more)
-    result = vars(result) if isinstance(result, drawing.ByCaption) else result
+    result = vars(result) if isinstance(result, resampling.ByCaption) else result
     parts = result.values() if isinstance(result, dict) else result
     parts = parts if isinstance(result, dict | tuple) else [result]
     return [np.asarray(part) for part in parts if not isinstance(part, stats.Estimate)] + [

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.errors import InputError
 from biaslab.stats import Design
-from biaslab.stats.design import within
+from biaslab.stats.sample_size import within
 
 NOBODY = pd.DataFrame({"cell": [], "image_id": [], "judged": []})
 

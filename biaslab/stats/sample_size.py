@@ -11,8 +11,8 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.deviation import UNTOLD, bias_aware_interval, deviation_limits
-from biaslab.stats.floors import corrected_absolute_deviation
+from biaslab.stats.absolute_deviation import UNTOLD, bias_aware_interval, deviation_limits
+from biaslab.stats.null_expectation import corrected_absolute_deviation
 
 # Images of a prompt, or clusters, beyond which none are looked for; images that tell what folds as well as more do.
 _MOST, _TELLING = 10**7, 1000

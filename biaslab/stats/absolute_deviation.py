@@ -18,8 +18,8 @@ from scipy.special import stdtr, stdtrit
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.floors import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 from biaslab.stats.hypothesis import fewest_units
+from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 
 UNTOLD = 0.25
 """Share of the largest deviation that can be, beyond which a bias leaves nothing to be told."""
