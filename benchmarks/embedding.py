@@ -37,8 +37,8 @@ def main() -> None:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from biaslab.captions import neighbours
-    from biaslab.captions.neighbours import Encoder, nearest
+    from biaslab.captions import embeddings
+    from biaslab.captions.embeddings import Encoder, nearest
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -46,7 +46,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     texts = [lines[i] for i in rng.permutation(len(lines))[: options.rows]]
     queries = rng.permutation(len(texts))[:248]
-    peer = SentenceTransformer(str(neighbours._checked_default().parent), device=options.device)
+    peer = SentenceTransformer(str(embeddings._checked_default().parent), device=options.device)
     encoders = {dtype: Encoder(device=options.device, dtype=dtype) for dtype in options.dtypes}
     for encode in (peer.encode, *(encoder.encode for encoder in encoders.values())):
         encode(texts[:256])

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     options = parser.parse_args()
 
-    from biaslab.captions.neighbours import nearest
+    from biaslab.captions.embeddings import nearest
 
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CENTRES, WIDTH), dtype=np.float32)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from playwright.sync_api import sync_playwright
 
-from biaslab.report import pictures
+from biaslab.report import image_pages
 
 N, SIDE = 2_000, 512
 WATCH = """() => { window.tasks = [0];
@@ -54,11 +54,11 @@ def main() -> None:
         | {"gender": "female" if k % 3 else "male", "p_female": 0.5, "outcome": "judged"}
         for k in range(N)
     ]
-    drawn = pictures.Drawn("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
+    drawn = image_pages.Drawn("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         ours, plain = Path(folder) / "ours.html", Path(folder) / "plain.html"
-        told = pictures.write_model(ours, "model", [drawn], index="index.html")
-        sources = pictures.data_urls(Noise(), [str(k) for k in range(N)], told["side"])
+        told = image_pages.write_model(ours, "model", [drawn], index="index.html")
+        sources = image_pages.data_urls(Noise(), [str(k) for k in range(N)], told["side"])
         images = "".join(f'<img src="{source}" height="119">' for source in sources)
         plain.write_text(f"<!DOCTYPE html><title>plain</title>{images}", encoding="utf-8")
         chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")

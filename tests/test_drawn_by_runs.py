@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.report.pictures import Drawn
+from biaslab.report.image_pages import Drawn
 from biaslab.runs import collect, dry_run, generated_images, jobs, params
 
 

@@ -10,7 +10,7 @@ import sys
 import huggingface_hub
 import pytest
 
-from biaslab.captions.neighbours import Encoder
+from biaslab.captions.embeddings import Encoder
 from biaslab.errors import BiaslabError, ParameterError, loading
 from biaslab.generation.generator import load
 from biaslab.generation.loading import pipeline_class

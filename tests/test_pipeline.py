@@ -13,7 +13,7 @@ from loopback import served
 from PIL import Image
 from tqdm import tqdm
 
-from biaslab.captions.neighbours import Encoder
+from biaslab.captions.embeddings import Encoder
 from biaslab.errors import InputError, MissingInputError, ParameterError, UnknownNameError
 from biaslab.hub import registry
 from biaslab.papers.paradox import measure

@@ -19,7 +19,7 @@ from biaslab.errors import BiaslabError, InputError, ParameterError
 from biaslab.generation import generator
 from biaslab.hub.image_sources import CaptionImages
 from biaslab.pipeline import Pipeline
-from biaslab.ratings import part, person_ratings, readers, sample
+from biaslab.ratings import annotated_subset, person_ratings, readers, sample
 from biaslab.runs import annotation_page
 from biaslab.settings import Settings
 
@@ -400,7 +400,7 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     questions = asked(page)
     assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
-    assert len(part.read(tmp_path / "r.csv")) == 4
+    assert len(annotated_subset.read(tmp_path / "r.csv")) == 4
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
         annotation_page.rate("small", outputs=tmp_path / "outputs", kind="pairs")
 

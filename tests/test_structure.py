@@ -93,7 +93,7 @@ _NAMED = {
     "biaslab.settings": {"triplets"},
     "biaslab.runs.audit": {"custom"},
     # A word of numpy's.
-    "biaslab.captions.neighbours": {"precision"},
+    "biaslab.captions.embeddings": {"precision"},
 }
 
 

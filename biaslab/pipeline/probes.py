@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from biaslab.captions.neighbours import Encoder
+from biaslab.captions.embeddings import Encoder
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor

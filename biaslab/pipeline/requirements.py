@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from biaslab.captions import neighbours
+from biaslab.captions import embeddings
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
 from biaslab.hub import registry
@@ -160,7 +160,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         found = [pipeline.image_model(asked).look_up() for asked in ASKED]
         return list({located.repository.name: located for each in found for located in each}.values())
     if use.setting == "captions.encoder":
-        return neighbours.look_up(use.name)
+        return embeddings.look_up(use.name)
     if use.name.startswith(ENDPOINT):
         if use.setting not in domains.ASKED:
             example = domains.ROLES[use.setting].example

@@ -22,9 +22,9 @@ from biaslab.cache.result_cache import Store
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import download
+from biaslab.captions.embeddings import COLUMNS, NEAREST, Encoder, embed, embedding_stage, nearest_captions
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.indicators import indicate
-from biaslab.captions.neighbours import COLUMNS, NEAREST, Encoder, embed, embedding_stage, nearest_captions
 from biaslab.captions.paraphrase import paraphrases
 from biaslab.captions.search import search
 from biaslab.captions.settings import DOWNLOAD, SELECTED

@@ -29,7 +29,7 @@ from biaslab.pipeline.stages import ASKED, check_found, image_ids
 from biaslab.pipeline.triplets import check_neutral
 from biaslab.prompts import nouns, paintskills
 from biaslab.prompts.triplets import neutral
-from biaslab.ratings import part, skill_ratings
+from biaslab.ratings import annotated_subset, skill_ratings
 from biaslab.schema import groups, tables
 from biaslab.settings import Settings
 
@@ -116,7 +116,7 @@ def check(pipeline: Pipeline) -> None:
             one.custom.benchmark()
         one.custom.questions()
     if pipeline.settings.judging.ratings:
-        part.read(pipeline.settings.judging.ratings)
+        annotated_subset.read(pipeline.settings.judging.ratings)
     s = pipeline.settings
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)

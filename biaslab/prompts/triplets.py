@@ -26,7 +26,7 @@ from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
 from biaslab.errors import ParameterError
 from biaslab.io.plaintext import plain
-from biaslab.prompts.depicted import ascii_lower, shows_people
+from biaslab.prompts.person_filter import ascii_lower, shows_people
 
 ONE = "{} (one triplet)"
 """What a data set is called of which one triplet is repeated (section 7.1)."""
@@ -130,7 +130,7 @@ def neutral(
 
     ``filter`` is ``paper`` for no more than the paper's rule; ``depicted`` leaves out captions with another gender
     indicator (:mod:`biaslab.captions.indicators`, to which ``names`` goes), and those that seem to show nobody
-    (:mod:`biaslab.prompts.depicted`). ``sample`` captions are drawn at random, 0 is all, by seed and texts alone.
+    (:mod:`biaslab.prompts.person_filter`). ``sample`` captions are drawn at random, 0 is all, by seed and texts alone.
     Raises InputError: The corpus cannot be read.
     """
     chosen = {"filter": filter, "sample": sample, "seed": seed, "names": names}

@@ -56,7 +56,7 @@ class PersonRatings:
     people: pd.DataFrame
     """One row per person asked for, in that order: image_id, position, label (the most frequent rating: ``female``,
     ``male``, ``unsure``, ``tie`` or ``unrated``; missing where the file lacks them), and aspect and setting where
-    given; probability (:mod:`biaslab.ratings.part`) where the file has one."""
+    given; probability (:mod:`biaslab.ratings.annotated_subset`) where the file has one."""
     ratings: pd.DataFrame
     """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
     person's first, second, … rating."""

@@ -58,8 +58,8 @@ _NEEDS = {
 }
 _OPTIONAL = ("model", "prompt")
 DRAWN = ("probability", "wave")
-"""Columns that describe how an image was drawn (:mod:`biaslab.ratings.part`), and are not raters; of ``wave`` only 1 is
-allowed.
+"""Columns that describe how an image was drawn (:mod:`biaslab.ratings.annotated_subset`), and are not raters; of
+``wave`` only 1 is allowed.
 """
 # Prompts of training shares that serve all prompts.
 _SHARED = ("ratings", "captions")

@@ -11,7 +11,7 @@ from typing import Any
 from biaslab.cache.result_cache import check_target
 from biaslab.errors import RunError
 from biaslab.report import cards, records
-from biaslab.report.marks import drawn
+from biaslab.report.dotplots import drawn
 from biaslab.report.pages import asset, format_seconds, format_time, href, is_page, write_from
 
 # Runs that the page shows with their cards; of older ones it has the names.

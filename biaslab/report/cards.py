@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from biaslab.hub import registry
-from biaslab.report.marks import drawn
+from biaslab.report.dotplots import drawn
 from biaslab.report.pages import file_inside
 
 FEWEST, MOST = 3, 5

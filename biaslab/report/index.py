@@ -16,9 +16,9 @@ from markupsafe import Markup
 
 from biaslab.io import reading
 from biaslab.report import cards, citation, records
-from biaslab.report.marks import drawn, number
+from biaslab.report.dotplots import drawn, number
+from biaslab.report.image_pages import MARKS, evenly
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
-from biaslab.report.pictures import MARKS, evenly
 from biaslab.report.tabular import read_table
 from biaslab.schema import formatting
 from biaslab.schema.formatting import level

@@ -26,7 +26,7 @@ from biaslab.pipeline.preflight import Rehearsal
 from biaslab.pipeline.probes import Trial
 from biaslab.prompts import custom as asking
 from biaslab.prompts.dalleval import ATTRIBUTES
-from biaslab.ratings.part import read as rated_part
+from biaslab.ratings.annotated_subset import read as rated_part
 from biaslab.runs import execute, jobs
 from biaslab.schema import tables
 from biaslab.schema.formatting import between, durations, level, megabytes

@@ -16,13 +16,13 @@ import pandas as pd
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
 from biaslab.pipeline.image_counts import Asked, computing_nothing
-from biaslab.report import pictures
+from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
 from biaslab.runs.collect import PICTURES, STRIPS
 from biaslab.schema import tables
 
 
-def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:
+def of_run(asked: Sequence[Asked]) -> Iterator[image_pages.Drawn]:
     """Yield the images asked for that the models of a run made and its store has whole, by paper, kind and model.
 
     Of several settings of one model those that come first.
@@ -41,7 +41,7 @@ def of_run(asked: Sequence[Asked]) -> Iterator[pictures.Drawn]:
         shown.add(key)
         called = kinds[one.kind] + (f", the first of {several[key]} settings" if several[key] > 1 else "")
         if len(people):
-            yield pictures.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
+            yield image_pages.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
 def remarks(asked: Iterable[Asked]) -> list[str]:
@@ -85,7 +85,7 @@ def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
         return before["models"]
     if not drawn:
         return []
-    by_model: dict[str, list[pictures.Drawn]] = {}
+    by_model: dict[str, list[image_pages.Drawn]] = {}
     for one in drawn:
         texts = {name: one.people[name].map(str) for name in ("group", "who", "prompt")}
         by_model.setdefault(one.model, []).append(one._replace(people=one.people.assign(**texts)))
@@ -95,18 +95,18 @@ def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
     models = []
     for k, (model, of) in enumerate(by_model.items(), start=1):
         page = f"{PICTURES}/model-{k}.html"
-        counts = pictures.write_model(folder / page, model, of, index="../index.html")
+        counts = image_pages.write_model(folder / page, model, of, index="../index.html")
         models.append({"model": model, "page": page, **counts})
     whole = {
         "digest": digest,
         "models": models,
-        "strips": pictures.strips(_first([one for of in by_model.values() for one in of])),
+        "strips": image_pages.strips(_first([one for of in by_model.values() for one in of])),
     }
     result_cache.replace(place, json.dumps(whole, ensure_ascii=False).encode(errors="replace"))
     return models
 
 
-def _first(drawn: list[pictures.Drawn]) -> list[pictures.Drawn]:
+def _first(drawn: list[image_pages.Drawn]) -> list[image_pages.Drawn]:
     """Return the first kind of each paper and model, in the order in which papers name their kinds."""
     papers, first = tables.papers(), {}
     for one in sorted(drawn, key=lambda one: list(papers[one.paper].drawn).index(one.kind)):
@@ -114,7 +114,7 @@ def _first(drawn: list[pictures.Drawn]) -> list[pictures.Drawn]:
     return sorted(first.values(), key=lambda one: list(papers).index(one.paper))
 
 
-def _digest(drawn: list[pictures.Drawn]) -> str:
+def _digest(drawn: list[image_pages.Drawn]) -> str:
     """Return what pictures rest on: images, what was judged of them, and how they are shown."""
     # Strips whose intervals took people for the unit are written anew.
     whole = hashlib.sha256(b"images are the unit")

@@ -27,7 +27,7 @@ from biaslab.schema import tables
 from biaslab.schema.formatting import level
 from biaslab.schema.values import check_draws
 from biaslab.study import sources
-from biaslab.study.shown import Shown, shown
+from biaslab.study.table_view import Shown, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -317,7 +317,8 @@ class Study:
         return frame
 
     def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> Shown:
-        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.shown.shown`, by the table's name.
+        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.table_view.shown`, by the table's
+        name.
 
         Args:
             frame: What :meth:`save` returned, or a part of it.

@@ -15,7 +15,7 @@ from PIL import Image
 
 from biaslab import report
 from biaslab.captions.corpus import open_corpus
-from biaslab.captions.neighbours import Encoder
+from biaslab.captions.embeddings import Encoder
 from biaslab.pipeline import Pipeline, Settings
 from biaslab.schema import tables
 from biaslab.study import sources

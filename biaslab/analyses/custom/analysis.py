@@ -32,7 +32,7 @@ from biaslab.judges.judge_labels import (
 from biaslab.judges.questions import CHOICES, PERCEIVED, SKIN
 from biaslab.metrics.headline import GENERATED, Headline
 from biaslab.prompts.custom import ALL
-from biaslab.ratings import part
+from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -508,7 +508,7 @@ def _labelled(one: Headline, known: pd.DataFrame) -> pd.DataFrame:
     people = precision.annotated(one, known)
     groups = one.cells["cluster"]
     people["group"] = groups.to_numpy()[people["cell"].to_numpy()]
-    weight = part.weights(people)
+    weight = annotated_subset.weights(people)
     if weight is None:
         size = one.people["cell"].map(groups).value_counts()
         weight = people["group"].map(size / people["group"].value_counts())

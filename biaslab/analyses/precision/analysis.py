@@ -12,7 +12,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.io.plaintext import plain
 from biaslab.metrics.headline import MEAN, PERSON, Headline
-from biaslab.ratings import part
+from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 
 JUDGE, RATINGS, BOTH = "judge", "ratings", "both"
@@ -55,7 +55,7 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     rated = rated[rated["group"] >= 0]
     found = stats.prediction_powered(
         groups["count"], groups["n"], groups["coefficient"], rated["group"], rated["judged"], rated["rated"],
-        part.weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
+        annotated_subset.weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
         design_effect=effect, strata=groups["source"] + " " + groups["stratum"],
         clusters=groups["cluster"] if one.drawn else None, base=one.base - one.floor, confidence=confidence,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biaslab.ratings import part
+from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 def ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return the annotations in the file ``judging.ratings``; no rows where the setting is empty."""
     file = pipeline.settings.judging.ratings
-    rated = part.read(file) if file else pd.DataFrame(columns=part.COLUMNS)
+    rated = annotated_subset.read(file) if file else pd.DataFrame(columns=annotated_subset.COLUMNS)
     return tables.of(rated.rename(columns={"model": "of_model"}), "precision_ratings")

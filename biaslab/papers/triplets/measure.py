@@ -11,8 +11,8 @@ from biaslab.errors import MissingInputError
 from biaslab.metrics.similarity import METRICS, NETWORKS
 from biaslab.papers.triplets import cases
 from biaslab.papers.triplets.analysis import PROMPT_GENDERS
-from biaslab.prompts import depicted as rule
 from biaslab.prompts import nouns
+from biaslab.prompts import person_filter as rule
 from biaslab.schema import tables
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from biaslab.analyses import custom
 from biaslab.errors import InputError
 from biaslab.judges.judge_labels import TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS
 from biaslab.ratings import person_ratings
-from biaslab.report import pictures
+from biaslab.report import image_pages
 from biaslab.schema import tables
 
 # By model, group and prompt: people judged female, male, uncertain, and without a face.
@@ -454,7 +454,7 @@ def test_plan_several_people_half_width_is_that_of_the_page(counts):
 def test_strip_shows_the_share_and_limits_of_the_table():
     people = couples({2: 15, 1: 3, 0: 7})
     row = custom.shares(people).set_index(["group", "answer"]).loc[("g", "female")]
-    shown = pictures._share(people)
+    shown = image_pages._share(people)
     assert [shown[k] for k in ("percent", "low", "high", "n")] == pytest.approx(
         row[["percent", "ci_low", "ci_high", "n"]].tolist()
     )

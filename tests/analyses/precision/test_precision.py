@@ -12,7 +12,7 @@ from biaslab.analyses import custom, precision
 from biaslab.errors import InputError
 from biaslab.papers import dalleval, paired, paradox
 from biaslab.pipeline import Pipeline, Settings, validation
-from biaslab.ratings import part, person_ratings, readers, sample
+from biaslab.ratings import annotated_subset, person_ratings, readers, sample
 from biaslab.runs import audit
 from biaslab.schema import tables
 from biaslab.study import sources
@@ -212,7 +212,9 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     text = "image,about,rater,label\n"
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
-    said = tables.of(part.read(tmp_path / "r.csv").rename(columns={"model": "of_model"}), "precision_ratings")
+    said = tables.of(
+        annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "of_model"}), "precision_ratings"
+    )
     assert set(said["label"]) == {"yes", "no"}
     found = precision.estimates([one], said).set_index("estimator")
     # Where all are rated, it is what raters say.
@@ -221,7 +223,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     assert found.loc["both", "estimate"] != pytest.approx(found.loc["judge", "estimate"])
     (tmp_path / "r.csv").write_text("image,about,rater,label\na,skirt,r,female\n")
     with pytest.raises(InputError, match="'female' is no answer about an attribute"):
-        part.read(tmp_path / "r.csv")
+        annotated_subset.read(tmp_path / "r.csv")
 
 
 def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
@@ -260,7 +262,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     long += "a/0,generated,nurse,m,0.5,r1,f\na/0,generated,nurse,m,0.5,r2,female\n"
     long += "b/0,generated,nurse,m,0.25,r1,\n"
     (tmp_path / "long.csv").write_text(long)
-    found = part.read(tmp_path / "long.csv")
+    found = annotated_subset.read(tmp_path / "long.csv")
     rows = [["a/0", "female", 2, 0.5], ["b/0", "unrated", 0, 0.25]]
     assert found[["image_id", "label", "n_raters", "probability"]].values.tolist() == rows
     # Whoever reads these as ratings of images takes no probability for a rater.
@@ -268,7 +270,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     (tmp_path / "wide.csv").write_text(wide)
     assert readers.read(tmp_path / "wide.csv").raters == ("ann",)
     (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
-    found = part.read(tmp_path / "wide.csv")
+    found = annotated_subset.read(tmp_path / "wide.csv")
     assert list(found["label"]) == ["tie", "male"] and found["probability"].isna().all()
 
 
@@ -287,7 +289,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
 def test_what_is_no_such_file_is_refused(tmp_path, text, words):
     (tmp_path / "r.csv").write_text(text)
     with pytest.raises(InputError, match=words):
-        part.read(tmp_path / "r.csv")
+        annotated_subset.read(tmp_path / "r.csv")
 
 
 def _read_as_images(path):
@@ -301,7 +303,7 @@ def _read_as_people(path):
 
 
 def _read_as_subset(path):
-    found = part.read(path)
+    found = annotated_subset.read(path)
     assert "wave" not in found
     return found["label"].tolist()
 
@@ -318,9 +320,9 @@ def test_wave_of_earlier_files_is_ignored_if_all_are_1_and_else_refused(tmp_path
 
 def test_weights_are_inverse_probabilities():
     rated = pd.DataFrame({"probability": [0.5, 0.2]})
-    assert part.weights(rated).tolist() == pytest.approx([2, 5])
-    assert part.weights(rated.assign(probability=[0.5, np.nan])) is None
-    assert part.weights(rated.head(0)) is None
+    assert annotated_subset.weights(rated).tolist() == pytest.approx([2, 5])
+    assert annotated_subset.weights(rated.assign(probability=[0.5, np.nan])) is None
+    assert annotated_subset.weights(rated.head(0)) is None
 
 
 def images_of(sizes):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaslab.judges.judge_labels import JUDGED, UNCERTAIN
-from biaslab.report.marks import number
+from biaslab.report.dotplots import number
 from biaslab.report.pages import asset, write_from
 from biaslab.schema.genders import GENDERS
 
