@@ -150,7 +150,7 @@ def test_trends_take_the_declared_interval():
 
 # -- calls of forms: each draws an interval around the estimate to which it belongs ----------------------------------
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted([*ROOT.glob("notebooks/*/*.ipynb"), *ROOT.glob("world/biaslab_world/*/notebooks/*/*.ipynb")])
 MODULES = sorted(
     [

@@ -76,7 +76,7 @@ def test_every_estimate_lies_in_its_interval(folder, ran, estimates_lie_in_inter
 
 def test_headlines_of_the_default_report_are_the_committed_ones(folder):
     moved = mini_headlines.moved(pd.read_csv(mini_headlines.FILE), mini_headlines.read(folder))
-    assert moved.empty, f"To commit new ones: python tests/mini_headlines.py\n{moved.to_string()}"
+    assert moved.empty, f"To commit new ones: python tests/golden/mini_headlines.py\n{moved.to_string()}"
 
 
 def test_the_ledger_says_what_the_run_leaves_behind(ran):

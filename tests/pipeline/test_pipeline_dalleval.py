@@ -200,7 +200,7 @@ def test_methods_of_skin_tone_read_the_same_images(world):
 
 @pytest.mark.long
 def test_a_judge_of_another_package_says_the_tones(world, store, use):
-    use(Path(__file__).parent / "judging" / "example_judge")
+    use(Path(__file__).parents[1] / "judges" / "example_judge")
     p = pipeline(store).changed(judging={"tone": "plugin:tones"})
     images = dalleval.measure.social_images(p)
     assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()

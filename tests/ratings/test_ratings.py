@@ -13,7 +13,7 @@ from biaslab.errors import InputError
 from biaslab.ratings import person_ratings, readers
 from biaslab.schema import tables
 
-REAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "laion_sd_gender_ratings.csv"
+REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 
 # Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unrated, e male (one
 # rating), f female (2 of 4 would do: here 1 of 1), g male (2 of 3, one unsure).

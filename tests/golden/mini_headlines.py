@@ -1,6 +1,6 @@
 """Headline numbers of the default report, as committed in ``mini_headlines.csv``.
 
-``python tests/mini_headlines.py`` writes them anew from ``outputs/mini``, after ``make report``. Do so where a change
+``python tests/golden/mini_headlines.py`` writes them anew from ``outputs/mini``, after ``make report``. Do so where a change
 of code changes numbers on purpose, and name these in the commit.
 
 The report names ``float32`` for every network, so that machines differ by the order of sums alone. That changes pixels
@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 FILE = Path(__file__).with_suffix(".csv")
-RUN = Path(__file__).parents[1] / "outputs" / "mini"
+RUN = Path(__file__).parents[2] / "outputs" / "mini"
 KEY = ["notebook", "model", "question"]
 OF_WIDTH, OF_SIZE = 0.1, 0.01
 

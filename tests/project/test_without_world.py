@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 pytestmark = pytest.mark.long
-EXAMPLE = Path(__file__).parent / "judging" / "example_judge"
+EXAMPLE = Path(__file__).parents[1] / "judges" / "example_judge"
 # As few people as there can be, judged by how bright their image is.
 AUDIT = {
     "notebooks": '["paired/3_2_prompts", "paired/4_4_overall"]',

@@ -13,7 +13,7 @@ from biaslab.runs.params import Notebook, find_notebooks
 from biaslab.schema import tables
 from biaslab.settings import Settings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # The package, and the world, which only its entry points bring to it, with what trains its models.
 PACKAGES = {"biaslab": ROOT, "biaslab_world": ROOT / "world", "training": ROOT / "world"}
 
