@@ -64,7 +64,7 @@ class Store:
         # Workers may run in other folders.
         self.root = (Path(root) if root else default_root()).absolute()
         if share is not None and not 0 <= share[0] < share[1]:
-            raise ParameterError(f"share is {share[0]}/{share[1]}; the shares of n are 0/n, 1/n, … up to n-1.")
+            raise ParameterError(f"The shard is {share[0]}/{share[1]}; it must be one of 0/n, 1/n, … up to n-1/n.")
         self.share, self.workers = share, workers
 
     def stage(self, name: str, inputs: Mapping[str, object], work: Work | None = None) -> Stage:
@@ -160,7 +160,7 @@ class Stage:
         left = sum(not path.exists() for path in missing)
         if left and self.share:
             raise UnfinishedError(
-                f"{self.key['name']}: this share is done; {left} of {len(shards)} pieces are left to the others."
+                f"{self.key['name']}: this shard is done; {left} of {len(shards)} pieces remain for the others."
             )
         # The time of the last use, for biaslab.cache.pruning.
         with contextlib.suppress(OSError):

@@ -183,8 +183,8 @@ class Ledger(_Purchases):
             raise RunError(
                 f"The host {host} buys with {self.file}, or its process was killed, so nothing is bought on "
                 f"{platform.node()}: together they could pass the limit of cost. Buy on one host at a time. Where no "
-                f"process of {host} buys any more, release it and run again: biaslab ledger --release "
-                f"{self.file.parent}"
+                f"process of {host} buys any more, release it and run again: biaslab purchases --release "
+                f"--cache {self.file.parent}"
             )
 
     def _check_images(self) -> None:
@@ -297,7 +297,7 @@ def release(store: str | Path) -> None:
 
 def _existing(store: str | Path) -> Path:
     if not (file := Path(store) / _NAME).exists():
-        raise InputError(f"{store} has no {_NAME}: nothing was bought with this store.")
+        raise InputError(f"{store} has no {_NAME}: nothing was bought with this cache.")
     return file
 
 

@@ -18,7 +18,7 @@ from biaslab.judges.judge_labels import UNCLEAR
 
 QUESTION = "What gender is the {phrase}{where} in the picture?"
 FORM = "Which gender do you perceive in the {phrase}{where}?"
-"""What the rating page asks: Table 6 in words of our own, where being unsure is an answer, too."""
+"""The question of the annotation page: Table 6 in words of our own, where being unsure is an answer, too."""
 WHERE = {1: ("",), 2: (" on the left", " on the right"), 3: (" on the left", " in the middle", " on the right")}
 """Number of people asked for -> how each is told apart, left to right."""
 # Words that say a gender, beside those of the lexicons: the paper's annotators choose between the first.

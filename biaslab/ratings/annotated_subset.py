@@ -1,9 +1,9 @@
 """Annotations of a subset of a run's images, and the probability at which each image was drawn.
 
-A table of :mod:`biaslab.io.cells` as ``biaslab rate`` gives it: ``image`` and one column per rater, or ``image``,
-``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an attribute,
-whose labels are yes and no), ``probability`` (at which the person's image was drawn); without it people are taken as
-drawn at random from those alike.
+A table of :mod:`biaslab.io.cells` as ``biaslab annotate`` gives it: ``image`` and one column per rater, or
+``image``, ``rater`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``about`` (an
+attribute, whose labels are yes and no), ``probability`` (at which the person's image was drawn); without it people are
+taken as drawn at random from those alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
 Three formats, told apart by their columns, of a table (:mod:`biaslab.io.cells`), or of a folder of such files, as
-those that raters send back (``biaslab rate``):
+those that raters send back (``biaslab annotate``):
 
 - ratings, wide: ``image, source, occupation`` and one column per rater;
 - ratings, long: ``image, source, occupation, rater, label``, one row per image and rater;

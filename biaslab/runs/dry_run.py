@@ -58,8 +58,8 @@ def check_there(one: Asked, run: str) -> None:
     """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
     if not one.made_by.truthful and one.there < one.images:
         raise ParameterError(
-            f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
-            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+            f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the cache "
+            f"{one.pipeline.store.root}. Name the cache that contains them with --set compute.store=FOLDER (a run's "
             f"parameters name no folders), or run {run} again first."
         )
 
@@ -107,7 +107,7 @@ def check_ratings(found: Iterable[Asked]) -> list[str]:
         if left and len(left) == len(own):
             raise InputError(
                 f"{file} rates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
-                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+                "it as the page of 'biaslab annotate' does, or leave out judging.ratings."
             )
         if left:
             sentences.append(

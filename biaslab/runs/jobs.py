@@ -110,7 +110,7 @@ def plan(params: RunParams) -> list[Job]:
         if "compare_with" in params.set_here and "published" in whole.beside and not printed:
             raise ParameterError(
                 "Nothing is printed of what is measured here, so that no printed number could stand beside it. Leave "
-                "out --beside published, or select a paper's notebooks."
+                "out --baselines reference, or select a paper's notebooks."
             )
         if whole.makes_images:
             from biaslab.pipeline import validation

@@ -119,7 +119,7 @@ def plan(run: str, outputs: str, points: float) -> Iterator[str]:
     if not planned:
         raise ParameterError(
             f"The run {record['run']!r} has no images of people that a headline rests on: it reads printed numbers, or "
-            "its notebooks measure none. Plan from one of 'biaslab audit', such as of --size quick."
+            "its notebooks measure none. Plan from one of 'biaslab audit', such as of --preset quick."
         )
     chosen, cannot = _chosen(planned, points, confidence)
     yield from _table(planned, confidence, sorted({*POINTS, points}, reverse=True))

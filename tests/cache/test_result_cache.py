@@ -283,7 +283,7 @@ def test_shares_make_the_whole(tmp_path):
     whole = Store(tmp_path / "whole").stage("squares", {}, squares(Calls())).compute(UNITS, shard_rows=1)
     for i in (1, 0):
         stage = Store(tmp_path, share=(i, 3)).stage("squares", {}, squares(calls[i]))
-        with pytest.raises(UnfinishedError, match=r"squares: this share is done; . of 7 pieces are left"):
+        with pytest.raises(UnfinishedError, match=r"squares: this shard is done; . of 7 pieces remain"):
             stage.compute(UNITS, shard_rows=1, progress=False)
     # The last share finds what the others did, and a store without shares has nothing left to do.
     last = Store(tmp_path, share=(2, 3)).stage("squares", {}, squares(calls[2]))
@@ -292,7 +292,7 @@ def test_shares_make_the_whole(tmp_path):
     pd.testing.assert_frame_equal(stage.compute(UNITS, shard_rows=1), whole)
     assert calls == {0: [[0], [3], [6]], 1: [[1], [4]], 2: [[2], [5]], 3: []}
     for share in ((3, 3), (-1, 3), (0, 0)):
-        with pytest.raises(ParameterError, match=r"share is .*; the shares of n are 0/n"):
+        with pytest.raises(ParameterError, match=r"The shard is .*; it must be one of 0/n"):
             Store(tmp_path, share=share)
 
 

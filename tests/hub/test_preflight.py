@@ -116,9 +116,9 @@ def refused(root, tmp_path, capsys):
             return str(error.value)
         file, only = file_of(tmp_path, tiny.SD14, given), f"notebooks=[{', '.join(NOTEBOOKS)}]"
         words = {
-            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given), "--set", only],
+            "audit": ["audit", tiny.SD14, "--preset", "quick", *in_words(given), "--set", only],
             "run": ["run", file],
-            "shard": ["shard", file, "--of", "0/2"],
+            "shard": ["shard", file, "--shard", "0/2"],
             "dry run": ["run", file, "--dry-run", "--fetch"],
         }
         assert cli.main([*words[command], "--notebooks-dir", str(root / "notebooks"), "--no-progress"]) == 2
@@ -258,7 +258,7 @@ def audit(root, tmp_path, shop, does) -> int:
     given |= {f"people.{name}": value for name, value in LEAST["people"].items()} | {"people.occupations": 2}
     given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
     given |= {"endpoint.key_variable": "''", "jobs": 1}
-    words = ["audit", "endpoint:seller", "--size", "quick", "--name", "a", "--no-progress", *in_words(given)]
+    words = ["audit", "endpoint:seller", "--preset", "quick", "--name", "a", "--no-progress", *in_words(given)]
     words += ["--set", f"notebooks=[{NOTEBOOKS[0]}]"]
     return cli.main([*words, "--notebooks-dir", str(root / "notebooks")])
 

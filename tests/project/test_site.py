@@ -70,7 +70,7 @@ def available():
 @pytest.mark.parametrize("words", commands())
 def test_commands_can_be_given(words, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    parser = cli.parser_of_commands()
+    parser = cli.build_parser()
     # What is only named, as in "`biaslab shard`, which computes share i of n", needs no more than its name.
     if len(words) == 1:
         (subparsers,) = (a for a in parser._actions if hasattr(a, "choices") and isinstance(a.choices, dict))
@@ -342,7 +342,7 @@ def test_the_site_loads_nothing_from_elsewhere(site, parsed):
 def test_every_command_setting_and_table_is_on_the_site(site):
     names = ("commands", "settings", "tables")
     page = {name: (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in names}
-    (subparsers,) = (a for a in cli.parser_of_commands()._actions if isinstance(getattr(a, "choices", None), dict))
+    (subparsers,) = (a for a in cli.build_parser()._actions if isinstance(getattr(a, "choices", None), dict))
     assert all(f'id="{name}"' in page["commands"] for name in subparsers.choices)
     assert all(f'id="{one.name}"' in page["settings"] for one in settings_reference.declared())
     assert 'id="paradox_amplification"' in page["tables"]
