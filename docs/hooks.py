@@ -40,7 +40,7 @@ REFERENCE = {
     "world": ["biaslab_world"],
 }
 # Notebooks that stand below no paper's page.
-OTHERS = {"custom": "Prompts and pictures of your own", "synthesis": "Across the papers"}
+OTHERS = {"custom": "Custom prompts and images", "synthesis": "Across the papers"}
 
 
 def on_config(config):

@@ -28,7 +28,7 @@ from biaslab.endpoints.endpoint import StoppedError
 from biaslab.errors import InputError, RunError
 
 OK = "ok"
-STAYS = "Images bought before are kept"
+STAYS = "Images bought earlier are cached"
 BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
 """How pictures begin, and their files' endings."""
 _NAME = "purchases.sqlite"
@@ -55,7 +55,7 @@ _INSERT = {
 }
 _COSTS = "select cost, count(*) from charges where folder = ? group by cost"
 # What helps where SQLite refuses.
-_KEPT = "What was bought before is kept and will be found again: {fix}, and run again."
+_KEPT = "Purchases stay in the cache: {fix}, and run again."
 _ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.store or BIASLAB_STORE"
 _WRITABLE = "let this user read and write it and its folder"
 _FIXES = {

@@ -126,8 +126,8 @@ def _question(path: str | Path, row: object) -> Question:
     known = {a.casefold() for a in words}
     if not 2 <= len(words) <= _MOST_ANSWERS or len(known) < len(words):
         raise InputError(
-            f"{told}answers must be a list of 2 to {_MOST_ANSWERS} different ones, beside {UNCLEAR!r}, which is always "
-            "among them."
+            f"{told}answers must be a list of 2 to {_MOST_ANSWERS} different ones, in addition to {UNCLEAR!r}, "
+            "which is always one of them."
         )
     if taken := [a for a in known if a in ("nobody", "all") or "|" in a]:
         raise InputError(f"{told}{taken[0]!r} has a meaning of its own; name that answer otherwise.")

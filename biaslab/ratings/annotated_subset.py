@@ -21,7 +21,7 @@ COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_rater
 _KEYS = ["model", "source", "image", "position", "about"]
 # Yes and no are counted as the labels of gender are.
 _YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
-_NEEDS = "Ratings need image and one column per rater; or image, rater and label."
+_NEEDS = "Annotations need image and one column per annotator; or image, rater and label."
 
 
 def read(path: str | Path) -> pd.DataFrame:

@@ -70,7 +70,7 @@ def _row(row: Mapping[str, Any], place, unit: str) -> dict[str, Any]:
     known = low is not None and high is not None
     interval = f"{_digits(low)} to {_digits(high)}" if known else "no interval"
     value, floor = _digits(row["estimate"]), number(row.get("floor"))
-    beside = f"; floor {_digits(floor)}" if floor is not None else ""
+    beside = f"; null expectation {_digits(floor)}" if floor is not None else ""
     return {
         "name": str(row.get("name") or ""),
         "x": place(row["estimate"]),

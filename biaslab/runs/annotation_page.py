@@ -243,8 +243,8 @@ def _of_folder(folder: Path, show_faces: bool, people: pd.DataFrame | None) -> _
         )
     if table.empty:
         raise InputError(
-            f"{folder} holds no image that is shown ({_counted(left)}): what lies in a folder {TRAINING!r} may show "
-            "faces of real people. Show them with --show-faces, or put what was generated into a folder "
+            f"{folder} contains no image to show ({_counted(left)}): images in a folder {TRAINING!r} may show "
+            "faces of real people. Show them with --show-faces, or put generated images into a folder "
             f"{GENERATED!r}."
         )
     return table, {(s, m): images for s in SOURCES for m in {"", *table["model"]}}, dict(left)
@@ -270,7 +270,7 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
         raise ParameterError(f"{folder} has no {runner.PARAMS}, so its images are not known: run it again.")
     heads = {name: head.rated.split() for name, head in tables.papers().items() if head.rated}
     if paper and paper not in heads:
-        raise unknown_name("paper with images to annotate", paper, heads)
+        raise unknown_name("paper whose images are annotated", paper, heads)
     able = {name: subset or kinds[0] for name, kinds in heads.items() if paper in ("", name) and subset in ("", *kinds)}
     if not able:
         known = heads[paper] if paper else [one for kinds in heads.values() for one in kinds]
@@ -288,7 +288,7 @@ def _of_run(folder: Path, paper: str, subset: str, show_faces: bool, overrides: 
         if ("generated", one.model) in read:
             raise ParameterError(
                 f"The run {folder.name} asks {one.model} for the same images in several ways (other settings or "
-                "seeds), so an id stands for several images. Annotate a run without such a list."
+                "seeds), so one id names several images. Annotate a run without such a list."
             )
         images, table = _generated(one)
         frames.append(table.assign(source="generated", model=one.model))
@@ -356,9 +356,9 @@ def _pictures(
         size += len(found[place])
         if size > MOST_BYTES:
             raise ParameterError(
-                f"{done + 1} of {len(drawn)} images take {size:,} bytes; a page holds at most {MOST_BYTES:,}. Show "
-                f"fewer with --sample, such as --sample {max(1, int(0.9 * done))}, or make several pages, each with a "
-                "--seed of its own."
+                f"{done + 1} of {len(drawn)} images take {size:,} bytes; a page takes at most {MOST_BYTES:,}. "
+                f"Annotate fewer with --sample, such as --sample {max(1, int(0.9 * done))}, or make several pages, "
+                "each with its own --seed."
             )
     return found, dict(reasons)
 

@@ -56,8 +56,8 @@ def params_of(
     folders = [one for one in names if one.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
-            f"--benchmark is {benchmark!r}, and shares are of prompts or pictures of one's own: name them with "
-            "--prompts, or a folder of pictures as images:FOLDER."
+            f"--benchmark is {benchmark!r}, which compares shares of your own prompts or images: name them with "
+            "--prompts, or a folder of images as images:FOLDER."
         )
     drawn = _pictures(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
@@ -101,7 +101,7 @@ def params_of(
     named = list(map(shown, names))
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, preset])
     if own and folders:
-        description = f"Pictures of {listed}, whose people were judged by the same models, by group and over all."
+        description = f"Images of {listed}, classified by the same models, by group and over all groups."
     elif own:
         description = f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
     else:
@@ -137,8 +137,8 @@ def models_of(names: Sequence[str]) -> list[str]:
     if drawn and len(drawn) < len(names):
         other = next(one for one in names if one not in drawn)
         raise ParameterError(
-            f"{drawn[0]!r} makes drawings and {other!r} photographs: no judge knows both. Audit them apart, and lay "
-            "the runs side by side with 'biaslab compare'."
+            f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge is made for both. Audit them "
+            "separately, and compare the runs with 'biaslab compare'."
         )
     return names
 

@@ -149,7 +149,7 @@ def _chosen(planned: Iterable[Planned], points: float, confidence: float) -> tup
 
 def _table(planned: Iterable[Planned], confidence: float, points: Iterable[float]) -> list[str]:
     """Return the lines of a table: half-widths at the current sizes, and the images for others."""
-    rows = [(f"half-widths ({level(confidence)})", "±", "images a prompt", "images", "price")]
+    rows = [(f"half-widths ({level(confidence)})", "±", "images per prompt", "images", "price")]
     for one in planned:
         each = [(one.name, one.design.half_width(confidence), one.size, "")]
         each += [("  for", p * one.scale, *one.sized(p, confidence)) for p in points]

@@ -166,7 +166,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     said = capsys.readouterr().out
     assert stocked.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch fetches it and tries it" in said
+    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch downloads and runs these" in said
     for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.further", tiny.VQA)):
         repository = stocked.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]

@@ -101,7 +101,7 @@ def test_training_images_are_none_of_generated_ones_however_their_folder_is_give
 ):
     folder = tmp_path / given
     save(str(Path(given.removeprefix("mine").strip("/"), name)))
-    with pytest.raises(InputError, match=r"no image that is shown \(1 a training image, .* --show-faces, or put"):
+    with pytest.raises(InputError, match=r"no image to show \(1 a training image, .* --show-faces, or put"):
         annotation_page.annotate(folder, outputs=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     ((row,), _) = held(annotation_page.annotate(folder, outputs=tmp_path / "out", show_faces=True))
@@ -204,7 +204,7 @@ def test_a_folder_of_several_models_is_rated_with_their_names(save, tmp_path):
     assert {row["image"]: row["model"] for row in rows} == {"1.png": "A", "2.png": "B"}
     ((row,), _) = held(annotation_page.annotate(f"images:{tmp_path / 'mine'}::B", outputs=tmp_path))
     assert (row["image"], row["model"]) == ("2.png", "B")
-    with pytest.raises(InputError, match="has no pictures of 'C'"):
+    with pytest.raises(InputError, match="has no images of 'C'"):
         annotation_page.annotate(f"images:{tmp_path / 'mine'}::C", outputs=tmp_path)
 
 
@@ -212,8 +212,7 @@ def test_a_page_replaces_a_page_and_nothing_else(save, tmp_path):
     save("nurse/a.png")
     target = tmp_path / "there.html"
     target.write_text("<!DOCTYPE html><title>Mine</title>")
-    message = rf"{target} is there already and is no annotation page .* with --output\."
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises(ParameterError, match=rf"{target} already exists and is no annotation page .* with --output\."):
         annotation_page.annotate(tmp_path / "mine", output=target)
     assert target.read_text() == "<!DOCTYPE html><title>Mine</title>"
     page = annotation_page.annotate(tmp_path / "mine", output=tmp_path / "page.html")

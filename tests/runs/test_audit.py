@@ -120,7 +120,7 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
     # Where nothing is printed, none can stand beside.
     own = audit.params_of(["mini"], preset="quick") | {"notebooks": ["custom/*"]}
     run = params.load("audit.yaml", given=own, overrides=["judging.gender=mini-clip"], **how)
-    with pytest.raises(ParameterError, match="Nothing is printed of what is measured here"):
+    with pytest.raises(ParameterError, match="The papers print no values of these measures"):
         jobs.plan(run)
 
 
@@ -173,7 +173,7 @@ def test_a_notebook_that_was_asked_for_and_cannot_run_is_an_error(root):
         how = {"overrides": ["dalleval.vqa="], "notebooks": [notebook], "notebooks_dir": root / "notebooks"}
         return jobs.plan(params.load(runner.PARAMS, given=audit.params_of(["mini"], preset="quick"), **how))
 
-    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was asked for and cannot run\. It takes"):
+    with pytest.raises(ParameterError, match=r"dalleval/5_3_attributes was selected and cannot run\. It takes"):
         plan("dalleval/5_3_attributes")
     assert [job.reason for job in plan("dalleval/5_3_skin_tone")] == [""]
 

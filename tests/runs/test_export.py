@@ -198,6 +198,6 @@ def test_an_export_replaces_an_export_and_nothing_else(outputs, name):
     (outputs / "link.zip").symlink_to(first)
     target = outputs / name
     before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
-    with pytest.raises(ParameterError, match=r"is there already and is no export of biaslab.* with --output\."):
+    with pytest.raises(ParameterError, match=r"already exists and is no export of biaslab.* with --output\."):
         export.export("mine", outputs=outputs, output=target)
     assert before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))

@@ -184,7 +184,7 @@ def test_what_has_not_changed_is_kept(finished, inline_project, tmp_path):
     table = pd.read_csv(mine / "tables/paradox_percent_female.csv")
     assert table["occupation"].tolist() == ["ceo", "pilot"]
     page = (mine / "index.html").read_text(encoding="utf-8")
-    assert page.count("and kept: nothing it depends on has changed") == 2
+    assert page.count("reused, as its inputs have not changed") == 2
     # A gathered file that is gone is made again from the parts; a lost part is executed again.
     (mine / "tables/paradox_percent_female.csv").unlink()
     assert [n["kept"] for n in run(changed)["notebooks"]] == [True, True]
@@ -400,7 +400,7 @@ def test_variants_never_share_a_file_name():
         ("file", "file", "is a file; choose another name"),
         ("mine", "mine/thesis.txt", r"is not empty and holds no run\.json"),
         # A page of somebody else beside the runs.
-        ("mine", "index.html", r"index\.html is there already .* --outputs DIR"),
+        ("mine", "index.html", r"index\.html already exists .* --outputs DIR"),
     ],
 )
 def test_what_is_no_run_is_never_replaced(project, tmp_path, run, name, message):
@@ -835,5 +835,5 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         words = ["run", f"{tmp_path}/mine.yaml", "--outputs", f"{tmp_path}/{outputs}", "--set", override]
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith(f"biaslab: A file stands where a folder is needed: {tmp_path}/{place}")
+        assert said.startswith(f"biaslab: A file is in the place of a folder: {tmp_path}/{place}")
         assert ("compute.store or BIASLAB_STORE" in said) == (outputs == "outputs")

@@ -50,7 +50,9 @@ def test_ratings(tmp_path):
     wide(MOST + 1).to_parquet(parquet := tmp_path / "a.parquet")
     asked = pd.DataFrame({"image_id": ["i"], "position": [1]})
     for read in (lambda: readers.read(path), lambda: person_ratings.read(path, asked), lambda: readers.read(parquet)):
-        with pytest.raises(InputError, match=r"a\.\w+ has 1,001 columns; at most 1,000 .* one row per image and rater"):
+        with pytest.raises(
+            InputError, match=r"a\.\w+ has 1,001 columns; at most 1,000 .* one row per image and annotator"
+        ):
             read()
 
 

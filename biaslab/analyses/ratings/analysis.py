@@ -226,5 +226,5 @@ def holds(rated: Rated, file: str) -> pd.DataFrame:
         raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_raters
         sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
-        words = f"{counted(len(rated.images), 'image')} of {occupations}, rated by {counted(raters, 'rater')}."
+        words = f"{counted(len(rated.images), 'image')} of {occupations}, annotated by {counted(raters, 'annotator')}."
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

@@ -281,7 +281,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
         ("image,rater,label,position\na,r,f,left\n", "position is 'left'.*give 1, 2"),
         ("image,rater,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
         ("image,rater,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
-        ("image,rater,label\na,r,f\na,r,m\n", "two ratings by rater"),
+        ("image,rater,label\na,r,f\na,r,m\n", "two annotations by annotator"),
         ("picture,rater,label\na,r,f\n", "no column 'image'"),
         ("image\na\n", "no column 'rater'"),
     ],
@@ -348,7 +348,7 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
     given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
         ("triplets", r"judging\.ratings has no effect here"),
-        ("dalleval", r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'"),
+        ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
     ):
         assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *given]) == 2
         assert re.search(said, capsys.readouterr().err)

@@ -106,7 +106,7 @@ def test_the_figure_has_a_tick_per_specification_and_choice(curve):
 
 def test_the_answer_counts_the_intervals(curve):
     (found,) = synthesis.answers.curve.findings(synthesis.extremes(curve))
-    # Without the published rule, which drops flips and so follows the lean as well.
+    # Without the paper's definition, which drops flips and so follows the lean as well.
     signed = curve[curve["measure"] == "directional"]
     above, every = int((signed["ci_low"] > 0).sum()), int((curve["ci_low"] > 0).sum())
     ends = curve["estimate"].min(), curve["estimate"].max()
@@ -125,4 +125,4 @@ def test_exclusion_by_measure_by_a_plain_loop(curve):
         every += [row.estimate] * ((row.exclusion, row.measure) == ("none", "directional"))
     assert mean["same_lean", "distance"] == mean["same_lean", "directional"] == pytest.approx(np.mean(same))
     (found,) = synthesis.answers.flips.findings(grid)
-    assert found.answer.endswith(f"the mean by {np.mean(same) - np.mean(every):.1f} points.")
+    assert found.answer.endswith(f"the mean changes by {np.mean(same) - np.mean(every):.1f} points.")

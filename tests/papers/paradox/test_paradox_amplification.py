@@ -178,7 +178,7 @@ def test_one_image_a_share_has_no_interval():
     table = paradox.amplification(few_images(40, 20, (1, 2), 0), **DRAWS)
     assert table["ci_low"].isna().all()
     told = table.set_index("definition")["reason"]
-    few = "With fewer than 2 images a share, image noise cannot be told from differences."
+    few = "With fewer than 2 images per share, image noise cannot be separated from differences."
     assert told["directional"] == few and (told != "").all()
 
 
@@ -311,7 +311,7 @@ def test_few_captions_say_so_and_are_no_answer():
     assert few["reason"] == "Rests on 3 images a share; below 6 an interval would be too narrow."
     assert np.isnan(few["ci_low"]) and table.loc[(approaches[0], "published"), "reason"] == ""
     found = paradox.answers.captions_as_prompts.findings(whole)
-    # By the published rule and along the lean, of the approach with images enough.
+    # By the paper's definition and along the lean, of the approach with images enough.
     told = table.loc[approaches[0]].loc[["published", "directional"], "amplification_corrected"]
     assert [one.estimate for one in found] == told.tolist()
 

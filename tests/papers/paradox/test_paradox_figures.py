@@ -39,7 +39,7 @@ def test_shares_lie_where_they_are():
     rows = [share_row("a", 0, 100, "opposite_lean"), share_row("b", 20, 10)]
     rows += [share_row("c", 80, 90, prompt="2", **limits), share_row("d", NAN, 3, prompt="2")]
     first, second = (ax for ax in figures.shares(pd.DataFrame(rows), ["prompt"]).axes if ax.axison)
-    # Left out by the published rule has another mark; on the edge it is drawn whole.
+    # Left out by the paper's definition has another mark; on the edge it is drawn whole.
     assert points(first) == {(0, 100): "X", (20, 10): "o"} and first.get_xlim() == (-2, 102)
     # An occupation without a share has no point, and is not taken for 0.
     assert (80, 90) in points(second) and not any(y == 3 for _, y in points(second))

@@ -127,7 +127,7 @@ def told(rows: pd.DataFrame) -> pd.Series:
 
 
 def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
-    """Return what the naive approach gives by the published rule and along the lean, of models that have both.
+    """Return what the naive approach gives by the paper's definition and along the lean, of models that have both.
 
     With ``p_both``, p adjusted over the two definitions (Holm).
     """
