@@ -390,14 +390,14 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
     """
     from biaslab.runs import jobs, runner
 
-    dry_run, progress = arguments.dry_run, not arguments.no_progress
-    if dry_run or print_plan:
+    plan_only, progress = arguments.dry_run, not arguments.no_progress
+    if plan_only or print_plan:
         from biaslab.runs import dry_run
 
-        options = {"fetch": arguments.fetch or not dry_run, "buy": not dry_run, "always": dry_run, "time": True}
+        options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
         rehearsal = dry_run.rehearse(jobs.plan(checked), progress, **options)
         print(dry_run.said(rehearsal, checked.confidence), flush=True)
-    if dry_run:
+    if plan_only:
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
     record = runner.run(checked, **options, rehearse=not print_plan, progress=progress)
