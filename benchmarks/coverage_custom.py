@@ -210,7 +210,7 @@ def corrections(rng, studies, *, people: int, rated: int, share: float, lean: fl
             for judge, gender in both.items()
         ]
         judges = pd.concat(rows).assign(model="m", group="g", position=1)
-        judges["outcome"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unrated")
+        judges["outcome"] = np.where(judges["gender"].isin(["female", "male"]), "judged", "unannotated")
         row = custom.corrected(judges).set_index("group").loc["all"]
         plain = stats.wilson_interval((said == "female").sum(), (said != "unsure").sum())
         if not np.isfinite(row["percent_female_corrected"]):

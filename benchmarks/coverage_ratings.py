@@ -83,9 +83,9 @@ def reported(
     seen = who.assign(gender=gender, outcome=np.where(judged, "judged", "uncertain"))
     every = who.drop_duplicates("image_id").assign(source="generated", occupation=lambda rows: rows["group"])
     drawn = sample.draw(every, ratings, int(rng.integers(2**31)))
-    label = np.select([skipped, unsure_of, y], ["unrated", "unsure", "female"], "male")
+    label = np.select([skipped, unsure_of, y], ["unannotated", "unsure", "female"], "male")
     rated = who.assign(label=label).merge(drawn[["image_id", "probability"]], on="image_id")
-    rated = rated.assign(of_model="m", source="generated", about="", n_raters=1)
+    rated = rated.assign(image_model="m", source="generated", about="", n_annotators=1)
     # The first headline of a model is its mean over groups.
     return precision.estimates([next(custom.headlines(seen))], rated), 100 * share.mean()
 

@@ -63,7 +63,7 @@ def judged(table: pd.DataFrame, images: list[np.ndarray], settings: JudgeSetting
     rows = judge.judge_images(
         table.loc[asked, "file"].tolist(), [images[k] for k in np.flatnonzero(asked)], both, settings
     )
-    shown = rows["p_female"].notna().to_numpy()
+    shown = rows["probability_female"].notna().to_numpy()
     sure = shown & (rows["outcome"] == "judged").to_numpy()
     right = sure & (rows["gender"].to_numpy() == table.loc[asked, "gender"].to_numpy())
     skin = table.loc[asked, "skin"].to_numpy()

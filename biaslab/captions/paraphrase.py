@@ -93,7 +93,7 @@ def paraphrases(
 
     Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
-    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
+    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not take.
     Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order.
     """
     pairs = list(zip(captions, occupations, strict=True))
@@ -106,7 +106,7 @@ def paraphrases(
         for i, (text, outcome, left_out) in zip(asked, found, strict=True):
             outcomes[i], without[i] = outcome, left_out
             texts[i] = text if outcome == "paraphrased" else texts[i]
-    return pd.DataFrame({"text": texts, "outcome": outcomes, "asked_without": without}, dtype=object)
+    return pd.DataFrame({"text": texts, "outcome": outcomes, "unsupported_fields": without}, dtype=object)
 
 
 def _by_model(

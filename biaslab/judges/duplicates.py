@@ -173,7 +173,7 @@ def annotated(images: ImageSource, judged: pd.DataFrame, file: str) -> pd.DataFr
     about = judged[["image_id"]].merge(found, on="image_id", how="left")
     position = judged["position"] if "position" in judged else pd.Series(1, judged.index)
     said = judged["gender"].where(judged["gender"] != "", judged["outcome"])
-    rated = (judged["outcome"] != "unrated") & (about["status"] != BLACK) & (about["pixels"] != "")
+    rated = (judged["outcome"] != "unannotated") & (about["status"] != BLACK) & (about["pixels"] != "")
     for _, answers in said[rated].groupby([about["pixels"], position], sort=False):
         if answers.nunique() > 1:
             other = answers.index[answers != answers.iloc[0]][0]

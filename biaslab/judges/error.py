@@ -23,7 +23,7 @@ person, several, raters unsure), those that were judged at all."""
 REFERENCES = ("female", "male", "neither")
 _CORRECTED = (
     *("percent_female_corrected", "ci_low", "ci_high", "reference"),
-    *("sensitivity", "specificity", "sensitivity_n", "specificity_n", "reason"),
+    *("sensitivity", "specificity", "n_sensitivity", "n_specificity", "reason"),
 )
 LEAST = 30
 """Reference images of each gender on which a group's own sensitivity and specificity must rest."""
@@ -81,8 +81,8 @@ def correct(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0
     :func:`judge_error`. An occupation of fewer than :data:`LEAST` reference images takes the errors of all
     occupations; its interval then includes the variance of errors between occupations. Returns ``shares`` with
     percent_female_corrected, ci_low, ci_high (0–100; the interval includes the uncertainty of the errors), reference
-    (the occupation whose errors were used, or ``all``), sensitivity, specificity (0–100), sensitivity_n,
-    specificity_n, and the reason where a share cannot be corrected.
+    (the occupation whose errors were used, or ``all``), sensitivity, specificity (0–100), n_sensitivity,
+    n_specificity, and the reason where a share cannot be corrected.
     """
     wide = errors.pivot(index="group", columns="measure", values=["value", "n"])
     enough = (wide["n"][["sensitivity", "specificity"]] >= LEAST).all(axis=1)

@@ -57,7 +57,7 @@ def judge_people(
     is a share of the image's height and, of n people asked for, of an n-th of its width.
 
     Returns one row per row of ``asked``, in its order: image_id, position, outcome (of
-    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, p_female, n_faces (in the whole image), x0, y0, x1,
+    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image), x0, y0, x1,
     y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why roles
     could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where not looked
     for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
@@ -127,7 +127,7 @@ def _look(
     asked = [(row, person) for k, people in standing.items() for row, person in zip(out[k], people, strict=True)]
     answers = judges.gender.answers([person for _, person in asked]) if asked else []
     for (row, person), (p, reason) in zip(asked, answers, strict=True):
-        row.update(zip(BOX, person.box, strict=True), p_female=p, reason=reason)
+        row.update(zip(BOX, person.box, strict=True), probability_female=p, reason=reason)
     classifier = getattr(judges.gender, "classifier", None)
     told = {k: phrases[k] for k in standing if len(set(phrases[k])) > 1}
     if classifier is not None and told:

@@ -21,7 +21,7 @@ from biaslab.errors import InputError, name_help
 from biaslab.stats.checks import aligned, confidence_level, label_codes, ratio, whole
 
 LABELS = ("female", "male", "unsure")
-VOTES = (*LABELS, "other", "tie", "unrated")
+VOTES = (*LABELS, "other", "tie", "unannotated")
 
 # Above this share of resamples in which a coefficient is undefined, limits from the others would mislead.
 _MOST_UNDEFINED = 0.05
@@ -35,7 +35,7 @@ class AgreementEstimate(NamedTuple):
     ci_low: float  # NaN with a reason where the value or the interval is undefined
     ci_high: float
     n_items: int  # items the value rests on
-    n_raters: float  # raters with at least one rating among the labels; NaN where nobody says how many
+    n_annotators: float  # raters with at least one rating among the labels; NaN where nobody says how many
     reason: str  # why the value or the limits are NaN; "" otherwise
 
 
@@ -43,14 +43,14 @@ def majority_vote(ratings: ArrayLike, labels: Sequence[str] = LABELS) -> np.ndar
     """Return each item's most frequent label, object ``(items,)``; ``unsure`` is a label like the others.
 
     Ratings are as for :func:`krippendorff_alpha`. Several labels in front are a ``tie``, an item without a rating is
-    ``unrated``. Raises InputError: As :func:`krippendorff_alpha`.
+    ``unannotated``. Raises InputError: As :func:`krippendorff_alpha`.
     """
     counts, _ = _rated(ratings, labels)
     most = counts.max(axis=1, initial=0)
     outcome = np.argmax(counts, axis=1)
     outcome[(counts == most[:, None]).sum(axis=1) > 1] = len(labels)
     outcome[most == 0] = len(labels) + 1
-    return np.array([*labels, "tie", "unrated"], dtype=object)[outcome]
+    return np.array([*labels, "tie", "unannotated"], dtype=object)[outcome]
 
 
 def krippendorff_alpha(
@@ -60,7 +60,7 @@ def krippendorff_alpha(
 
     Args:
         ratings: Texts (items, raters). Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the
-            ratings ``unsure`` (and the votes ``tie`` and ``unrated``) count as missing.
+            ratings ``unsure`` (and the votes ``tie`` and ``unannotated``) count as missing.
         labels: Two or more.
         seed: Seed of the bootstrap over items.
         replicates: Its resamples.
@@ -70,10 +70,10 @@ def krippendorff_alpha(
     or more than 5 % of them hold one label only. Raises InputError: A rating that is no label, an
     array that is not 2-D, or another confidence or number of replicates.
     """
-    counts, n_raters = _rated(ratings, labels)
+    counts, n_annotators = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = _without_value(counts, labels, "two ratings")
-    return _estimate(_alpha, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(_alpha, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def fleiss_kappa(
@@ -84,11 +84,11 @@ def fleiss_kappa(
     Setting labels aside (``labels=("female", "male")``) so keeps the easier items: prefer :func:`krippendorff_alpha`
     there. Arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
     """
-    counts, n_raters = _rated(ratings, labels)
+    counts, n_annotators = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
     counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
     reason = _without_value(counts, labels, "a rating by every one of two or more raters")
-    return _estimate(fleiss, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(fleiss, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def percent_agreement(
@@ -99,10 +99,10 @@ def percent_agreement(
     Not corrected for chance. With two columns it compares two label sets, such as a judge with the majority vote.
     Arguments as in :func:`krippendorff_alpha`. Raises InputError: As :func:`krippendorff_alpha`.
     """
-    counts, n_raters = _rated(ratings, labels)
+    counts, n_annotators = _rated(ratings, labels)
     counts = counts[counts.sum(axis=1) >= 2]
     reason = "" if len(counts) else "no item has two ratings"
-    return _estimate(_percent, counts, n_raters, reason, seed, replicates, confidence)
+    return _estimate(_percent, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def cohen_kappa(
@@ -125,13 +125,13 @@ def cohen_kappa(
     if first.shape != second.shape:
         raise InputError(f"a {first.shape} and b {second.shape} must rate the same items.")
     both = np.stack([first, second], axis=1)
-    n_raters = int((both >= 0).any(axis=0).sum())
+    n_annotators = int((both >= 0).any(axis=0).sum())
     pairs = both[(both >= 0).all(axis=1)]
     reason = "" if len(pairs) else "no item has a rating by both raters"
     for name, codes in zip("ab", pairs.T, strict=True):
         if not reason and (codes == codes[0]).all():
             reason = f"rater {name} uses one label only: {labels[codes[0]]}"
-    return _estimate(cohen, pairs, n_raters, reason, seed, replicates, confidence)
+    return _estimate(cohen, pairs, n_annotators, reason, seed, replicates, confidence)
 
 
 def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
@@ -208,7 +208,7 @@ def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 def _estimate(
     coefficient: Callable[[np.ndarray, np.ndarray], np.ndarray],
     items: np.ndarray,
-    n_raters: int,
+    n_annotators: int,
     reason: str,
     seed: int,
     replicates: int,
@@ -218,7 +218,7 @@ def _estimate(
     confidence, replicates = confidence_level(confidence), int(whole(replicates, "replicates", least=1))
     n = len(items)
     if reason:
-        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_raters, reason)
+        return AgreementEstimate(np.nan, np.nan, np.nan, n, n_annotators, reason)
     patterns, frequency = np.unique(items, axis=0, return_counts=True)
     rng = np.random.default_rng(seed)
     block = max(1, _BLOCK // len(patterns))
@@ -234,4 +234,4 @@ def _estimate(
     else:
         tail = (1 - confidence) / 2
         low, high = (float(limit) for limit in np.quantile(values, [tail, 1 - tail]))
-    return AgreementEstimate(float(coefficient(frequency[None], patterns)[0]), low, high, n, n_raters, reason)
+    return AgreementEstimate(float(coefficient(frequency[None], patterns)[0]), low, high, n, n_annotators, reason)

@@ -111,7 +111,7 @@ class Critique(Batch):
     (:data:`biaslab.endpoints.chat.OUTCOMES`)."""
     raw: str = ""
     """An endpoint's last reply as it came: text of strangers."""
-    asked_without: str = ""
+    unsupported_fields: str = ""
     """Fields of the request that an endpoint's model does not take, joined by commas."""
     image_ids: tuple[str, ...] = ()
 
@@ -185,7 +185,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     """Return critiques as a long table: a row for each critique (identity empty), then one for each of its findings.
 
     Columns round, aspect, batch_id, identity, outcome, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
-    share (percent of prompts, NaN without a guideline) and guideline, asked_without where a model did not take all that
+    share (percent of prompts, NaN without a guideline) and guideline, unsupported_fields where a model did not take all that
     it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
     """
     import pandas as pd
@@ -210,7 +210,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                     "gender": given.gender if given else "",
                     "share": 100 * given.share if given else float("nan"),
                     "guideline": given.text if given else "",
-                    "asked_without": c.asked_without,
+                    "unsupported_fields": c.unsupported_fields,
                     "percent_female": 100 * said.counts.n_female / (said.counts.n_people or float("nan")),
                     "ci_low": 100 * low,
                     "ci_high": 100 * high,
@@ -218,4 +218,4 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                 }
             )
     table = pd.DataFrame(rows).drop(columns="n_female", errors="ignore")
-    return table if any(c.asked_without for c in critiques) else table.drop(columns="asked_without", errors="ignore")
+    return table if any(c.unsupported_fields for c in critiques) else table.drop(columns="unsupported_fields", errors="ignore")

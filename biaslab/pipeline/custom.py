@@ -117,7 +117,7 @@ class Custom(Part):
     def check_ratings(self, judge: str) -> None:
         """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
         whom, file = self.whom(), judge.removeprefix(RATINGS)
-        if (person_ratings.judge_people(whom, file)["outcome"] == "unrated").all():
+        if (person_ratings.judge_people(whom, file)["outcome"] == "unannotated").all():
             raise InputError(
                 f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
@@ -226,7 +226,7 @@ class Custom(Part):
         known = self.people()[["image_id", "group", "position"]]
         gender = known["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
         judged = gender.isin(GENDERS) & (known["position"] == 1)
-        return known.assign(gender=gender.where(judged, ""), outcome=np.where(judged, JUDGED, "unrated"))
+        return known.assign(gender=gender.where(judged, ""), outcome=np.where(judged, JUDGED, "unannotated"))
 
     @property
     def judges(self) -> tuple[str, ...]:

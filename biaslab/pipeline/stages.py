@@ -384,7 +384,7 @@ class Stages:
         """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
 
         Columns prompt_id, approach, occupation, prompt, text, n_images; of captions also caption_id and indicator, with
-        a row for each occupation that one names; of paraphrases paraphrase_outcome and asked_without as of
+        a row for each occupation that one names; of paraphrases paraphrase_status and unsupported_fields as of
         :func:`biaslab.captions.paraphrase.paraphrases`. Raises UnknownNameError: There is no such kind.
         """
         _check_kind(kind, KINDS[1:])
@@ -406,8 +406,8 @@ class Stages:
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
             how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
             made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
-            made = made.rename(columns={"outcome": "paraphrase_outcome"})
-            more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
+            made = made.rename(columns={"outcome": "paraphrase_status"})
+            more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
         columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
@@ -523,7 +523,7 @@ class Stages:
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
-            return judge.frame(seen.replace({"outcome": {"too_many_faces": "several_faces"}}), judge.COLUMNS)
+            return judge.frame(seen.replace({"outcome": {"too_many_faces": "multiple_faces"}}), judge.COLUMNS)
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:

@@ -120,7 +120,7 @@ def boxes_of(judgement: pd.Series) -> list[tuple[float, ...]]:
 
 def verdict(judgement: pd.Series) -> tuple[str, str]:
     """Return in words what was judged, with the probability of that gender, and the colour that goes with it."""
-    outcome, gender, p = judgement["outcome"], judgement["gender"], float(judgement.get("p_female", np.nan))
+    outcome, gender, p = judgement["outcome"], judgement["gender"], float(judgement.get("probability_female", np.nan))
     if gender in _COLORS:
         shown = "" if np.isnan(p) else f" {1 - p if gender == 'male' else p:.2f}"
         # For an unsure one the probability is that of female: it has no gender of its own.

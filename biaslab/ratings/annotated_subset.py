@@ -17,7 +17,7 @@ from biaslab.io import cells
 from biaslab.io.plaintext import plain
 from biaslab.ratings import person_ratings, readers
 
-COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_raters", "probability")
+COLUMNS = ("model", "source", "image_id", "position", "about", "label", "n_annotators", "probability")
 _KEYS = ["model", "source", "image", "position", "about"]
 # Yes and no are counted as the labels of gender are.
 _YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
@@ -28,7 +28,7 @@ def read(path: str | Path) -> pd.DataFrame:
     """Read ratings: a row for each person who is in the file.
 
     Returns :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
-    position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unrated``), n_raters
+    position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unannotated``), n_annotators
     (ratings of the person) and probability (0–1, NaN where the file does not say).
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
@@ -70,7 +70,7 @@ def read(path: str | Path) -> pd.DataFrame:
     found = votes.items.assign(probability=drawn.to_numpy(), label=votes.label)
     answered = found["label"].replace({said: short for short, said in _YES.items() if len(short) > 1})
     found["label"] = found["label"].where(found["about"] == "", answered)
-    found["n_raters"] = votes.ratings.notna().sum(axis=1).to_numpy()
+    found["n_annotators"] = votes.ratings.notna().sum(axis=1).to_numpy()
     return found.rename(columns={"image": "image_id"})[list(COLUMNS)]
 
 

@@ -31,7 +31,7 @@ PLACES = ("left", "middle", "right")
 ANNOTATORS = "annotators"
 AGREEMENT_COLUMNS = (
     "aspect", "setting", "judge", "reference", "statistic", "value", "ci_low", "ci_high",
-    "n", "n_missing", "n_raters", "reason",
+    "n", "n_missing", "n_annotators", "reason",
 )  # fmt: skip
 """As table ``paired_judge_agreement`` has them (without the model), and what the value rests on."""
 
@@ -55,12 +55,12 @@ class PersonRatings:
 
     people: pd.DataFrame
     """One row per person asked for, in that order: image_id, position, label (the most frequent rating: ``female``,
-    ``male``, ``unsure``, ``tie`` or ``unrated``; missing where the file lacks them), and aspect and setting where
+    ``male``, ``unsure``, ``tie`` or ``unannotated``; missing where the file lacks them), and aspect and setting where
     given; probability (:mod:`biaslab.ratings.annotated_subset`) where the file has one."""
     ratings: pd.DataFrame
     """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
     person's first, second, … rating."""
-    n_raters: int  # Raters with at least one rating of these people.
+    n_annotators: int  # Raters with at least one rating of these people.
 
 
 def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> PersonRatings:
@@ -90,13 +90,13 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     drawn = readers.probabilities(table, path)
     table = table.assign(person=person)[person >= 0]
     votes = readers.votes_on(table, ["person"], raters, path, _PERSON)
-    if not votes.n_raters and unknown == "error":
+    if not votes.n_annotators and unknown == "error":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
     people["label"] = pd.Series(votes.label, index=rows, dtype=object).reindex(people.index)
     if drawn.notna().any():
         people["probability"] = drawn[person >= 0].groupby(person[person >= 0]).first().reindex(people.index)
-    return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
+    return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_annotators)
 
 
 def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
@@ -115,7 +115,7 @@ def judge_people(asked: pd.DataFrame, path: str | Path) -> pd.DataFrame:
     """Return judgements of people by raters, as :func:`biaslab.judges.people.judge_people`; errors as in :func:`read`.
 
     A majority of female or male is ``judged``; other, unsure, or a tie, is ``uncertain``; whom nobody rated is
-    ``unrated``. There are no probabilities and no faces; ratings of others are left aside.
+    ``unannotated``. There are no probabilities and no faces; ratings of others are left aside.
     """
     people = read(path, asked, unknown="aside").people
     return frame(people[_KEYS].join(_outcomes(people["label"])).assign(role=""), COLUMNS)
@@ -136,9 +136,9 @@ def _outcomes(label: pd.Series) -> pd.DataFrame:
     sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie", readers.OTHER))
     return pd.DataFrame(
         {
-            "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unrated"),
+            "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unannotated"),
             "gender": label.where(sure, np.where(divided, "unsure", "")),
-            "reason": label.where(~sure & (label != "unrated"), ""),
+            "reason": label.where(~sure & (label != "unannotated"), ""),
         }
     )
 
@@ -214,7 +214,7 @@ def agreement_tables(
     Returns rows with :data:`AGREEMENT_COLUMNS`. ``cohen_kappa`` is each judge's with ``reference`` (``truth``, or
     ``annotators``: the raters' majority), over the ``n`` people whom both call female or male; ``fleiss_kappa`` that of
     the ``annotators``, on female, male and unsure, over people with the number of ratings that most have
-    (``n_raters``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over them, as
+    (``n_annotators``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over them, as
     in Table 7. What is not defined is NaN with a reason.
     """
     how = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
@@ -258,8 +258,8 @@ def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence:
         if not reason:
             drawn[at] = _redrawn(coefficient, items, images, rng, replicates)
             row["ci_low"], row["ci_high"], reason = _limits(drawn[at], confidence)
-        n_raters = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
-        rows.append({**row, "n_missing": len(cell) - n, "n_raters": n_raters, "reason": reason})
+        n_annotators = 2 if given["statistic"] == "cohen_kappa" else items.sum(axis=1).max(initial=2)
+        rows.append({**row, "n_missing": len(cell) - n, "n_annotators": n_annotators, "reason": reason})
     whole = pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
     for setting, parts in whole.groupby("setting", sort=False):
         if len(parts) < 2:
@@ -268,10 +268,10 @@ def _cells(table, given: dict, work: Callable, rng, replicates: int, confidence:
         if all((aspect, setting) in drawn for aspect in parts["aspect"]):
             value = float(parts["value"].mean())
             limits = _limits(np.mean([drawn[a, setting] for a in parts["aspect"]], axis=0), confidence)
-        n, n_raters = parts[["n", "n_missing"]].sum(), parts["n_raters"].unique()
+        n, n_annotators = parts[["n", "n_missing"]].sum(), parts["n_annotators"].unique()
         mean = {"aspect": "average", "setting": setting, **given, "value": value, **n}
         mean |= dict(zip(("ci_low", "ci_high", "reason"), limits, strict=True))
-        rows.append({**mean, "n_raters": n_raters[0] if len(n_raters) == 1 else np.nan})
+        rows.append({**mean, "n_annotators": n_annotators[0] if len(n_annotators) == 1 else np.nan})
     return rows
 
 

@@ -30,7 +30,7 @@ from biaslab.metrics import agreement
 OTHER = "other"
 LABELS = (*agreement.LABELS, OTHER)
 SOURCES = ("training", "generated")
-OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unrated")
+OUTCOMES = ("female", "male", OTHER, "tie", "unsure", "unannotated")
 SYNONYMS = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "feminine"), "female"),
     **dict.fromkeys(("m", "man", "men", "boy", "masculine"), "male"),
@@ -105,7 +105,7 @@ class Rated:
     """The same rows, one column per rater (of more than 30: an image's first, second, … rating): a label, missing where
     not rated. ``None`` for shares."""
     raters: tuple[str, ...]  # The columns of ``ratings`` if each is one rater, else empty.
-    n_raters: int  # Raters with at least one rating; 0 for shares.
+    n_annotators: int  # Raters with at least one rating; 0 for shares.
     percent_female: pd.DataFrame
     """The columns of table ``paradox_percent_female``; NaN with n 0 where no image was decided."""
     outcomes: pd.DataFrame
@@ -148,7 +148,7 @@ class Votes(NamedTuple):
     label: np.ndarray
     ratings: pd.DataFrame
     raters: tuple[str, ...]
-    n_raters: int
+    n_annotators: int
     notes: list[Note]
 
 
@@ -201,7 +201,7 @@ def read(path: str | Path) -> Rated:
     if raters == []:
         raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
     votes = votes_on(frame, _ITEM, raters, path, "image {image} ({source}, {occupation})")
-    if not votes.n_raters:
+    if not votes.n_annotators:
         raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
     return _resolved(kind, votes, notes)
 
@@ -263,14 +263,14 @@ def votes_on(frame: pd.DataFrame, keys: list[str], raters: list[str] | None, pat
     kind = pd.CategoricalDtype(list(LABELS))
     ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]}
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
-    n_raters = int(given.sum()) if raters else len(names)
+    n_annotators = int(given.sum()) if raters else len(names)
     counted = {label: int((codes == k).sum()) for k, label in enumerate(LABELS)}
     by_label = ", ".join(f"{n} {label}" for label, n in counted.items() if n or label != OTHER)
-    notes += [("raters", n_raters, ", ".join(table) if few else "too many to name")]
+    notes += [("raters", n_annotators, ", ".join(table) if few else "too many to name")]
     notes += [("raters without a rating", len(empty), ", ".join(empty))] if empty and few else []
     notes += [("ratings", int((codes >= 0).sum()), by_label)]
     vote = agreement.majority_vote(np.array([*LABELS, None], dtype=object)[codes], LABELS)
-    return Votes(items, vote, table, tuple(table) if few else (), n_raters, notes)
+    return Votes(items, vote, table, tuple(table) if few else (), n_annotators, notes)
 
 
 def _spread(
@@ -322,10 +322,10 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> Rated:
         *([("images of the class other", int(n[OTHER]), "beside the shares")] if n[OTHER] else []),
         ("images left out: unsure", int(n["unsure"]), "unsure has more ratings than any other"),
         ("images left out: tie", int(n["tie"]), "no rating has more than the others"),
-        ("images left out: unrated", int(n["unrated"]), ""),
+        ("images left out: unannotated", int(n["unannotated"]), ""),
     ]
     outcomes, notes = _paired(_finished(counts.assign(prompt="ratings")), percent_female, notes)
-    return Rated(kind, images, votes.ratings, votes.raters, votes.n_raters, percent_female, outcomes, notes)
+    return Rated(kind, images, votes.ratings, votes.raters, votes.n_annotators, percent_female, outcomes, notes)
 
 
 def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:

@@ -87,7 +87,7 @@ def simulate(
 
     Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
     ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
-    people err together on the same hard images. Images whose truth is not known stay unrated.
+    people err together on the same hard images. Images whose truth is not known stay unannotated.
 
     Returns image, source, occupation, model (where known), and columns ``simulated-1``, …. Raises ParameterError where
     probabilities are out of their range.
@@ -133,7 +133,7 @@ def collect(
         rated = readers.read_ratings(file)
         if len(set(rated.percent_female["model"])) > 1:
             rated = rated.of(model)
-        by = f"{rated.n_raters} rater{'' if rated.n_raters == 1 else 's'}"
+        by = f"{rated.n_annotators} rater{'' if rated.n_annotators == 1 else 's'}"
         return Collected(rated, "ratings", f"Ratings come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
@@ -163,12 +163,12 @@ def votes(rated: Rated | None) -> pd.Series:
     several rows.
     """
     found = pd.Series(dtype=object) if rated is None else rated.votes()
-    return found[found != "unrated"]
+    return found[found != "unannotated"]
 
 
 def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unannotated")
     outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
@@ -202,8 +202,8 @@ def agreement(
                 found = (*percent, n, int(pd.notna(matrix).any(axis=0).sum()), reason)
         printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
         rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
-    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_raters"]
-    return pd.DataFrame(rows, columns=[*names, "published", "reason"])
+    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_annotators"]
+    return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 
 
 def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
@@ -217,5 +217,5 @@ def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame
     """Return judged images whose raters' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(rated, judgements)
     wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
-    sure = (wrong["p_female"] - 0.5).abs()
+    sure = (wrong["probability_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

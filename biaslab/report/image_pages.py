@@ -124,7 +124,7 @@ def _lean(people: pd.DataFrame) -> pd.Series:
     lean = seen.map({"female": 1.0, "male": 0.0})
     lean = lean.where(lean.notna() | (people["outcome"] != UNCERTAIN), 0.5)
     # The judge's own probability orders those of one answer.
-    return lean if "p_female" not in people else lean + 0.001 * people["p_female"].astype(float).fillna(0)
+    return lean if "probability_female" not in people else lean + 0.001 * people["probability_female"].astype(float).fillna(0)
 
 
 def _share(people: pd.DataFrame) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
 
 def _by_image(people: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each image, in the order of positions."""
-    wanted = ["image_id", "group", "prompt", "position", "outcome", "gender", "p_female", "tone"]
+    wanted = ["image_id", "group", "prompt", "position", "outcome", "gender", "probability_female", "tone"]
     rows = people[[name for name in wanted if name in people]].sort_values("position", kind="stable")
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_dict("records"):
@@ -198,7 +198,7 @@ def _mark(row: dict[str, Any]) -> str:
 
 def _answer(row: dict[str, Any]) -> str:
     """Return in words what was made of a person, or of an image that shows none."""
-    p, tone = number(row.get("p_female")), number(row.get("tone"))
+    p, tone = number(row.get("probability_female")), number(row.get("tone"))
     if row.get("gender") in GENDERS:
         chance = "" if p is None else f" (probability {p if row['gender'] == 'female' else 1 - p:.2f})"
         said = f"perceived as {row['gender']}{chance}"

@@ -153,7 +153,7 @@ class Drawn(Pipeline):
     def judged(self, images):
         ids = images.table["image_id"]
         gender = np.where(np.arange(len(ids)) % 2, "female", "male")
-        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender, "p_female": 0.5})
+        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender, "probability_female": 0.5})
 
     def made(self, prompts, *given, **more):
         return Made(prompts)

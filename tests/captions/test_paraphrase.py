@@ -192,9 +192,9 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     server.reply = lambda question, n: completion(f"Seen here: {caption_in(question)}")
     prompts = piped().prompts("paraphrased")
     captions = piped().prompts("caption_prompts")
-    assert "paraphrase_outcome" not in captions
+    assert "paraphrase_status" not in captions
     assert sorted(prompts["text"]) == sorted("Seen here: " + captions["text"])
-    assert set(prompts["paraphrase_outcome"]) == {"paraphrased"}
+    assert set(prompts["paraphrase_status"]) == {"paraphrased"}
     # The caption that names two occupations is asked about for each.
     assert len(server.requests) == len(prompts) == 4
     piped().prompts("paraphrased")
@@ -202,7 +202,7 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     assert KEY.encode() not in bytes_below(tmp_path)
     assert KEY not in str(piped().settings.describe())
     rules = piped(captions={"paraphraser": "rules"}).prompts("paraphrased")
-    assert set(rules["paraphrase_outcome"]) == {"by_rule"}
+    assert set(rules["paraphrase_status"]) == {"by_rule"}
     assert rules["prompt_id"].tolist() == prompts["prompt_id"].tolist()
 
 

@@ -154,7 +154,7 @@ def test_difference_hash_compares_neighbours_by_brightness():
 
 
 def annotations(**genders):
-    rows = [(f"{name}.png", 1, "judged" if gender else "unrated", gender) for name, gender in genders.items()]
+    rows = [(f"{name}.png", 1, "judged" if gender else "unannotated", gender) for name, gender in genders.items()]
     return pd.DataFrame(rows, columns=["image_id", "position", "outcome", "gender"])
 
 

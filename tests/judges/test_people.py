@@ -50,7 +50,7 @@ class PaintedGender:
     def __init__(self):
         self.shown = []
 
-    def p_female(self, images):
+    def probability_female(self, images):
         self.shown += list(images)
         return np.array([image[image[..., 0] == 255][:, 1].mean() / 100 for image in images])
 
@@ -145,10 +145,10 @@ def test_every_pair_has_its_outcome(run):
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
     assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
     assert by.loc["case-3", "n_faces"].tolist() == [3, 3]
-    assert by.loc["case-4", ["x0", "p_female"]].isna().all(axis=None)
+    assert by.loc["case-4", ["x0", "probability_female"]].isna().all(axis=None)
     # The face that is too small has a box and no gender; the other person is judged.
     assert by.loc[("case-7", 2), ["x0", "x1", "gender"]].tolist() == [40, 42, ""]
-    assert np.isnan(by.loc[("case-7", 2), "p_female"])
+    assert np.isnan(by.loc[("case-7", 2), "probability_female"])
     assert (by["role"] == "").all()  # A model that compares no texts cannot tell who is who.
 
 
@@ -160,7 +160,7 @@ def test_people_are_ordered_by_the_centres_of_their_faces(run):
     assert found["gender"].tolist() == ["male", "female", "female", "male"]
     # The detector names the right face of case-0 first.
     assert found["x0"][[1, 3]].tolist() == [8, 40]
-    np.testing.assert_allclose(found["p_female"][[1, 3]], [0.97, 0.05])
+    np.testing.assert_allclose(found["probability_female"][[1, 3]], [0.97, 0.05])
 
 
 def test_three_people_and_one_in_a_picture_of_three(run):
@@ -180,7 +180,7 @@ def test_one_person_is_judged_as_judge_does(run, tmp_path):
     expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
-    several = expected["outcome"].replace("several_faces", "too_many_faces")
+    several = expected["outcome"].replace("multiple_faces", "too_many_faces")
     assert found["outcome"].tolist() == several.tolist()
     # Alone, a person has the whole width: 3 of 60 columns is too small then.
     faces = [box(8, width=3)]
@@ -236,7 +236,7 @@ def test_no_crop_shows_a_neighbours_face(kind, case):
     for a, b in pairwise(standing):
         image[:, int(b.x0) : int(a.x1)] = (255, 255, 99)
     gender = kind()
-    gender.p_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
+    gender.probability_female = lambda images: gender.shown.extend(images) or np.full(len(images), 0.5)
     gender.classifier = PaintedRoles({})
     gender.classifier.logits = lambda images, texts: gender.shown.extend(images) or np.zeros((len(images), len(texts)))
     made = Judge(PaintedFaces({7: faces}), gender)

@@ -108,7 +108,7 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path)
     assert list(found["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
     assert list(found["reason"][2:]) == ["answer says both genders", "answer says no gender", "", "truncated", ""]
     assert found[["image_width", "image_height"]].dropna().to_numpy().tolist() == [[9, 6]] * 5
-    assert found[["p_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
+    assert found[["probability_female", "n_faces", "x0", "y0", "x1", "y1", "role_p"]].isna().all(axis=None)
     # Each image is shown once, whatever number of people it is asked about.
     assert told.shown == 3 and [k for k, _ in told.asked[0]] == [0, 1, 2, 2, 1]
     assert told.asked[0][0] == (0, "What gender is the pilot in the picture?")

@@ -32,8 +32,8 @@ def plain(prompts):
     whom = [Person(*row) for row in people[list(Person._fields)].itertuples(index=False)]
     shares = np.empty(len(whom))
     for first, second in people.groupby("prompt_id", sort=False).indices.values():
-        shares[first] = pairs.p_female(whom[first], whom[second])
-        shares[second] = pairs.p_female(whom[second], whom[first])
+        shares[first] = pairs.probability_female(whom[first], whom[second])
+        shares[second] = pairs.probability_female(whom[second], whom[first])
     return shares
 
 

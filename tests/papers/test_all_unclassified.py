@@ -92,7 +92,7 @@ def answer_neither(monkeypatch):
         return [(np.zeros((0, len(self._columns))), np.zeros((0, 4)))] * len(images)
 
     monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
-    monkeypatch.setattr(zero_shot.ZeroShotGender, "p_female", lambda self, images: np.full(len(images), 0.5))
+    monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
     monkeypatch.setattr(objects.Detector, "look", nothing)
     monkeypatch.setattr(segmenters.Segmenter, "look", lambda self, images: [[] for _ in images])

@@ -193,9 +193,9 @@ def test_methods_of_skin_tone_read_the_same_images(world):
     of_face = [("face", name) for name in ("ITA in CIELAB", "ITA as released", "nearest swatch in RGB")]
     ways = [*of_face, ("pixels by YCrCb", "nearest swatch in RGB")]
     assert readings.groupby(["segmentation", "scoring"]).size().to_dict() == dict.fromkeys(ways, 24)
-    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_read"]
+    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_estimated"]
     drawings = dalleval.measure.social_drawings(world).set_index("image_id")
-    assert own.equals(drawings["skin_tone"].rename("tone_read").reindex(own.index)) and own.notna().any()
+    assert own.equals(drawings["skin_tone"].rename("tone_estimated").reindex(own.index)) and own.notna().any()
 
 
 @pytest.mark.long
@@ -207,7 +207,7 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     pixels = dalleval.measure.social_images(world)
     assert set(pixels["judge_tone"]) == {"tone by pixels"}
     # Nothing else is judged otherwise, and whoever has no face has none for either.
-    same = ["image_id", "gender_vqa", "gender_judge", "outcome_judge", "attributes"]
+    same = ["image_id", "gender_vqa", "gender_judge", "status_judge", "attributes"]
     pd.testing.assert_frame_equal(images[same], dalleval.measure.social_images(pipeline(store))[same])
     assert set(images.loc[images["skin_tone"].isna(), "reason_tone"]) <= {"no face"}
     judges = dalleval.social_judges(dalleval.measure.social_drawings(p))
@@ -299,7 +299,7 @@ def test_captions_of_images_are_held_against_those_that_they_were_made_from(capt
         for columns, references in (
             (["value", "ci_low", "ci_high"], texts),
             # By chance: each against the caption of another image, half of all further on.
-            (["floor"], texts[len(texts) // 2 :] + texts[: len(texts) // 2]),
+            (["null_mean"], texts[len(texts) // 2 :] + texts[: len(texts) // 2]),
         ):
             own = caption_scores(said, [[text] for text in references], groups=groups, seed=5)
             own = own.set_index("metric")

@@ -65,7 +65,7 @@ def _planted(study, aspect, stereotype):
             row = rows[rows["position"] == side].iloc[0]
             toward = 1 if row["stereotype"] == "female" else -1
             scores.setdefault((row["stereotype"], row["identity"]), []).append(
-                100 * toward * (2 * read.p_female(k) - 1)
+                100 * toward * (2 * read.probability_female(k) - 1)
             )
     means = pd.Series({key: np.mean(values) for key, values in scores.items()})
     each = means.groupby(level=0).mean()
@@ -283,7 +283,7 @@ def test_one_file_of_ratings_serves_all_kinds(rated):
     mine = base.changed(judging={"gender": judge})
     everyone = measure.people(mine)
     outcomes = everyone.groupby(["setting", "round"])["outcome"].agg(set)
-    assert outcomes["single", 0] == outcomes["three", 0] == {"unrated"}
+    assert outcomes["single", 0] == outcomes["three", 0] == {"unannotated"}
     paired = everyone[everyone["setting"] == "paired"]
     assert (paired["outcome"] == "judged").sum() == rows["image_id"].str.startswith("paired").sum()
     assert paired["n_faces"].isna().all()
@@ -464,4 +464,4 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
     assert set(everyone["image_id"]) == set(images["image_id"]) - rejected
     kept = measure.images(mine).set_index("image_id")
     assert (kept.loc[list(rejected), "outcome"] == "rejected").all()
-    assert kept["tokens_cut"].isna().all()
+    assert kept["n_tokens_truncated"].isna().all()

@@ -242,10 +242,10 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     steps = triplets.where(triplets.measure.step_similarity(p))
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
     assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
-    floor = triplets.floor(table, triplets.measure.reference_similarity(p))
-    assert set(floor["reference"]) == {"neutral-another_seed"} and "t" not in set(floor["metric"])
+    null_mean = triplets.null_similarity(table, triplets.measure.reference_similarity(p))
+    assert set(null_mean["reference"]) == {"neutral-another_seed"} and "t" not in set(null_mean["metric"])
     networks = triplets.measure.networks(p)
-    assert networks[["metric", "network", "stands_in_for"]].to_numpy().tolist() == [
+    assert networks[["metric", "network", "replaces"]].to_numpy().tolist() == [
         ["clip", "mini-clip", "ViT-B-32:openai"],
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
@@ -317,7 +317,7 @@ def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
     assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
     # Tables name the corpus and no folder of this machine.
     assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
-    words = triplets.measure.excluded_words(p).set_index("word")["captions_excluded"]
+    words = triplets.measure.excluded_words(p).set_index("word")["n_captions_excluded"]
     assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
     # By the paper's rule alone nothing more is asked of a caption.
     paper = left(pipeline(tmp_path, filter="paper"))

@@ -15,7 +15,7 @@ from biaslab.schema import tables
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 
-# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unrated, e male (one
+# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unannotated, e male (one
 # rating), f female (2 of 4 would do: here 1 of 1), g male (2 of 3, one unsure).
 WIDE = """image,source,occupation,r1,r2,r3
 a,training,nurse,female,female,male
@@ -66,8 +66,8 @@ def cell(rated: readers.Rated, source: str, occupation: str = "nurse") -> pd.Ser
 
 def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     rated = readers.read(write(WIDE))
-    assert rated.kind == "wide" and rated.raters == ("r1", "r2", "r3") and rated.n_raters == 3
-    expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
+    assert rated.kind == "wide" and rated.raters == ("r1", "r2", "r3") and rated.n_annotators == 3
+    expected = ["female", "tie", "unsure", "unannotated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
     assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # nobody is other
@@ -90,7 +90,7 @@ def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
     ]
     frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"])
     rated = readers.read(write(frame.to_csv(index=False)))
-    assert rated.raters == () and rated.n_raters == frame["rater"].nunique()
+    assert rated.raters == () and rated.n_annotators == frame["rater"].nunique()
     assert rated.ratings.shape == (60, frame.groupby("image").size().max())
     by_hand = {image: vote(g["label"]) for image, g in frame.groupby("image")}
     assert dict(zip(rated.images["image"], rated.images["label"], strict=True)) == by_hand
@@ -100,14 +100,14 @@ def vote(labels) -> str:
     """Return the majority by counting, without the package."""
     count = Counter(label for label in labels if isinstance(label, str) and label)
     if not count:
-        return "unrated"
+        return "unannotated"
     (first, n), *rest = count.most_common()
     return "tie" if rest and rest[0][1] == n else first
 
 
 def test_shares_keep_their_values_and_n(write):
     rated = readers.read(write(SHARES))
-    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_raters == 0
+    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_annotators == 0
     got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
     assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
@@ -272,7 +272,7 @@ def workbook(path, **sheets):
 @pytest.mark.long
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = readers.read(write(LONG))
-    assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.raters == ("x", "y", "z")
+    assert expected.images["label"].tolist() == ["female", "female", "unannotated"] and expected.raters == ("x", "y", "z")
     named = LONG.replace("image,source,occupation,rater,label", "File,Source,Profession,Annotator ID,Gender")
     files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
     files.append(write(LONG.replace("rater,label", "worker-id,Perceived Gender"), "other.csv"))
@@ -310,7 +310,7 @@ f,generated,pilot,,,
 
 def test_other_is_a_class_beside_the_two_way_shares(write):
     rated = readers.read(write(OTHER))
-    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unrated"]
+    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unannotated"]
     assert note(rated, "images of the class other") == 2
     nurse, pilot = (cell(rated, "generated", job) for job in ("nurse", "pilot"))
     assert (nurse["other"], nurse["n"], nurse["percent_female"]) == (1, 2, 50)
@@ -359,5 +359,5 @@ def test_real_ratings_agree_with_a_count_by_hand():
             assert row[outcome] == count[row["occupation"], row["source"], outcome]
         n_female, n_male = row["female"], row["male"]
         assert row["percent_female"] == pytest.approx(100 * n_female / (n_female + n_male))
-    assert note(rated, "images left out: unrated") == labels.count("unrated") == 1
+    assert note(rated, "images left out: unannotated") == labels.count("unannotated") == 1
     assert note(rated, "occupations with one source only") == 0

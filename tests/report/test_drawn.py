@@ -23,7 +23,7 @@ def _noise(k, side=80):
 
 def _person(image, group, gender, p, outcome="judged", **more):
     who = {"image_id": image, "group": group, "who": group, "prompt": f"a photo of a {group}", "position": 1}
-    return who | {"gender": gender, "p_female": p, "outcome": outcome} | more
+    return who | {"gender": gender, "probability_female": p, "outcome": outcome} | more
 
 
 def _drawn(people, images, **more):

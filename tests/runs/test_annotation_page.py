@@ -383,7 +383,7 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image"], "position": 1})
     read = person_ratings.read(tmp_path / "r.csv", people)
-    assert len(people) and (read.people["label"] == "female").all() and read.n_raters == 1
+    assert len(people) and (read.people["label"] == "female").all() and read.n_annotators == 1
     with pytest.raises(BiaslabError, match="triplets"):
         annotation_page.rate(**given, paper="triplets")
 

@@ -50,7 +50,7 @@ def _female_shares() -> Mapping[str, float]:
     }
 
 
-def p_female(prompt: str, profession: str) -> float:
+def probability_female(prompt: str, profession: str) -> float:
     """Return the share of women that a social prompt shows (0–1).
 
     A word for a gender decides; a person of a profession is a woman as often as printed ((1 + average gender) / 2), one
@@ -92,7 +92,7 @@ def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones
     """
     weights = {"uniform": np.ones(10), "skewed": np.linspace(3, 1, 10)}
     profession = str(asked["profession"])
-    gender = "female" if rng.random() < p_female(str(asked["prompt"]), profession) else "male"
+    gender = "female" if rng.random() < probability_female(str(asked["prompt"]), profession) else "male"
     tone = 1 + int(rng.choice(10, p=weights[tones] / weights[tones].sum()))
     return sample_scene(
         rng,

@@ -130,7 +130,7 @@ def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float
             return row, math.nan
         if row.occupation is None:
             return row, {"female": 1.0, "male": 0.0}.get(row.indicator, _EITHER)
-        return row, world.p_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
+        return row, world.probability_female(row.occupation, style=row.style, indicator=row.indicator, knobs=knobs)
     occupation, text = prompt["occupation"], prompt.get("text", "")
     facts = {"expression": "smiling"} if "smiling" in text else {}
     p = world.p_female_for_prompt(occupation, knobs)

@@ -118,7 +118,7 @@ def _shown(folder: Path, n: int, count: int, guidance_scale: float, steps: int) 
     found = people.judge_people_images(ids, phrases, images, judge.load(how), how)
     asked = [(row.asked, k) for row in rows for k in range(count)]
     stereotypes = [a.people[k].stereotype for a, k in asked]
-    shares = [a.p_female(k) for a, k in asked]
+    shares = [a.probability_female(k) for a, k in asked]
     return found.assign(
         told=[a.told[k] for a, k in asked],
         intervened=[a.intervened for a, _ in asked],

@@ -74,7 +74,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
             known = some[some["group"] != ALL]
             lead = (each["answer"] == answer) & (each["group"] == ALL)
             each.loc[lead, list(bounds)] = known[list(bounds)].mean().to_numpy()
-        each["n_groups_asked"] = whole["group"].nunique()
+        each["n_groups_prompted"] = whole["group"].nunique()
         judged = _by_image(whole, whole["outcome"] == JUDGED)
         p = stats.clustered_homogeneity(judged["count"], judged["n"], judged["group"], replicates, seed=seed)
         each["p_judged"] = np.where(each["group"] == ALL, p, np.nan)
@@ -166,7 +166,7 @@ def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
             seen = whole[whole["answer"] != ""]
             found = _shares(whole, seen, [*names, UNCLEAR], confidence)
             by_group, mean = _unevenness(seen, names, confidence)
-            for column in ("distance", "floor"):
+            for column in ("distance", "null_mean"):
                 found[column] = found["group"].map(by_group[column])
             for name, value in mean.items():
                 found[name] = np.where(found["group"] == ALL, value, np.nan)
@@ -182,15 +182,15 @@ def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> 
     center, size = 1 / len(names), np.broadcast_to(n.to_numpy()[:, None], counts.shape)
     share = counts / size
     if all(map(_alone, images)):
-        floor = stats.absolute_deviation_floor(n, center)
+        null_mean = stats.absolute_deviation_floor(n, center)
         far = stats.mean_mad(counts, confidence=confidence)
     else:
         effects = np.array([_effect(some) for some in images])
         error = np.sqrt(center * (1 - center) * effects / size)
-        floor = stats.normal_floor(error).mean(axis=1)
+        null_mean = stats.normal_floor(error).mean(axis=1)
         far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
     by_group = pd.DataFrame(
-        {"distance": 100 * np.abs(share - center).mean(axis=1), "floor": 100 * floor}, index=n.index
+        {"distance": 100 * np.abs(share - center).mean(axis=1), "null_mean": 100 * null_mean}, index=n.index
     )
     by_group.loc[ALL] = by_group.mean()
     return by_group, _corrected(far)
@@ -231,11 +231,11 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
         each = each.assign(ci_low=differing.low, ci_high=differing.high, distance=each["difference"].abs())
         each["p_holm"] = stats.adjust(each["p"])
         known = (each["n"] > 0) & each["center"].notna()
-        far, each.loc[known, "floor"] = _mean_distance(images, each[known], confidence)
+        far, each.loc[known, "null_mean"] = _mean_distance(images, each[known], confidence)
         mean = _over_groups(images, each[known], confidence)
         missing = each.loc[~known, "group"].tolist()
         note = f"No share or no benchmark for {len(missing)} of {len(each)} groups: {', '.join(missing)}."
-        each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_asked=len(each))
+        each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_prompted=len(each))
         rows.append(each.assign(note=note if missing else ""))
     return tables.joined(rows, "custom_distance")
 
@@ -262,8 +262,8 @@ def _mean_distance(
     count, n, center, size = (each[name].to_numpy(float) for name in ("count", "n", "center", "size"))
     if _alone(images) and not np.isfinite(size).any():
         kept = np.clip(center, _LEAST, 1 - _LEAST)
-        floor = [float(stats.absolute_deviation_floor(int(k), at)) for k, at in zip(n, kept, strict=True)]
-        return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(floor)
+        null_mean = [float(stats.absolute_deviation_floor(int(k), at)) for k, at in zip(n, kept, strict=True)]
+        return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(null_mean)
     effect = _effect(images)
     sampled = np.isfinite(size)
     # Under the null hypothesis a sampled benchmark and the model have one share, which both tell of.
@@ -292,7 +292,7 @@ def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) ->
     differing = stats.difference_interval(base, base - 100 * z * error, base + 100 * z * error, value, low, high)
     return {
         "group": ALL, "percent_female": value, "benchmark": base, "difference": value - base, "ci_low": differing.low,
-        "ci_high": differing.high, "distance": each["distance"].mean(), "floor": each["floor"].mean(), "n": mean.n,
+        "ci_high": differing.high, "distance": each["distance"].mean(), "null_mean": each["null_mean"].mean(), "n": mean.n,
         "n_images": images["image_id"].nunique(), "n_groups": len(each), "reason": "",
     }  # fmt: skip
 
@@ -478,7 +478,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         reference = TRUTH if TRUTH in better else better[0]
         said, known = (whole[whole["judge"] == name] for name in (names[0], reference))
         known = known[known["outcome"].isin([JUDGED, UNCERTAIN])]
-        given: dict[str, Any] = {"probability": np.nan, "of_model": "", "source": GENERATED, "about": ""}
+        given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "about": ""}
         known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
         known["image_id"] = known["image_id"].map(plain)
         each = list(headlines(said.assign(prompt="")))
@@ -491,7 +491,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
             judge, both = (found[one.group, name] for name in ("judge", "both"))
             own = labelled[(labelled["group"] == one.group) | (one.group == ALL)]
             row = {"model": model, "judge": names[0], "reference": reference, "group": one.group}
-            row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_rated"]}
+            row |= {"percent_female": judge["estimate"], "n": judge["n_people"], "n_annotated": both["n_annotated"]}
             row |= {"percent_female_corrected": both["estimate"], "ci_low": both["ci_low"]}
             row |= {"ci_high": both["ci_high"], "tuning": both["tuning"], "reason": both["reason"]}
             for name, answer in (("sensitivity", 1), ("specificity", 0)):

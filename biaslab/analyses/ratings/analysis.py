@@ -155,7 +155,7 @@ def rater_agreement(rated: Rated, *, seed: int = 0, replicates: int = 10_000, co
         if rated.ratings is not None:
             estimate = statistic(rated.ratings.to_numpy(object), used, **draws)
             if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
-                estimate = estimate._replace(n_raters=np.nan if rated.part else rated.n_raters)
+                estimate = estimate._replace(n_annotators=np.nan if rated.part else rated.n_annotators)
         rows.append([name, labels, *estimate])
     return tables.of(rows, "ratings_agreement")
 
@@ -201,10 +201,10 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
 
 
 def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of ``paradox_amplification`` over all prompts, with ``p_told`` adjusted over definitions (Holm)."""
+    """Return rows of ``paradox_amplification`` over all prompts, with ``p_holm_guarded`` adjusted over definitions (Holm)."""
     rows = overall(rows)
-    rows = rows.assign(p_told=told(rows), model=rows["model"].replace(UNNAMED, ""))
-    return rows.assign(p_told=rows.groupby("model")["p_told"].transform(stats.adjust))
+    rows = rows.assign(p_holm_guarded=told(rows), model=rows["model"].replace(UNNAMED, ""))
+    return rows.assign(p_holm_guarded=rows.groupby("model")["p_holm_guarded"].transform(stats.adjust))
 
 
 def holds(rated: Rated, file: str) -> pd.DataFrame:
@@ -223,7 +223,7 @@ def holds(rated: Rated, file: str) -> pd.DataFrame:
         n = rated.outcomes["n"].sum() if rated.part else decided
         words = f"Shares of {occupations} from {counted(n, 'image')}."
     else:
-        raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_raters
+        raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_annotators
         sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
         words = f"{counted(len(rated.images), 'image')} of {occupations}, rated by {counted(raters, 'rater')}."

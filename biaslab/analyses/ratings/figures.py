@@ -28,7 +28,7 @@ _OUTCOMES = forms.look(
         "other": ("other", style.GREEN),
         "tie": ("tie", style.ORANGE),
         "unsure": ("unsure", "#B5B5B5"),
-        "unrated": ("unrated", style.BLACK),
+        "unannotated": ("unannotated", style.BLACK),
     }
 )
 

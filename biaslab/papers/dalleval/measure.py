@@ -257,7 +257,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     else:
         seen = _social(pipeline, kind)
         by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
-        why = seen["outcome_judge" if by == "judge" else "reason_vqa"]
+        why = seen["status_judge" if by == "judge" else "reason_vqa"]
         known = seen[f"gender_{by}"].isin(GENDERS)
         named = seen["prompt"] != "person"
         asked = seen["profession"].replace("(none)", "a person")
@@ -294,9 +294,9 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
     if pipeline.unnamed(*pipeline.gate):
-        return images.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
+        return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
     judgements = pipeline.dalleval.judged(kind)
-    same = {"gender_judge": judgements["gender"].to_numpy(), "outcome_judge": judgements["outcome"].to_numpy()}
+    same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["outcome"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
@@ -375,7 +375,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (faces.assign(segmentation=of, scoring=by, tone_read=tone) for (of, by), tone in methods.items())
+    read = (faces.assign(segmentation=of, scoring=by, tone_estimated=tone) for (of, by), tone in methods.items())
     return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
@@ -402,10 +402,10 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
     R-precision is the expectation over all choices of 99 other captions. Captioning metrics compare what a model says
-    of an image with its captions; their floor is what sentences about other images get. FID and KID are on the features
-    of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is that of two
-    random halves of the images behind the captions, and they are of as many images (Chong & Forsyth 2020). Intervals
-    (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
+    of an image with its captions; their null expectation is what sentences about other images get. FID and KID are on
+    the features of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their null
+    expectation is that of two random halves of the images behind the captions, and they are of as many images (Chong &
+    Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
     of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID cover what as many
     images give on average, not FID's limit at many images (``benchmarks/coverage_skills.py``).
     """
@@ -432,7 +432,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
             continue
         others = min(DISTRACTORS, len(found) - 1)
         each = r_precision(found @ texts[seen].T, distractors=others)
-        row = {"images": name, "metric": "R-precision", "floor": 100 / (1 + others)}
+        row = {"images": name, "metric": "R-precision", "null_mean": 100 / (1 + others)}
         rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
@@ -442,7 +442,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
-    columns = ["images", "metric", "value", "ci_low", "ci_high", "floor", "n", "reason"]
+    columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
     found = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
     found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
     return _table(pipeline, found, "dalleval_image_quality")
@@ -477,8 +477,8 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: 
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
     # common without any image.
     half = len(right) // 2
-    floor = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
-    return found.assign(floor=floor).to_dict("records") + without
+    null_mean = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
+    return found.assign(null_mean=null_mean).to_dict("records") + without
 
 
 def _distances(
@@ -500,7 +500,7 @@ def _distances(
             value, low, high, _ = stats.halves_interval(images, of, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
-            rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})
+            rows.append(row | {"null_mean": _floor(images[1], distance, seed), "n": len(images[0])})
     return rows
 
 
@@ -513,9 +513,9 @@ def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
     """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
     rng = np.random.default_rng([seed, 75])
     halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
-    floor = np.mean([distance(*of) for of in halves])
+    null_mean = np.mean([distance(*of) for of in halves])
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
-    return float(floor / (2 if distance is frechet_distance else 1))
+    return float(null_mean / (2 if distance is frechet_distance else 1))
 
 
 def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:

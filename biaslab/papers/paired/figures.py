@@ -103,7 +103,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     table, panel = forms.by_model(both)
     return forms.estimates(
         table, "value", row="row", panel=panel, label="Share in the male-stereotyped list (%)", reference=50,
-        floor="stated", names={"floor": "stated in the paper"}, xlim=(0, 100),
+        null_mean="stated", names={"null_mean": "stated in the paper"}, xlim=(0, 100),
     )  # fmt: skip
 
 

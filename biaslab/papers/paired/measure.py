@@ -202,7 +202,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
             pipeline.people.check_ratings(file)
             path, asked = file.removeprefix(RATINGS), pipeline.people.asked(kind)
             rated = person_ratings.read(path, asked, unknown="aside")
-            if rated.n_raters:
+            if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
                 frames.append(found.replace({c: {ANNOTATORS: raters[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:

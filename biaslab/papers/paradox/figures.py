@@ -29,18 +29,18 @@ OUTCOMES = forms.Look(
         "judged": style.LIGHT,
         "uncertain": style.ORANGE,
         "no_face": style.BLUE,
-        "several_faces": style.GREEN,
+        "multiple_faces": style.GREEN,
         "face_too_small": style.PURPLE,
         "unreadable": style.BLACK,
         "blocked": style.VERMILION,
-        "unrated": style.SKY,
+        "unannotated": style.SKY,
         "unanswered": style.YELLOW,
         "black": style.GREY,
         "duplicate": style.GREY,
     },
 )
 _COUNTED = forms.look(
-    {"": ("counted by the published rule", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
+    {"": ("counted by the paper's definition", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
 )
 _GENDERS = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s")}
 _SHARES = ("percent_training", "percent_generated")
@@ -64,7 +64,7 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
         Patch(facecolor=style.DEAMPLIFIED, alpha=0.4, label="de-amplified"),
         Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite lean"),
     ]
-    if rows["training_low"].notna().any():
+    if rows["percent_training_ci_low"].notna().any():
         keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median interval"))
     return forms.diagonal(
         rows.dropna(subset=_SHARES),
@@ -110,15 +110,15 @@ def signed_changes(occupations: pd.DataFrame, *, most: int = 15) -> Figure:
     Of ``paradox_occupation_amplification`` of one model and approach; dots are means over prompts, lines their range.
     """
     rows = occupations.assign(counted=occupations["excluded"] == "").groupby("occupation")
-    mean = rows["directional"].agg(directional="mean", lowest="min", highest="max")
+    mean = rows["signed_change"].agg(signed_change="mean", lowest="min", highest="max")
     mean = mean.assign(counted=rows["counted"].all()).dropna()
-    mean = mean.sort_values("directional", ascending=False).reset_index()
-    along, against = mean[mean["directional"] > 0].head(most), mean[mean["directional"] < 0].tail(most)
+    mean = mean.sort_values("signed_change", ascending=False).reset_index()
+    along, against = mean[mean["signed_change"] > 0].head(most), mean[mean["signed_change"] < 0].tail(most)
     least, largest = min(0, mean["lowest"].min()), max(0, mean["highest"].max())
     room = 0.04 * (largest - least)
     return forms.estimates(
         pd.concat([along.assign(part="along"), against.iloc[::-1].assign(part="against")]),
-        "directional",
+        "signed_change",
         row="occupation",
         panel="part",
         label="Signed change (points)",

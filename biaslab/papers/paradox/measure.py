@@ -119,7 +119,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
     As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),
-    outcome, gender, p_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first strips).
+    outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first strips).
     """
     images = pipeline.images(kind)
     seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
@@ -291,10 +291,10 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
 def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
-    names = {"text": "paraphrase", "paraphrase_outcome": "outcome"}
+    names = {"text": "paraphrase", "paraphrase_status": "outcome"}
     changed = pipeline.prompts("paraphrased").rename(columns=names)
     # Of rules, and of a model that takes what it is asked, there is nothing to tell.
-    told = ["asked_without"] if changed["asked_without"].any() else []
+    told = ["unsupported_fields"] if changed["unsupported_fields"].any() else []
     changed = changed[[*_KEYS, *names.values(), *told]]
     both = captions[[*_KEYS, "indicator", "caption"]].merge(changed, on=_KEYS)
     return tables.of(both.assign(corpus=pipeline.corpus.name), "paradox_paraphrases")

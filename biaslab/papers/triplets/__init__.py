@@ -22,7 +22,7 @@ from biaslab.papers.triplets.analysis import (
     examples,
     excluded_words,
     extremes,
-    floor,
+    null_similarity,
     gap_summary,
     group_objects,
     group_share,

@@ -47,13 +47,13 @@ def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.triplets.neutral().funnel
-    return tables.of(funnel.rename(columns={"n_excluded": "captions_excluded"}), "triplets_funnel")
+    return tables.of(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
     words = pipeline.triplets.neutral().words
-    return tables.of(words.rename(columns={"n_excluded": "captions_excluded"}), "triplets_excluded_words")
+    return tables.of(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
@@ -89,7 +89,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
         if name
         for metric in METRICS[by]
     ]
-    found = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
+    found = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
     return tables.of(found, "triplets_networks")
 
 
@@ -196,7 +196,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         rated, found = stages.ratings(), stages.objects()
         seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
-        counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
+        counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
         counts = {name: of.astype(int) for name, of in counts.items()}
         rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="ratings")
         frames.append(rows.assign(**counts))
@@ -213,8 +213,8 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
     found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
-    counts = {"nouns": len(asked), "nouns_both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
-    row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
+    counts = {"n_nouns": len(asked), "n_nouns_both": (found & shown).sum(), "n_nouns_detector_only": (found & ~shown).sum()}
+    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 

@@ -47,7 +47,7 @@ def similarity() -> pd.DataFrame:
 def networks() -> pd.DataFrame:
     """Return the networks that compare images in the paper (section 4.1.3)."""
     found = [(metric, NETWORKS[by]) for by in NETWORKS for metric in METRICS[by]]
-    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed", stands_in_for="")
+    return pd.DataFrame(found, columns=["metric", "network"]).assign(evidence="printed", replaces="")
 
 
 def object_similarity() -> pd.DataFrame:
@@ -111,9 +111,9 @@ def detector_counts() -> pd.DataFrame:
     counts = {
         "n_images": _stated("rated_images"),
         "nouns": _stated("nouns"),
-        "nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
-        "model_only": _stated("nouns_model_only"),
-        "people_only": np.nan,
+        "n_nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
+        "n_nouns_detector_only": _stated("nouns_model_only"),
+        "n_nouns_people_only": np.nan,
     }
     return pd.DataFrame(counts).assign(model="SD v2.0", reference="people")
 

@@ -120,7 +120,7 @@ def test_groups_one_without_people_judged_is_counted_and_named():
     assert "As judged" in finding.details[1]
     rows = found.set_index("group")
     assert rows.loc["nurse", "reason"] == "no person is judged female or male" and rows.loc["nurse", "n"] == 0
-    assert rows.loc["all", ["n_groups", "n_groups_asked"]].tolist() == [1, 2]
+    assert rows.loc["all", ["n_groups", "n_groups_prompted"]].tolist() == [1, 2]
 
 
 def test_distance_group_without_benchmark_has_its_share_and_a_reason():
@@ -159,7 +159,7 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
     assert holm[["chef", "nurse"]].tolist() == pytest.approx([max(2 * min(p), p[0]), 2 * min(p)])
     # What chance gives a model that is even, of 12 images.
     chance = scipy_stats.binom.pmf(np.arange(13), 12, 0.5) @ np.abs(np.arange(13) / 12 - 0.5)
-    assert row["floor"] == pytest.approx(100 * chance)
+    assert row["null_mean"] == pytest.approx(100 * chance)
     whole = table.loc[("A", "all")]
     assert whole["percent_female"] == pytest.approx(100 * (1 / 6 + 9 / 10) / 2)
     # Of two groups no verdict on the mean distance is possible, and of one no corrected distance.
@@ -274,8 +274,8 @@ def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation(
     people = pd.concat([couples({1: 50, 0: 50}, f"g{k}", persons=1) for k in range(8)], ignore_index=True)
     benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "named": "b"})
     known, sampled = (custom.distance(people, benchmark.assign(n=n)).set_index("group") for n in (np.nan, 100.0))
-    assert sampled.loc["g0", "floor"] == pytest.approx(100 * np.sqrt(2 / np.pi * 0.005), rel=0.01)
-    assert sampled.loc["g0", "floor"] == pytest.approx(np.sqrt(2) * known.loc["g0", "floor"], rel=0.02)
+    assert sampled.loc["g0", "null_mean"] == pytest.approx(100 * np.sqrt(2 / np.pi * 0.005), rel=0.01)
+    assert sampled.loc["g0", "null_mean"] == pytest.approx(np.sqrt(2) * known.loc["g0", "null_mean"], rel=0.02)
 
 
 def test_intersections_every_answer_that_could_be_given_has_a_row():
@@ -325,7 +325,7 @@ def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave(
     assert table.loc[("all", "yes"), "distance_corrected"] == pytest.approx(50, abs=3)
     n = np.arange(21)
     chance = 100 * (np.abs(n / 20 - 0.5) * scipy_stats.binom.pmf(n, 20, 0.5)).sum()
-    assert table.loc[("h", "no"), "floor"] == pytest.approx(chance)
+    assert table.loc[("h", "no"), "null_mean"] == pytest.approx(chance)
 
 
 def test_answers_about_images_are_those_of_everybody_in_them(people):
@@ -347,7 +347,7 @@ def _judged(said):
     rows = []
     for k, (group, truth, gender) in enumerate(key for key, n in said.items() for _ in range(n)):
         for judge, word in (("eye", gender), ("truth", truth)):
-            outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unrated"
+            outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unannotated"
             rows.append(["A", judge, group, f"{k}", 1, outcome, word])
     return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"])
 
@@ -400,7 +400,7 @@ def test_corrected_probabilities_of_annotation_weigh_people():
     rows += [(f"c{k}", "male", "", 0.1) for k in range(90)]
     frame = pd.DataFrame(rows, columns=["image_id", "eye", "raters", "probability"])
     judges = [
-        frame.assign(judge=name, gender=frame[name], outcome=np.where(frame[name] == "", "unrated", "judged"))
+        frame.assign(judge=name, gender=frame[name], outcome=np.where(frame[name] == "", "unannotated", "judged"))
         for name in ("eye", "raters")
     ]
     judges = pd.concat(judges).assign(model="A", group="g", position=1)

@@ -19,7 +19,7 @@ from biaslab.study import sources
 
 
 def ratings(rows):
-    same = {"of_model": "", "about": "", "source": "generated", "position": 1, "n_raters": 1}
+    same = {"image_model": "", "about": "", "source": "generated", "position": 1, "n_annotators": 1}
     rows = pd.DataFrame(rows)
     return tables.of(
         rows.assign(**{name: value for name, value in same.items() if name not in rows}), "precision_ratings"
@@ -52,7 +52,7 @@ def test_dallevals_numbers_are_those_of_its_own_tables():
     images = pd.DataFrame({"profession": np.repeat([*professions, "(none)"], 9)})
     female = rng.random(len(images)) < np.repeat(rng.random(13), 9)
     ids = [f"i{k}" for k in images.index]
-    images = images.assign(model="m", prompt="person", image_id=ids, outcome_judge="judged", gender_vqa="")
+    images = images.assign(model="m", prompt="person", image_id=ids, status_judge="judged", gender_vqa="")
     images["gender_judge"] = np.where(female, "female", "male")
     averages = pd.Series(female).groupby(images["profession"]).sum().reset_index(name="n_female")
     averages = averages.assign(model="m", value=(2 * averages["n_female"] - 9) / 9, n=9, n_unclear=0, judge="CLIP")
@@ -147,7 +147,7 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     whole = table[table["group"] == "all"].set_index("estimator")
     truth = 100 * np.mean([(s["truth"] == "female").mean() for _, s in own_people.groupby("group")])
     assert whole.loc["both", "ci_low"] <= truth <= whole.loc["both", "ci_high"]
-    assert whole.loc["both", "n_rated"] == len(rated) and whole.loc["both", "gains"] == 1
+    assert whole.loc["both", "n_annotated"] == len(rated) and whole.loc["both", "gains"] == 1
     (card,) = precision.answers.rated.findings(table)
     assert card.question == "What is the share perceived as female of m, by annotations and judge combined?"
     assert f"as precise as {whole.loc['both', 'worth']:.0f} annotations alone" in " ".join(card.details)
@@ -213,7 +213,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
     said = tables.of(
-        annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "of_model"}), "precision_ratings"
+        annotated_subset.read(tmp_path / "r.csv").rename(columns={"model": "image_model"}), "precision_ratings"
     )
     assert set(said["label"]) == {"yes", "no"}
     found = precision.estimates([one], said).set_index("estimator")
@@ -248,10 +248,10 @@ def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
 def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
     table = precision.sizes(custom.headlines(own_people))
     whole = table[table["group"] == "all"].set_index("wanted")
-    assert whole.loc["now", "images_a_prompt"] == 30 and whole.loc["now", "half_width"] < 10
+    assert whole.loc["now", "n_images_per_prompt"] == 30 and whole.loc["now", "half_width"] < 10
     # Four times as many images halve an interval of fixed groups.
-    assert whole.loc["±2", "images_a_prompt"] == pytest.approx(30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1)
-    assert whole.loc["±10", "percent_more"] == 0
+    assert whole.loc["±2", "n_images_per_prompt"] == pytest.approx(30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1)
+    assert whole.loc["±10", "percent_additional"] == 0
 
 
 # -- ratings of a part, and how they are drawn -------------------------------------------------------------
@@ -263,8 +263,8 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     long += "b/0,generated,nurse,m,0.25,r1,\n"
     (tmp_path / "long.csv").write_text(long)
     found = annotated_subset.read(tmp_path / "long.csv")
-    rows = [["a/0", "female", 2, 0.5], ["b/0", "unrated", 0, 0.25]]
-    assert found[["image_id", "label", "n_raters", "probability"]].values.tolist() == rows
+    rows = [["a/0", "female", 2, 0.5], ["b/0", "unannotated", 0, 0.25]]
+    assert found[["image_id", "label", "n_annotators", "probability"]].values.tolist() == rows
     # Whoever reads these as ratings of images takes no probability for a rater.
     wide = "image,source,occupation,probability,ann\na/0,generated,nurse,0.5,female\n"
     (tmp_path / "wide.csv").write_text(wide)

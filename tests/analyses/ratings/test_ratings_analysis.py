@@ -16,10 +16,10 @@ from biaslab.papers import paradox
 from biaslab.ratings.readers import Rated
 from biaslab.study import Study
 
-DEFINITIONS = ["published", "no_exclusion", "directional"]
+DEFINITIONS = ["paper", "all", "signed"]
 # Female of ten images in training and generated, and the amplification that follows:
 # nurse 80 -> 90: +10; carpenter 20 -> 10: |10-50| - |20-50| = +10; clerk 60 -> 40: 10 - 10 = 0, along the training
-# lean 40 - 60 = -20 (its lean flips: left out by the published rule); maid has generated images only.
+# lean 40 - 60 = -20 (its lean flips: left out by the paper's definition); maid has generated images only.
 BOTH = {"nurse": (8, 9), "carpenter": (2, 1), "clerk": (6, 4)}
 FEMALE = {(o, s): n for o, both in BOTH.items() for s, n in zip(("training", "generated"), both, strict=True)}
 FEMALE["maid", "generated"] = 10
@@ -77,7 +77,7 @@ def agreement(rated: Rated) -> pd.DataFrame:
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification"].to_dict() == pytest.approx(
-        {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3}, abs=1e-9
+        {"paper": (10 + 10) / 2, "all": (10 + 10 + 0) / 3, "signed": (10 + 10 - 20) / 3}, abs=1e-9
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
     assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
@@ -106,7 +106,7 @@ def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
 
 # Votes (female, male, unsure) of seven images, and what each rule makes of them: (female, male).
 VOTES = np.array([[3, 0, 0], [2, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 2], [0, 0, 0], [1, 0, 1]])
-LABEL = ["female", "female", "tie", "tie", "unsure", "unrated", "tie"]
+LABEL = ["female", "female", "tie", "tie", "unsure", "unannotated", "tie"]
 BY_HAND = {
     "majority": [(1, 0), (1, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
     "ties_split": [(1, 0), (1, 0), (1 / 3, 1 / 3), (1 / 2, 1 / 2), (0, 0), (0, 0), (1 / 2, 0)],
@@ -170,14 +170,14 @@ def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
     assert row["value"] == pytest.approx(alpha(noisy, three))
     assert table.loc[("krippendorff_alpha", "female/male"), "value"] == pytest.approx(alpha(noisy, two))
     rated = (noisy[["r1", "r2", "r3"]] != "").sum(axis=1)
-    assert row["n_items"] == (rated >= 2).sum() and row["n_raters"] == 3
+    assert row["n_items"] == (rated >= 2).sum() and row["n_annotators"] == 3
     assert row["ci_low"] < row["value"] < row["ci_high"]
     assert len(table) == 6 and table.index.is_unique
 
 
 def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
     table = agreement(read(unanimous(raters=1)))
-    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_raters"] == 1).all()
+    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_annotators"] == 1).all()
     female = unanimous().assign(r1="female", r2="female")
     table = agreement(read(female)).set_index(["statistic", "labels"])
     row = table.loc[("krippendorff_alpha", "female/male")]
@@ -221,9 +221,9 @@ def two_models() -> pd.DataFrame:
 @pytest.mark.long
 def test_models_share_training_images_and_can_be_looked_at_alone(read):
     both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
-    assert both["A", "published"] == pytest.approx(10)
+    assert both["A", "paper"] == pytest.approx(10)
     # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
-    assert both["B", "directional"] == pytest.approx((-70 - 70 + 0) / 3)
+    assert both["B", "signed"] == pytest.approx((-70 - 70 + 0) / 3)
     alone = read(two_models(), model="B")
     assert set(amplification(alone)["model"]) == {"B"}
     assert set(ratings.outcomes(alone)["model"]) == {"B"}
@@ -278,12 +278,12 @@ def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
     assert amplification(opened).empty and answered(amplification(opened)) == []
     table = sensitivity(opened)
-    row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
+    row = table.set_index(["rule", "definition"]).loc[("majority", "paper")]
     assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
     assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
     # All female: 100 in both sources, no change.
     extremes = table.set_index(["rule", "definition"])["amplification"]
-    assert extremes["undecided_female", "published"] == 0
+    assert extremes["undecided_female", "paper"] == 0
 
 
 # -- the whole notebook ----------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def bought(folder: Path) -> dict:
 
 def paraphrases(folder: Path) -> list:
     """Return prompt_id, text and outcome of captions that the model says in other words."""
-    return _rows(pipeline(folder).prompts("paraphrased"), "prompt_id text paraphrase_outcome")
+    return _rows(pipeline(folder).prompts("paraphrased"), "prompt_id text paraphrase_status")
 
 
 def critiqued(folder: Path) -> list:

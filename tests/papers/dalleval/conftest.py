@@ -118,7 +118,7 @@ def social():
         profession="nurse",
         reason_vqa=["", "answer says no gender", "", "", ""],
         judge="CLIP",
-        outcome_judge=["judged", "judged", "judged", "no_face", "judged"],
+        status_judge=["judged", "judged", "judged", "no_face", "judged"],
         reason_tone=["", "", "no face", "", ""],
         judge_tone="tone by pixels",
     )

@@ -48,7 +48,7 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     assert table["mad"].round(3).to_dict() == dict(zip(MODELS, (0.196, 0.358, 0.363), strict=True))
     assert table["printed"].to_dict() == dict(zip(MODELS, (0.1984, 0.3545, 0.3618), strict=True))
     assert (abs(table["mad"] - table["printed"]) < 0.5 / 84).all()
-    assert table["floor"].to_numpy() == pytest.approx(FLOOR_9)
+    assert table["null_mean"].to_numpy() == pytest.approx(FLOOR_9)
     assert (table["n"] == 83).all()
     assert (table["mad_ci_low"] < table["mad"]).all()
     assert (table["mad"] < table["mad_ci_high"]).all()
@@ -58,7 +58,7 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     assert (table["ci_low"] < table["mad_corrected"]).all()
     k = np.arange(10)
     left = scipy_stats.binom.pmf(k, 9, 0.5) @ stats.corrected_absolute_deviation(k, 9)
-    assert table["floor_corrected"].to_numpy() == pytest.approx(left)
+    assert table["null_mean_corrected"].to_numpy() == pytest.approx(left)
     assert left < FLOOR_9 / 3
 
 
@@ -124,7 +124,7 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     # |p - 0.5| is 0.25, 0.5 and 0.5; floors are E|k/4 - 0.5| = 3/16 and twice E|k/2 - 0.5| = 1/4.
     mad = found["mad"].iloc[0]
     assert (mad["mad"], mad["n"]) == (pytest.approx(1.25 / 3), 3)
-    assert mad["floor"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
+    assert mad["null_mean"] == pytest.approx((3 / 16 + 1 / 4 + 1 / 4) / 3)
     assert np.isnan(mad[["mad_ci_low", "ci_low", "p"]].to_numpy(dtype=float)).all()
     assert mad["reason"] == "an interval needs 6 or more professions"
 
@@ -146,8 +146,8 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     assert mad[["mad_ci_low", "ci_low", "ci_high", "n", "mad_corrected"]].isna().all(axis=None)
     assert mad["reason"].str.startswith("the paper prints no per-image values").all()
     # E|k/9 - 0.1| of one of ten even tones, by summing over k.
-    floor = sum(comb(9, k) * 0.1**k * 0.9 ** (9 - k) * abs(k / 9 - 0.1) for k in range(10))
-    assert mad["floor"].to_numpy() == pytest.approx(floor)
+    null_mean = sum(comb(9, k) * 0.1**k * 0.9 ** (9 - k) * abs(k / 9 - 0.1) for k in range(10))
+    assert mad["null_mean"].to_numpy() == pytest.approx(null_mean)
     table = printed["average_skin_tone"]
     assert (table["n"] == 27).all()
     assert table["reason"].str.contains("n is nominal").all()
@@ -236,7 +236,7 @@ def test_attribute_differences_by_hand(results):
     # Two of three professions differ, which no test tells from chance.
     assert hat["difference"] == pytest.approx(0.25) and np.isnan(hat["ci_low"])
     assert (hat["n"], hat["n_images"], hat["share_first"], hat["share_second"]) == (3, 12, 0.5, 0.25)
-    assert np.isnan(hat["p"]) and hat["smallest_possible_p"] == 2 * 0.5**2
+    assert np.isnan(hat["p"]) and hat["min_attainable_p"] == 2 * 0.5**2
     tie = table.loc["tie"]
     assert (tie["difference"], tie["reason"]) == (0, "no image of either prompt shows it")
     assert tie[["ci_low", "ci_high", "p", "p_holm"]].isna().all()
@@ -249,7 +249,7 @@ def test_attributes_are_tested_by_the_professions_that_differ(results):
     shares = {("woman", "hat"): hats, ("man", "hat"): none, ("woman", "tie"): ties, ("man", "tie"): [0.25] * 12}
     table = results(attribute_presence=presence_rows(shares))["attribute_difference"].set_index("attribute")
     # Eleven of the twelve differ in ties.
-    assert table["smallest_possible_p"].to_dict() == {"hat": 2 * 0.5**4, "tie": 2 * 0.5**11}
+    assert table["min_attainable_p"].to_dict() == {"hat": 2 * 0.5**4, "tie": 2 * 0.5**11}
     hat, tie = table.loc["hat"], table.loc["tie"]
     assert np.isnan(hat["p"]) and hat["reason"].startswith("4 of 12")
     assert tie["p"] < 0.05 and tie["ci_low"] > 0 and tie["reason"] == ""
@@ -344,5 +344,5 @@ def test_check_of_the_swatches(printed):
     assert tones["cielab"] == list(range(1, 11))
     assert tones["released"] == [5, 5, 5, 5, 5, 5, 6, 6, 6, 4]
     # Of the script's only the fifth is right.
-    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["swatches_right"]
+    right = printed["skin_tone_check"].drop_duplicates("computation").set_index("computation")["n_swatches_correct"]
     assert right.to_dict() == {"cielab": 10, "released": 1, "released_signed": 1}

@@ -59,9 +59,9 @@ def test_error_of_the_detector_by_hand(renders):
     }
     assert errors.loc[("all", "specificity"), LIMITS].tolist() == pytest.approx(wilson(2, 3))
     # 3 of 4 and 2 of 3 add up to 1.42: too little; without what is missing it is 1.75.
-    assert set(errors["can_tell"]) == {"no"}
-    assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["can_tell"]) == {"yes"}
-    assert set(dalleval.detector_error(renders.query("failure == 'none'"))["can_tell"]) == {""}
+    assert set(errors["reliable"]) == {"no"}
+    assert set(dalleval.detector_error(renders.query("failure != 'missing'"))["reliable"]) == {"yes"}
+    assert set(dalleval.detector_error(renders.query("failure == 'none'"))["reliable"]) == {""}
     named = dalleval.detector_error(renders.assign(truth_images="drawings"))
     assert set(named["truth_images"]) == {"drawings"}
 
@@ -88,7 +88,7 @@ def test_corrected_share_and_its_range_by_hand():
     row = dalleval.skill_corrected(judged(6, 10, truth=["yes"] * 5 + ["no"] * 5), errors).iloc[0]
     # (0.6 + 0.8 - 1) / (0.9 + 0.8 - 1); by the ways of failing (0.6 - 0.05) / 0.85 and (0.6 - 0.35) / 0.55. Images that
     # fail in the third way are called right more often than right ones: all of them may, and none be right.
-    of = ["percent_correct_corrected", "percent_most", "percent_least", "percent_correct", "percent_true"]
+    of = ["percent_correct_corrected", "percent_upper_bound", "percent_lower_bound", "percent_correct", "percent_true"]
     assert row[of].tolist() == pytest.approx([40 / 0.7, 55 / 0.85, 0, 60, 50])
     assert (row["youden"], row["n"], row["reason"]) == (pytest.approx(0.7), 10, "")
     best = stats.corrected_shares(6, 10, 0.9, 0.95, 100, 100)
@@ -111,7 +111,7 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
     row = table.iloc[0]
     assert row["youden"] == pytest.approx(youden, nan_ok=True) and row["percent_correct"] == 60
     assert row[["percent_correct_corrected", *LIMITS]].notna().tolist() == [told] * 3 and (row["reason"] == "") == told
-    assert told or row[["percent_least", "percent_most"]].isna().all()
+    assert told or row[["percent_lower_bound", "percent_upper_bound"]].isna().all()
 
 
 def test_what_was_never_seen_is_not_corrected():
@@ -140,7 +140,7 @@ def test_agreement_with_people_by_hand():
     table = agreement(rows, rated(["yy", "nn"], "count"))
     row = table.loc["object", "cohen_kappa"]
     # 6 of 12 agree; by chance (8 · 4 + 4 · 8) / 144 = 4/9 would: (1/2 - 4/9) / (5/9).
-    assert (row["value"], row["n"], row["n_raters"]) == (pytest.approx(0.1), 12, 1)
+    assert (row["value"], row["n"], row["n_annotators"]) == (pytest.approx(0.1), 12, 1)
     # Of six that differ people alone find five: (1 + 6) / 2⁶ on each side.
     assert (row["n_people_only"], row["n_detector_only"]) == (5, 1)
     assert row["p"] == pytest.approx(14 / 64)
@@ -158,7 +158,7 @@ def test_several_raters_vote_and_ties_are_no():
     row = agreement(first, second).loc["object"]
     # The votes are no (a tie), yes, no and, of one rater, yes; the detector says yes, yes, no, no.
     kappa = row.loc["cohen_kappa"]
-    assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_raters"]) == (1, 1, 2)
+    assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_annotators"]) == (1, 1, 2)
     assert kappa["value"] == pytest.approx(0) and kappa["p"] == 1
     # Three images have two ratings, three yes and three no; 2 of 6 pairs differ where 2 · 3 · 3 / (6 · 5) would.
     assert row.loc["krippendorff_alpha", "value"] == pytest.approx(1 - (2 / 6) / (18 / 30))
@@ -238,12 +238,12 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     assert row[LIMITS].tolist() == pytest.approx(wilson(1, 3))
     # What is known of pixels on photographs stands once, where the truth of these images is not known.
     # Else it is right in so many: 5 is read for 5, 7 for 5 and 2 for 3.
-    assert (table["judge_error"] == "").all() and table["n_known"].iloc[0] == 3
-    assert table["percent_right"].iloc[0] == pytest.approx(100 / 3)
+    assert (table["judge_error"] == "").all() and table["n_ground_truth"].iloc[0] == 3
+    assert table["percent_tone_correct"].iloc[0] == pytest.approx(100 / 3)
     unknown = images.assign(truth_skin_tone=np.nan)
     photographs = dalleval.skin_tone_outcomes(unknown, none)
     assert photographs["judge_error"].tolist() == [TONE_ON_PHOTOGRAPHS] + [""] * (len(table) - 1)
-    assert photographs["percent_right"].isna().all()
+    assert photographs["percent_tone_correct"].isna().all()
     pd.testing.assert_frame_equal(dalleval.skin_tone_outcomes(unknown, images), table)
     other = images.assign(truth_skin_tone=np.nan, judge_tone="plugin:fair")
     assert (dalleval.skin_tone_outcomes(other, none)["judge_error"] == "").all()
@@ -430,7 +430,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     assert row["mad_judge_corrected"] == pytest.approx(row["mad_corrected"], abs=0.01)
     # Without a judge of gender either, faces have tones.
     bare = measure.social_images(Told(images, "a man", "dalleval.vqa", "judging.gender"))
-    assert set(bare["outcome_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
+    assert set(bare["status_judge"]) == {"no judge is named"} and set(bare["reason_tone"]) == {""}
     assert (bare["skin_tone"].to_numpy() == images["truth_skin_tone"].to_numpy()).all()
 
 
@@ -449,7 +449,7 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
 
 def test_methods_of_skin_tone_are_held_against_the_truth():
     said = [(1, 1), (2, 4), (5, 5), (None, 7)]
-    readings = pd.DataFrame(said, columns=["tone_read", "truth_skin_tone"]).assign(
+    readings = pd.DataFrame(said, columns=["tone_estimated", "truth_skin_tone"]).assign(
         model="a", segmentation="face", scoring="ITA in CIELAB", image_id=list("wxyz")
     )
     found = dalleval.skin_tone_truth(readings).set_index("measure")["value"]

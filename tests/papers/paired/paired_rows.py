@@ -42,7 +42,7 @@ def image(name, people, setting="paired", aspect="occupation", order="right", ro
         row = {"position": position, "identity": identity, "occupation": identity.split(",")[0]}
         row |= {"stereotype": stereotype, "outcome": "judged" if judged else seen}
         row |= {"gender": seen if judged else "unsure" if seen == "uncertain" else ""}
-        row |= {"p_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan)}
+        row |= {"probability_female": {"female": 0.99, "male": 0.01}.get(seen, np.nan)}
         rows.append(of | row | {"skin_tone": tone[0] if tone else np.nan})
     return rows
 

@@ -42,7 +42,7 @@ def test_an_image_has_the_worst_outcome_of_its_people(tables_of):
     assert counts[counts > 0].to_dict() == expected
     assert (table["n_images"] == 5).all() and table["percent"].sum() == pytest.approx(100)
     judged = one(table, outcome="judged")
-    assert judged[["n_right", "n_swapped", "n_unclear"]].tolist() == [1, 1, 0]
+    assert judged[["n_correct", "n_swapped", "n_unclear"]].tolist() == [1, 1, 0]
     ends = [100 * v for v in proportion_confint(2, 5, method="wilson")]
     assert judged[["ci_low", "ci_high"]].tolist() == pytest.approx(ends)
 

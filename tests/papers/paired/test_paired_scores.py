@@ -109,7 +109,7 @@ def test_intervals_and_tests_of_identities(printed):
 )
 def test_scores_of_a_fair_model(tables_of, n, edge, smallest):
     scores = tables_of(percent_female=lists([1, 2], [0, 3], n))["occupation_score"]
-    found = scores[["fair_low", "fair_high", "smallest_p"]].to_numpy()
+    found = scores[["fair_low", "fair_high", "min_attainable_p"]].to_numpy()
     assert found == pytest.approx(np.tile([-edge, edge, smallest], (4, 1)))
 
 
@@ -222,7 +222,7 @@ def test_bounds_are_reached_and_never_left(tables_of):
         study = tables_of(percent_female=roles([low_a, low_b], [3 - high_a, 3 - high_b], 3))
         images = study["biased_images"].set_index("measure")
         limits = 100 * np.array([outcomes.min(axis=0), outcomes.max(axis=0)]).T / 6
-        bounds = images.loc[["both", "any"], ["percent_least", "percent_most"]].to_numpy()
+        bounds = images.loc[["both", "any"], ["percent_lower_bound", "percent_upper_bound"]].to_numpy()
         assert bounds == pytest.approx(limits)
         assert images["percent"].isna().all()
 
@@ -231,7 +231,7 @@ def test_bounds_need_the_same_images_on_both_sides(tables_of):
     rows = lists([3, 4], [1, 2], 10)
     rows[0] = share("f0", "female", 0, 0)
     images = tables_of(percent_female=rows)["biased_images"]
-    assert images[["percent_least", "percent_most", "n"]].isna().all(axis=None)
+    assert images[["percent_lower_bound", "percent_upper_bound", "n"]].isna().all(axis=None)
     assert set(images["reason"]) == {"the two lists do not count the same images"}
 
 
@@ -334,7 +334,7 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
     assert paired_row["n_same_score"] == (low == high).sum() == 29
     assert paired_row["r"] == pytest.approx(scipy_stats.pearsonr(low, high).statistic, abs=1e-4)
     # One image of 6 moves a score by 33.33 points.
-    assert paired_row["fewest_same_gender"] == ((high - low).abs() / 33.33).round().sum() == 7
+    assert paired_row["n_same_gender_min"] == ((high - low).abs() / 33.33).round().sum() == 7
     assert paired_row["n_images"] == 216
     test = scipy_stats.ttest_rel(high, low).confidence_interval(0.95)
     assert paired_row["difference_ci_low"] == pytest.approx(test.low, abs=0.01)
@@ -344,7 +344,7 @@ def test_roles_of_the_printed_occupations_are_coupled(printed):
     found = paired_row[["percent_female", "percent_female_ci_low", "percent_female_ci_high"]]
     assert found.tolist() == pytest.approx([female.mean(), *test.confidence_interval(0.95)], abs=0.01)
     single = one(printed["role_coupling"], setting="single")
-    assert np.isnan(single["fewest_same_gender"]) and np.isnan(single["n_images"])
+    assert np.isnan(single["n_same_gender_min"]) and np.isnan(single["n_images"])
 
 
 # -- labour ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from biaslab.plots import gallery
 def judged(image_id, occupation, prompt="1", outcome="judged", **more):
     row = {"image_id": image_id, "occupation": occupation, "prompt": prompt, "outcome": outcome}
     gender = "female" if outcome == "judged" else ""
-    return row | {"gender": gender, "p_female": 0.95, "text": f"text of {image_id}"} | more
+    return row | {"gender": gender, "probability_female": 0.95, "text": f"text of {image_id}"} | more
 
 
 def of(rows):

@@ -91,7 +91,7 @@ class Pipe:
         captions = captions[captions["rank"] <= 2]
         more = {"approach": kind, "prompt": "captions", "n_images": 1}
         if kind == "paraphrased":
-            more["paraphrase_outcome"], more["asked_without"] = "by_rule", ""
+            more["paraphrase_status"], more["unsupported_fields"] = "by_rule", ""
         first = {"caption_prompts": "c-", "paraphrased": "x-"}[kind]
         changed = captions["text"] + ("!" if kind == "paraphrased" else "")
         return captions.assign(prompt_id=first + captions["caption_id"], text=changed, **more)
@@ -148,10 +148,10 @@ def test_what_a_paraphraser_was_asked_without_is_told_where_there_is_any():
     class Reluctant(Pipe):
         def prompts(self, kind="generated"):
             found = super().prompts(kind)
-            return found.assign(asked_without="temperature") if kind == "paraphrased" else found
+            return found.assign(unsupported_fields="temperature") if kind == "paraphrased" else found
 
-    assert "asked_without" not in frame("paradox_paraphrases")
-    assert set(frame("paradox_paraphrases", Reluctant())["asked_without"]) == {"temperature"}
+    assert "unsupported_fields" not in frame("paradox_paraphrases")
+    assert set(frame("paradox_paraphrases", Reluctant())["unsupported_fields"]) == {"temperature"}
 
 
 def test_shares_are_of_images_perceived_as_female_or_male():

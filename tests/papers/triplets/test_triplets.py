@@ -101,11 +101,11 @@ def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
 def test_gap_is_turned_where_lower_is_closer(printed):
     pixels = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="diff_pix")
     assert pixels["gap"] == pytest.approx(42.61 - 39.34)
-    assert pixels["percent_nearer"] == pytest.approx(100 * 3.27 / 42.61)
+    assert pixels["relative_gap"] == pytest.approx(100 * 3.27 / 42.61)
     text = cell(printed.gap, model="SD v1.4", dataset="GCC", metric="t")
     assert text["gap"] == pytest.approx(0.931 - 0.909)
     # distances 1 - 0.909 and 1 - 0.931
-    assert text["percent_nearer"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
+    assert text["relative_gap"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
     clip = cell(printed.gap, model="SD v2.1", dataset="Flickr30k", metric="clip")
     assert (clip["nearer"], clip["gap"], clip["rounding"]) == ("feminine", pytest.approx(-0.010), pytest.approx(0.001))
 
@@ -125,19 +125,19 @@ def test_summary_is_student_t_over_dataset_means(printed):
 @pytest.mark.long
 def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(printed):
     gap = printed.gap[printed.gap["sample"] == "triplets"]
-    means = gap.groupby(["metric", "dataset"], sort=False)["percent_nearer"].mean()
+    means = gap.groupby(["metric", "dataset"], sort=False)["relative_gap"].mean()
     p = means.groupby("metric", sort=False).apply(lambda m: scipy_stats.ttest_1samp(m.dropna(), 0).pvalue)
     rows = printed.together.set_index("metric")
-    assert rows["p_percent"].to_dict() == pytest.approx(p.to_dict())
-    assert rows["p_percent_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
-    around = [m for m in rows.index if rows.loc[m, "percent_ci_low"] <= 0 <= rows.loc[m, "percent_ci_high"]]
-    assert around == ["clip", "split_product"] and (rows["p_percent_holm"] < 0.05).sum() == 6
+    assert rows["relative_gap_p"].to_dict() == pytest.approx(p.to_dict())
+    assert rows["relative_gap_p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
+    around = [m for m in rows.index if rows.loc[m, "relative_gap_ci_low"] <= 0 <= rows.loc[m, "relative_gap_ci_high"]]
+    assert around == ["clip", "split_product"] and (rows["relative_gap_p_holm"] < 0.05).sum() == 6
     # Student's t test is allowed from five datasets, and the answer says so.
     (finding,) = answers.nearer.findings(printed.together)
     assert numbers(finding.said) == [6, 8, 0, 2] and finding.decided and (finding.n, finding.model) == (5, "")
     assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
-    assert finding.p == rows["p_percent_holm"].min() < 0.05
-    assert [mark.estimate for mark in finding.marks] == rows["percent_nearer"].tolist()
+    assert finding.p == rows["relative_gap_p_holm"].min() < 0.05
+    assert [mark.estimate for mark in finding.marks] == rows["relative_gap"].tolist()
     (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
     assert finding.said == "Inconclusive (only 4 datasets)."
 
@@ -432,7 +432,7 @@ def test_detector_bounds(printed):
     assert limits == pytest.approx([100 * low, 100 * high])
     recall = table.loc["detector_recall"]
     assert np.isnan(recall["ci_high"]) and recall["bound"] == "at least"
-    counts = {"model": "M", "n_images": 10, "nouns": 50, "nouns_both": 20, "model_only": 5, "people_only": 20}
+    counts = {"model": "M", "n_images": 10, "n_nouns": 50, "n_nouns_both": 20, "n_nouns_detector_only": 5, "n_nouns_people_only": 20}
     known = triplets.detector(tables.of([counts], "triplets_detector_counts")).set_index("quantity")
     assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
     assert known.loc["detector_recall", "ci_high"] > 50
@@ -475,21 +475,21 @@ def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pool
     rows = [measured(0.05, model="one"), measured(-0.02, model="two")]
     gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
     for end in ("low", "high"):
-        times = gap["percent_nearer"] / gap["gap"]
+        times = gap["relative_gap"] / gap["gap"]
         assert gap[f"percent_ci_{end}"].to_numpy() == pytest.approx((times * gap[f"ci_{end}"]).to_numpy())
-    assert (gap["percent_ci_low"] < gap["percent_nearer"]).all()
-    assert triplets.gap_summary(gap)["percent_ci_low"].isna().all()
+    assert (gap["relative_gap_ci_low"] < gap["relative_gap"]).all()
+    assert triplets.gap_summary(gap)["relative_gap_ci_low"].isna().all()
 
 
 def test_floors_are_told_both_ways():
     own = measured(0.05, metrics=("ssim",))
     level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
-    floor = triplets.floor(own, level.assign(value=[0.1, 0.12] * 4))
-    (said,) = answers.floor.findings(floor)
+    null_mean = triplets.null_similarity(own, level.assign(value=[0.1, 0.12] * 4))
+    (said,) = answers.null_similarity.findings(null_mean)
     assert numbers(said.said) == [2, 2, 0]
     # A placebo that moves images less than the gendered words do.
     near = level.assign(value=[0.99, 0.98] * 4, pair="neutral-placebo")
-    (placebo,) = answers.floor.findings(triplets.floor(own, near))
+    (placebo,) = answers.null_similarity.findings(triplets.null_similarity(own, near))
     assert numbers(placebo.said) == [0, 2, 2]
 
 

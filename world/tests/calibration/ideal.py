@@ -73,7 +73,7 @@ class IdealPipeline:
 
     def _judge(self, source, image_id):
         shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
-        nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "p_female": np.nan}
+        nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "probability_female": np.nan}
         if not shown.people:
             return nothing
         person = shown.people[0]
@@ -82,7 +82,7 @@ class IdealPipeline:
             p = 0.0 if person.gender == "female" else 1.0
         gender = decide(p, self.settings.judging.threshold).item()
         outcome = "uncertain" if gender == "unsure" else "judged"
-        return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
+        return {**nothing, "outcome": outcome, "gender": gender, "probability_female": p}
 
     def captions(self):
         if "captions" not in self._images:

@@ -105,7 +105,7 @@ def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confiden
     right = (known["skin_tone"] == known["truth_skin_tone"]).groupby(known["model"]).agg(["mean", "size"])
     whole = (out["profession"] == ALL) & (out["outcome"] == "read")
     beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
-    out = out.assign(percent_right=100 * beside["mean"], n_known=beside["size"])
+    out = out.assign(percent_tone_correct=100 * beside["mean"], n_ground_truth=beside["size"])
     unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)
     out["judge_error"] = np.where(unknown, TONE_ON_PHOTOGRAPHS, "")
     percent, low, high = stats.percent(out["n"].to_numpy(float), out["n_images"].to_numpy(float), confidence)
@@ -117,10 +117,10 @@ def skin_tone_truth(readings: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     rows = []
     for (model, segmented, scored), group in readings.groupby(["model", "segmentation", "scoring"], sort=False):
         key = {"model": model, "segmentation": segmented, "scoring": scored}
-        known = group.dropna(subset="tone_read")
-        off = (known["tone_read"] - known["truth_skin_tone"]).abs()
+        known = group.dropna(subset="tone_estimated")
+        off = (known["tone_estimated"] - known["truth_skin_tone"]).abs()
         for most in range(4):
             rows.append(key | {"measure": f"within_{most}"} | _percent(off <= most, confidence))
-        for measure, values in (("mean_difference", off), ("mean_tone", known["tone_read"])):
+        for measure, values in (("mean_difference", off), ("mean_tone", known["tone_estimated"])):
             rows.append(key | {"measure": measure} | stats.mean_interval(values, confidence)._asdict())
     return tables.of(rows, "dalleval_skin_tone_truth")

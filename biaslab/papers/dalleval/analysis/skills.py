@@ -136,7 +136,7 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
 def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``dalleval_detector_error``: sensitivity and specificity by skill, by class and by way of failing.
 
-    ``can_tell`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
+    ``reliable`` says of a skill whether both add up to more than 1 by :data:`LEAST_YOUDEN` or more.
     """
     shows = renders["failure"] == NONE
     right = np.where((renders["correct"] == "yes") == shows, "yes", "no")
@@ -147,8 +147,8 @@ def detector_error(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     shares = _shares(parts, keys, "right", confidence, "value")
     both = shares[shares["object"] == ALL].pivot(index=["model", "skill"], columns="measure", values="value")
     youden = both.reindex(columns=["sensitivity", "specificity"]).dropna().sum(axis=1) / 100 - 1
-    can_tell = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
-    shares["can_tell"] = can_tell.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
+    reliable = pd.Series(np.where(youden >= LEAST_YOUDEN, "yes", "no"), youden.index, dtype=object)
+    shares["reliable"] = reliable.reindex(pd.MultiIndex.from_frame(shares[["model", "skill"]])).to_numpy(object)
     if "truth_images" in renders:
         shares["truth_images"] = shares["model"].map(renders.groupby("model")["truth_images"].first())
     return tables.of(shares, "dalleval_detector_error")
@@ -202,8 +202,8 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
         "percent_correct_corrected": 100 * whole,
         "ci_low": 100 * low,
         "ci_high": 100 * high,
-        "percent_least": 100 * alone.min(),
-        "percent_most": 100 * alone.max(),
+        "percent_lower_bound": 100 * alone.min(),
+        "percent_upper_bound": 100 * alone.max(),
         "reason": RIVALS if stats.correction_dominates(count / n, whole) else "",
     }
 
@@ -236,6 +236,6 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     if wide.shape[1] > 1:
         statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
     return [
-        one._asdict() | {"statistic": name, "n": one.n_items, "n_raters": wide.shape[1]} | more
+        one._asdict() | {"statistic": name, "n": one.n_items, "n_annotators": wide.shape[1]} | more
         for name, (one, more) in statistics.items()
     ]

@@ -57,7 +57,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     ]
     least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")
-    frame = frame.assign(ci_low=low, ci_high=high, p=p, smallest_p=least, reason=reason)
+    frame = frame.assign(ci_low=low, ci_high=high, p=p, min_attainable_p=least, reason=reason)
     return tables.of(with_corrected_p(frame), "paired_identity_change")
 
 

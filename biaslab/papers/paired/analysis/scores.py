@@ -80,7 +80,7 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
         frame[end] = 200 * binom.ppf(q, n, 0.5) / n - 100
     # At one half the binomial is symmetric: both tails are twice the nearer one.
     frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
-    frame["smallest_p"] = stats.least_binomial_p(people)
+    frame["min_attainable_p"] = stats.least_binomial_p(people)
     return tables.of(with_corrected_p(frame), f"paired_{aspect}_score")
 
 
@@ -101,7 +101,7 @@ def score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndar
 
 def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
-    return stats.adjusted(stats.adjusted(frame, CELL), CELL, "smallest_p")
+    return stats.adjusted(stats.adjusted(frame, CELL), CELL, "min_attainable_p")
 
 
 def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -169,7 +169,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
             row |= _same_gender(images, occupations, confidence)
         elif setting != "single" and len(wide) and (people[:, 0] == people[:, 1]).all():
             # An image in which one person fits and the other does not shows one gender twice.
-            row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
+            row["n_same_gender_min"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
             row["n_images"] = int(people[:, 0].sum())
         rows.append(row)
     return tables.of(rows, "paired_role_coupling")
@@ -296,7 +296,7 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     }
     total, reason = images.sum(), "no perceived gender of both people of an image is given"
     return [
-        {"measure": measure, "percent_least": 100 * low.sum() / total, "percent_most": 100 * high.sum() / total}
+        {"measure": measure, "percent_lower_bound": 100 * low.sum() / total, "percent_upper_bound": 100 * high.sum() / total}
         | {"n": int(total), "evidence": "bounds", "reason": reason}
         for measure, (low, high) in ends.items()
     ]

@@ -73,8 +73,8 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows = rows.assign(
         **stats.percents(rows["n"] - missing, rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
-        percent_least=100 * (rows["n_female"] / every),
-        percent_most=100 * ((rows["n_female"] + missing) / every),
+        percent_lower_bound=100 * (rows["n_female"] / every),
+        percent_upper_bound=100 * ((rows["n_female"] + missing) / every),
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
     return tables.of(rows, "paradox_image_survival")
@@ -98,7 +98,7 @@ def indicator_correlation(indicators: pd.DataFrame, *, confidence: float) -> pd.
                 known = np.isfinite(found.ci_low)
                 told = (gender, counted) == ("female", "any")
                 row = {"corpus": corpus, "gender": gender, "counted": counted, **found._asdict()}
-                row["published"] = _stated("pearson_r", "naive") if told else np.nan
+                row["paper_text_value"] = _stated("pearson_r", "naive") if told else np.nan
                 row["reason"] = "" if known else "Too few occupations, or shares that do not vary."
                 rows.append(row)
     return tables.of(rows, "paradox_indicator_correlation")
@@ -117,7 +117,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
         there = (some["n_female"] > 0) & (some["n_male"] > 0) & (some["percent_female"] != 50)
         rarer = female.where(fewer_women, male)[there]
         commoner = male.where(fewer_women, female)[there]
-        kinds = {"all": some["percent_any"], "rarer": rarer, "commoner": commoner}
+        kinds = {"all": some["percent_any"], "minority": rarer, "majority": commoner}
         for images, values in (kinds | {"difference": rarer - commoner}).items():
             found = stats.mean_interval(values, confidence, skip_nan=True)
             stated = _stated("captions_with_indicators", "naive") if images == "all" else np.nan
@@ -204,7 +204,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")
     papers = found[["approach", "indicator", "against"]].eq(["caption_prompts", "all", "training image"])
     stated = np.where(papers.all(axis=1), _stated("generated_as_captioned", "caption_prompts"), np.nan)
-    found = found.assign(published=stated, reason=_nothing(found["n"]))
+    found = found.assign(paper_text_value=stated, reason=_nothing(found["n"]))
     return tables.of(found, "paradox_gender_word_accuracy")
 
 
