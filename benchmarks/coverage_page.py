@@ -98,7 +98,7 @@ def verdicts(rng) -> pd.DataFrame:
             right = "yes" if rng.random() < 0.6 else "no"
             row = {"model": model, "image_id": f"object-{i}/0", "rule": "paper", "skill": "object", "n": 1}
             row |= {"text": f"scene {i}", "object": "dog", "correct": right, "objects_correct": right}
-            rows.append(row | {"rest_correct": right, "outcome": "correct" if right == "yes" else "nothing found",
+            rows.append(row | {"rest_correct": right, "status": "correct" if right == "yes" else "nothing found",
                                "chosen": "yes"})  # fmt: skip
     return tables.of(rows, "dalleval_skill_verdicts")
 

@@ -80,7 +80,7 @@ def reported(
     ids = np.char.add(names, np.char.add("-", i.astype(str)))
     who = pd.DataFrame({"model": "m", "group": names, "prompt": names, "image_id": ids, "position": k + 1})
     gender = np.where(judged, np.where(y ^ wrong, "female", "male"), "unsure")
-    seen = who.assign(gender=gender, outcome=np.where(judged, "judged", "uncertain"))
+    seen = who.assign(gender=gender, status=np.where(judged, "judged", "uncertain"))
     every = who.drop_duplicates("image_id").assign(source="generated", occupation=lambda rows: rows["group"])
     drawn = sample.draw(every, ratings, int(rng.integers(2**31)))
     label = np.select([skipped, unsure_of, y], ["unannotated", "unsure", "female"], "male")
@@ -159,7 +159,7 @@ def corrections(rng, studies: int, *, small: int, errors: tuple[float, float]) -
         drawn = sample.draw(who.assign(source="generated", occupation=who["group"]), 120, study)
         rated = who.merge(drawn[["image_id", "probability"]], how="left")["probability"]
         labels = {"eye": np.where(f, "female", "male"), "raters": np.where(y, "female", "male")}
-        judges = [who.assign(judge=name, gender=label, outcome="judged") for name, label in labels.items()]
+        judges = [who.assign(judge=name, gender=label, status="judged") for name, label in labels.items()]
         judges[1] = judges[1].assign(probability=rated)[rated.notna()]
         table = custom.corrected(pd.concat(judges, ignore_index=True)).set_index("group")
         covers = (table["ci_low"] <= 50) & (table["ci_high"] >= 50)

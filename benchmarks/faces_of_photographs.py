@@ -64,7 +64,7 @@ def judged(table: pd.DataFrame, images: list[np.ndarray], settings: JudgeSetting
         table.loc[asked, "file"].tolist(), [images[k] for k in np.flatnonzero(asked)], both, settings
     )
     shown = rows["probability_female"].notna().to_numpy()
-    sure = shown & (rows["outcome"] == "judged").to_numpy()
+    sure = shown & (rows["status"] == "judged").to_numpy()
     right = sure & (rows["gender"].to_numpy() == table.loc[asked, "gender"].to_numpy())
     skin = table.loc[asked, "skin"].to_numpy()
     which = {"alone": np.full(len(rows), True)} | {name: skin == name for name in SKINS}

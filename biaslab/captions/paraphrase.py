@@ -106,7 +106,7 @@ def paraphrases(
         for i, (text, outcome, left_out) in zip(asked, found, strict=True):
             outcomes[i], without[i] = outcome, left_out
             texts[i] = text if outcome == "paraphrased" else texts[i]
-    return pd.DataFrame({"text": texts, "outcome": outcomes, "unsupported_fields": without}, dtype=object)
+    return pd.DataFrame({"text": texts, "status": outcomes, "unsupported_fields": without}, dtype=object)
 
 
 def _by_model(

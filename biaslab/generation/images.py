@@ -222,7 +222,7 @@ class GeneratedImages(MadeImages):
         return made.assign(
             image_id=ids,
             seed=[generator.image_seed(self._seed, *key) for key in keys],
-            outcome=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
+            status=[OK if isinstance(i, np.ndarray) else i.reason for i in images],
             n_tokens_truncated=made_by.n_tokens_truncated(list(rows["text"])),
             file=files,
             **more,
@@ -283,7 +283,7 @@ class GeneratedImages(MadeImages):
 
 
 _TYPES = {"image_id": object, "prompt_id": object, "index": "int64", "seed": "int64"}
-_TYPES |= {"outcome": object, "n_tokens_truncated": "int64"}
+_TYPES |= {"status": object, "n_tokens_truncated": "int64"}
 
 
 def units_of(prompts: pd.DataFrame) -> pd.DataFrame:

@@ -43,7 +43,7 @@ def confusion(judgements: pd.DataFrame, truth: pd.Series) -> pd.DataFrame:
     known = known.where(known.isin(GENDERS), "neither")
     rows = judgements[judgements["image_id"].isin(known.index)]
     rows = rows.assign(
-        truth=rows["image_id"].map(known), judged=rows["gender"].where(rows["outcome"] == JUDGED, rows["outcome"])
+        truth=rows["image_id"].map(known), judged=rows["gender"].where(rows["status"] == JUDGED, rows["status"])
     )
     whole = rows.drop_duplicates("image_id").assign(group=OVERALL)
     counted = [

@@ -32,8 +32,8 @@ from biaslab.schema.genders import GENDERS
 
 BOX = ("x0", "y0", "x1", "y1")
 NUMBERS = ("probability_female", "n_faces", *BOX, "image_width", "image_height")
-COLUMNS = ("image_id", "outcome", "gender", *NUMBERS, "reason", "boxes")
-_TYPES = dict.fromkeys(("image_id", "outcome", "gender", "reason", "role", "answer"), str)
+COLUMNS = ("image_id", "status", "gender", *NUMBERS, "reason", "boxes")
+_TYPES = dict.fromkeys(("image_id", "status", "gender", "reason", "role", "answer"), str)
 _TYPES |= {"position": int, "people": int, "boxes": object}
 _SHARD_ROWS = 1024
 
@@ -152,10 +152,10 @@ def judge_images(
 
 def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
     """Return the row of an image that nobody has looked at yet: its size, or why it cannot be looked at."""
-    row = {"image_id": image_id, "outcome": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
+    row = {"image_id": image_id, "status": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
     if isinstance(image, Unreadable):
         why = image.reason
-        return row | ({"outcome": why} if why in WITHHELD else {"outcome": "unreadable", "reason": why})
+        return row | ({"status": why} if why in WITHHELD else {"status": "unreadable", "reason": why})
     height, width = check_image(image, f"image {image_id!r}").shape[:2]
     return row | {"image_width": width, "image_height": height}
 
@@ -165,7 +165,7 @@ def look(
 ) -> tuple[list[dict], dict[int, Any]]:
     """Return the rows of images, and by their place in the list what ``see`` finds in those that can be read."""
     rows = [opened(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
-    readable = [k for k, row in enumerate(rows) if not row["outcome"]]
+    readable = [k for k, row in enumerate(rows) if not row["status"]]
     found = see([images[k] for k in readable]) if readable else []
     return rows, dict(zip(readable, found, strict=True))
 
@@ -178,7 +178,7 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
     asked = {}
     for k, faces in found.items():
         boxes = [float(v) for face in faces for v in face[:4]]
-        rows[k].update(outcome=gate(faces), n_faces=len(faces), boxes=boxes)
+        rows[k].update(status=gate(faces), n_faces=len(faces), boxes=boxes)
         if len(faces) == 1:
             rows[k].update(zip(BOX, faces[0][:4], strict=True))
             asked[k] = Person(images[k], faces[0][:4], faces[0].landmarks)
@@ -192,16 +192,16 @@ def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series
     """Return judgements: what the models saw (outcome empty where nothing is in the way) with the limits of settings;
     ``people`` is how many share the width of each row's image.
     """
-    standing = seen["outcome"] == ""
+    standing = seen["status"] == ""
     sizes = (seen[c] for c in (*BOX, "image_width", "image_height"))
     counts = standing & large_enough(*sizes, settings.min_face, people)
     gender = decide(seen["probability_female"].to_numpy(float), settings.threshold)
-    outcome = np.where(standing, "face_too_small", seen["outcome"].to_numpy(object))
+    outcome = np.where(standing, "face_too_small", seen["status"].to_numpy(object))
     return seen.assign(
-        outcome=np.where(counts, np.where(gender == "unsure", "uncertain", JUDGED), outcome),
+        status=np.where(counts, np.where(gender == "unsure", "uncertain", JUDGED), outcome),
         gender=np.where(counts, gender, ""),
         probability_female=seen["probability_female"].where(counts),
-    ).astype({"outcome": str, "gender": str})
+    ).astype({"status": str, "gender": str})
 
 
 def decide(probability_female: np.ndarray, threshold: float = 0.9) -> np.ndarray:
@@ -219,10 +219,10 @@ def outcomes(judgements: pd.DataFrame, by: Sequence[str], *, confidence: float =
     A row for each combination of ``by`` and each outcome (of :data:`SELDOM` those that occur): ``by``, outcome, n,
     n_images (of the combination), percent (0–100 of n_images), ci_low, ci_high (Wilson).
     """
-    there = set(judgements["outcome"])
+    there = set(judgements["status"])
     names = [o for o in OUTCOMES if o not in SELDOM or o in there]
-    counts = judgements.groupby([*by, "outcome"], observed=True).size().unstack(fill_value=0)
-    out = counts.reindex(columns=names, fill_value=0).rename_axis(columns="outcome").stack()
+    counts = judgements.groupby([*by, "status"], observed=True).size().unstack(fill_value=0)
+    out = counts.reindex(columns=names, fill_value=0).rename_axis(columns="status").stack()
     out = out.rename("n").reset_index()
     out["n_images"] = out.groupby(list(by), observed=True)["n"].transform("sum")
     percent, low, high = stats.percent(out["n"], out["n_images"], confidence)

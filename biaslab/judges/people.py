@@ -37,8 +37,8 @@ ROLE_TEXT = "a photo of a/an [OCCUPATION]"
 """What a person is compared with to see who is who; ``a/an [OCCUPATION]`` becomes the phrase asked for."""
 ROLE_THRESHOLD = 0.99
 """Least probability of an order for it to count: somebody of neither phrase can look a little more like one order."""
-COLUMNS = ("image_id", "position", "outcome", "gender", *NUMBERS, "reason", "role", "role_p")
-_SEEN = ("image_id", "position", "people", "outcome", *NUMBERS, "reason", "role_p", "role_other")
+COLUMNS = ("image_id", "position", "status", "gender", *NUMBERS, "reason", "role", "role_p")
+_SEEN = ("image_id", "position", "people", "status", *NUMBERS, "reason", "role_p", "role_other")
 _SHARD_ROWS = 1024
 
 
@@ -112,8 +112,8 @@ def _look(
     whole, found = alone.look(image_ids, images, judges.faces.faces)
     standing: dict[int, list[Person]] = {}
     for k, faces in found.items():
-        whole[k].update(outcome=gate(faces, len(phrases[k])), n_faces=len(faces))
-        if not whole[k]["outcome"]:
+        whole[k].update(status=gate(faces, len(phrases[k])), n_faces=len(faces))
+        if not whole[k]["status"]:
             faces = sorted(faces, key=lambda face: face.x0 + face.x1)
             placed = zip(faces, parts(faces, images[k].shape[1]), phrases[k], strict=True)
             standing[k] = [

@@ -162,7 +162,7 @@ def briefs(
     whom = people["role"].where(people["role"] != "", people["identity"])
     found = []
     for name, some in people.groupby(whom, sort=False):
-        seen = some.loc[~some["outcome"].isin(_NOT_THERE), "image_id"].unique()
+        seen = some.loc[~some["status"].isin(_NOT_THERE), "image_id"].unique()
         drawn = sorted(seen, key=lambda image_id: draw(seed, round_, aspect, image_id))[:batch_size]
         found.append(brief(f"{aspect}/{name}", str(name), some[some["image_id"].isin(drawn)]))
     return found
@@ -202,7 +202,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                 {
                     **{name: getattr(c, name) for name in ("round", "aspect", "batch_id")},
                     "identity": said.identity,
-                    "outcome": c.outcome,
+                    "status": c.outcome,
                     "cause": c.cause,
                     "biased": {True: "yes", False: "no", None: ""}[said.biased],
                     "kind": said.kind,

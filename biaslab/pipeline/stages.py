@@ -406,7 +406,7 @@ class Stages:
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
             how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
             made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
-            made = made.rename(columns={"outcome": "paraphrase_status"})
+            made = made.rename(columns={"status": "paraphrase_status"})
             more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
@@ -510,7 +510,7 @@ class Stages:
             self.check_gate_is_named()
         images = self.images(kind)
         judged = self.judged(images.source)
-        table = images.table.drop(columns="outcome", errors="ignore")
+        table = images.table.drop(columns="status", errors="ignore")
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
@@ -523,7 +523,7 @@ class Stages:
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
-            return judge.frame(seen.replace({"outcome": {"too_many_faces": "multiple_faces"}}), judge.COLUMNS)
+            return judge.frame(seen.replace({"status": {"too_many_faces": "multiple_faces"}}), judge.COLUMNS)
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:

@@ -136,7 +136,7 @@ def _outcomes(label: pd.Series) -> pd.DataFrame:
     sure, divided = label.isin(GENDERS), label.isin(("unsure", "tie", readers.OTHER))
     return pd.DataFrame(
         {
-            "outcome": np.select([sure, divided], [JUDGED, "uncertain"], "unannotated"),
+            "status": np.select([sure, divided], [JUDGED, "uncertain"], "unannotated"),
             "gender": label.where(sure, np.where(divided, "unsure", "")),
             "reason": label.where(~sure & (label != "unannotated"), ""),
         }
@@ -226,7 +226,7 @@ def agreement_tables(
     rows: list[dict] = []
     for judge, judged in people_by_judge.items():
         seen = _labelled(judged, "gender")
-        seen["said"] = seen["said"].where(seen["outcome"] == JUDGED)
+        seen["said"] = seen["said"].where(seen["status"] == JUDGED)
         for reference, known in references.items():
             both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
             given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}

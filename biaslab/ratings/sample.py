@@ -35,7 +35,7 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
     """Return the images that may be rated, of all sources in one table: judgements with one of ``outcomes``, by default
     those decided, as in the paper.
     """
-    frames = [table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
+    frames = [table[table["status"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -216,6 +216,6 @@ def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFr
 def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return judged images whose raters' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(rated, judgements)
-    wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
+    wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["probability_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

@@ -323,7 +323,7 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     if "position" in table:
         table, columns = _asked(table), [*columns, "position", QUESTION]
-    made = images.table.loc[images.table["outcome"] == OK, "image_id"]
+    made = images.table.loc[images.table["status"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
 
 

@@ -29,7 +29,7 @@ ROWS = [
 def rows():
     ids, truth, group, said = map(list, zip(*ROWS, strict=True))
     judged = pd.Series(said).isin(("female", "male"))
-    columns = {"outcome": pd.Series(said).mask(judged, "judged"), "gender": pd.Series(said).where(judged, "")}
+    columns = {"status": pd.Series(said).mask(judged, "judged"), "gender": pd.Series(said).where(judged, "")}
     return pd.DataFrame({"image_id": ids, "occupation": group, **columns}), pd.Series(truth, index=ids)
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("plain_look")
 
 def judged(outcome, gender="", p=np.nan, boxes=()):
     one = boxes[0] if len(boxes) == 1 else [np.nan] * 4
-    row = {"outcome": outcome, "gender": gender, "probability_female": p}
+    row = {"status": outcome, "gender": gender, "probability_female": p}
     return row | dict(zip(("x0", "y0", "x1", "y1"), one, strict=True)) | {"boxes": [v for b in boxes for v in b]}
 
 

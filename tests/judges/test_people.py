@@ -135,12 +135,12 @@ def test_every_pair_has_its_outcome(run):
     images = source(Unreadable("truncated"), Unreadable("blocked"))
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
-    outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
+    outcomes = {k: tuple(rows["status"]) for k, rows in found.groupby("image_id")}
     alike = ["judged", "no_face", "one_face", "too_many_faces", "overlapping", "judged", "overlapping"]
     expected = [*((one, one) for one in alike), ("judged", "face_too_small"), ("judged", "judged")]
     expected += [("judged", "face_too_small"), ("uncertain",) * 2, ("unreadable",) * 2, ("blocked",) * 2]
     assert outcomes == dict(zip(images.table["image_id"], expected, strict=True))
-    assert set(found["outcome"]) <= set(OUTCOMES_OF_PEOPLE)
+    assert set(found["status"]) <= set(OUTCOMES_OF_PEOPLE)
     by = found.set_index(["image_id", "position"])
     assert by.loc["case-10", "gender"].tolist() == ["unsure", "unsure"]
     assert by.loc[["extra-0", "extra-1"], "reason"].tolist() == ["truncated"] * 2 + [""] * 2
@@ -167,9 +167,9 @@ def test_three_people_and_one_in_a_picture_of_three(run):
     found = run(ask(["case-3", "case-0", "case-1"], "a", "b", "c"))
     assert found["gender"].tolist()[:3] == ["female", "male", "female"]
     # Two faces of three are too few as well; how many there were is in n_faces.
-    assert found["outcome"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
+    assert found["status"].tolist()[3:] == ["one_face"] * 3 + ["no_face"] * 3
     assert found["n_faces"].tolist()[3:6] == [2] * 3
-    assert run(ask(["case-3"], "a"))["outcome"].tolist() == ["too_many_faces"]
+    assert run(ask(["case-3"], "a"))["status"].tolist() == ["too_many_faces"]
     none = run(ask([], "a"))
     assert none.empty and list(none.columns) == list(module.COLUMNS)
 
@@ -180,12 +180,12 @@ def test_one_person_is_judged_as_judge_does(run, tmp_path):
     expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
-    several = expected["outcome"].replace("multiple_faces", "too_many_faces")
-    assert found["outcome"].tolist() == several.tolist()
+    several = expected["status"].replace("multiple_faces", "too_many_faces")
+    assert found["status"].tolist() == several.tolist()
     # Alone, a person has the whole width: 3 of 60 columns is too small then.
     faces = [box(8, width=3)]
     images, made = ArrayImages([painted(8, faces, (95,))]), Judge(PaintedFaces({8: faces}), PaintedGender())
-    assert run(ask(["0"], "nurse"), images=images, made=made)["outcome"][0] == "face_too_small"
+    assert run(ask(["0"], "nurse"), images=images, made=made)["status"][0] == "face_too_small"
 
 
 def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
@@ -197,9 +197,9 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
         return found.set_index(["image_id", "position"])
 
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
-    assert again(threshold=0.96).loc["case-5", "outcome"].tolist() == ["uncertain"] * 2
+    assert again(threshold=0.96).loc["case-5", "status"].tolist() == ["uncertain"] * 2
     assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
-    assert again(min_face=0.05).loc["case-7", "outcome"].tolist() == ["judged"] * 2
+    assert again(min_face=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
     with pytest.raises(AssertionError, match="loaded again"):
         again(min_score=0.4)
 
@@ -310,7 +310,7 @@ def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
     assert row["role"] == "right" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
     row = told("nurse", "auditor", 5, 97)
     assert row["role"] == "swapped" and row["role_p"] == pytest.approx(1 / (1 + np.exp(18.4)))
-    assert row["outcome"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
+    assert row["status"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
     # (60 and 50): as asked 37 + 45, swapped 55 + 47: e^2, p 0.88.
     assert told("nurse", "auditor", 60, 50)["role"] == "unclear"
     monkeypatch.setattr(module, "ROLE_THRESHOLD", 0.85)
@@ -318,7 +318,7 @@ def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
     same = told("nurse", "nurse", 97, 5)
     assert same["role"] == "" and np.isnan(same["role_p"])
     row = told("flurb", "nurse", 97, 5)
-    assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["outcome"] == "judged"
+    assert row["role"] == "" and "does not know 'flurb'" in row["reason"] and row["status"] == "judged"
 
 
 # -- the embedded models -----------------------------------------------------------------------------------
@@ -333,9 +333,9 @@ def test_people_of_renders_are_judged_right(tmp_path):
     asked = truth[["image_id", "position", "phrase"]]
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
     found = judge_people(renders, asked, settings, store=store, progress=False)
-    passed = found["outcome"].isin(["judged", "uncertain"])
+    passed = found["status"].isin(["judged", "uncertain"])
     assert passed.mean() >= 0.85
-    judged = (found["outcome"] == "judged") & ~truth["ambiguous"]
+    judged = (found["status"] == "judged") & ~truth["ambiguous"]
     assert judged.sum() >= 80
     assert (found["gender"] == truth["truth_gender"])[judged].mean() >= 0.98
     looked = found.loc[passed & (found["role"] != ""), "role"]

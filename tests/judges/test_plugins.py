@@ -65,7 +65,7 @@ def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
 
 
 @pytest.mark.parametrize(
-    ("says", "outcome", "gender", "p", "reason"),
+    ("says", "status", "gender", "p", "reason"),
     [
         ("sure", "judged", "male", 0.02, ""),
         ("word", "judged", "female", 1.0, ""),
@@ -75,7 +75,7 @@ def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
 )
 def test_a_judge_may_answer_about_people(installed, tmp_path, says, outcome, gender, p, reason):
     (row,) = judged(f"plugin:asked:{says}", tmp_path, [255]).to_dict("records")
-    assert (row["outcome"], row["gender"], row["reason"]) == (outcome, gender, reason)
+    assert (row["status"], row["gender"], row["reason"]) == (outcome, gender, reason)
     assert row["probability_female"] == pytest.approx(p, nan_ok=True)
 
 

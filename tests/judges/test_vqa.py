@@ -102,7 +102,7 @@ def test_every_person_has_a_row_in_the_order_asked(run, images, named, tmp_path)
     found = run(images, ASKED, named, tmp_path, told)
     assert list(found) == list(vqa.COLUMNS)
     pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED[["image_id", "position"]], check_dtype=False)
-    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
+    assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, "judged", "unreadable", "blocked"]
     assert list(found["gender"]) == ["male", "male", "unsure", "unsure", "female", "", ""]
     # The raw text is kept, on one line.
     assert list(found["answer"]) == ["a man", "a man", "male and female", "two people", "female", "", ""]
@@ -132,7 +132,7 @@ def test_answers_are_kept(run, images, named, tmp_path, monkeypatch):
 
 def test_nothing_to_ask_needs_no_model(run, images, named, tmp_path):
     found = run(images, ASKED[-2:], named, tmp_path, None)
-    assert found["outcome"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
+    assert found["status"].tolist() == ["unreadable", "blocked"] and (found["answer"] == "").all()
     none = run(images, ASKED[:0], named, tmp_path, None)
     assert none.empty and none.dtypes.to_dict() == found.dtypes.to_dict()
 

@@ -191,7 +191,7 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
     assert first.outcome == "judged"
     assert (second.outcome, second.cause) == ("no_judgement", cause)
     assert second.reasons.startswith("There is no answer: ") and second.guidelines == ()
-    table = critiques_table([first, second])[["identity", "outcome", "cause", "biased", "guideline"]]
+    table = critiques_table([first, second])[["identity", "status", "cause", "biased", "guideline"]]
     guideline = "Show women as sheriffs in half of the pictures."
     assert table.to_numpy().tolist() == [
         ["sheriff", "judged", "", "yes", guideline],

@@ -67,7 +67,7 @@ def show(monkeypatch, case, instead):
     def completed(self, **how):
         complete(self, **how).digest += case
         withheld = [getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]]
-        self.table["outcome"] = self.table["outcome"].mask(withheld, "blocked")
+        self.table["status"] = self.table["status"].mask(withheld, "blocked")
         return self
 
     def replaced(self, caption_ids):
@@ -160,7 +160,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Reasons are counted: every image has one.
     counted = tables.read(measured / "paradox_judgement_outcomes.csv", "paradox_judgement_outcomes")
     there = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
-    assert set(there["outcome"]) == OUTCOMES[case]
+    assert set(there["status"]) == OUTCOMES[case]
     by = there.groupby(["approach", "prompt", "occupation"])
     assert (by["n"].sum() == by["n_images"].first()).all()
     said = capsys.readouterr().out

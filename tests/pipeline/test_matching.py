@@ -88,7 +88,7 @@ def test_benchmark_table_without_samples_is_read_as_it_was_written(four, tmp_pat
 def test_distance_group_without_a_share_is_left_out_of_the_mean():
     rows = [("chef", "female")] * 3 + [("chef", "male")] + [("pilot", "male")] * 5
     people = pd.DataFrame(rows, columns=["group", "gender"])
-    people = people.assign(model="A", prompt=people["group"], outcome="judged", position=1, image_id=range(9))
+    people = people.assign(model="A", prompt=people["group"], status="judged", position=1, image_id=range(9))
     shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "named": "the benchmark"}
     table = custom.distance(people, pd.DataFrame(shares)).set_index("group")
     assert table.index.tolist() == ["all", "chef", "pilot"]

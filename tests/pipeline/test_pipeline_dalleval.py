@@ -231,7 +231,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     averages = dalleval.average_skin_tone(dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p))
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
-    assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
+    assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
     assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
 
 
@@ -653,8 +653,8 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     validation.check_dalleval(p)
     _, looked = p.dalleval.detections(p.dalleval.renders())
     looked = looked.set_index("image_id")
-    unseen = looked[looked["outcome"] != ""]
-    assert set(unseen.index) == {*gone, broken} and (unseen["outcome"] == "unreadable").all()
+    unseen = looked[looked["status"] != ""]
+    assert set(unseen.index) == {*gone, broken} and (unseen["status"] == "unreadable").all()
     assert (unseen.loc[gone, "reason"] == "missing").all()
     found = dalleval.measure.references(p)
     n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()

@@ -157,7 +157,7 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, seeds=2)
     images = p.triplets.images()
     table = images.table
-    assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["outcome"] == "ok").all()
+    assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["status"] == "ok").all()
     generated = duplicates.whole(images.source)
     assert type(generated) is GeneratedImages and (table["reason"] == "").all()
     # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.

@@ -64,7 +64,7 @@ def test_judgements_have_the_shape_of_every_judge(write):
     found = judge_people(ASKED, write(WIDE))
     assert list(found) == list(COLUMNS)
     pd.testing.assert_frame_equal(found[["image_id", "position"]], ASKED, check_dtype=False)
-    assert list(found["outcome"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unannotated"] * 2]
+    assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unannotated"] * 2]
     assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
     assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
     assert (found["role"] == "").all() and found[["probability_female", "x0", "n_faces", "role_p"]].isna().all(axis=None)
@@ -80,7 +80,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_annotators == 0
-    assert list(judge_people(others, path)["outcome"]) == ["unannotated"] * 2
+    assert list(judge_people(others, path)["status"]) == ["unannotated"] * 2
     # Of images of one person no position need be said; raters whose names differ in case are two.
     rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
     assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_annotators == 2
@@ -121,7 +121,7 @@ def world(seed, n_images, two=True, aspect="occupation"):
             outcome = "judged" if rng.random() > 0.1 else "uncertain"
             said = (OTHER[shows] if whole else shows) if outcome == "judged" else "unsure"
             rows.append((f"{aspect}{i}", position, shows, said, outcome))
-    frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "outcome"])
+    frame = pd.DataFrame(rows, columns=["image_id", "position", "truth", "gender", "status"])
     return frame.assign(aspect=aspect, setting="paired" if two else "single")
 
 
@@ -141,7 +141,7 @@ def test_kappa_and_its_interval_by_another_route():
         chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
         return ((a == b).mean() - chance) / (1 - chance)
 
-    judged = people[people["outcome"] == "judged"].reset_index(drop=True)
+    judged = people[people["status"] == "judged"].reset_index(drop=True)
     a, b = (judged[c].to_numpy() == "female" for c in ("truth", "gender"))
     assert row["value"] == pytest.approx(kappa(a, b))
     assert (row["n"], row["n_missing"], row["n_annotators"]) == (len(judged), 120 - len(judged), 2)
@@ -172,7 +172,7 @@ def test_tables_7_and_9_from_a_file(write):
     content = rated_file(people, 4)
     rated = read(write(content), people)
     shown = truth_of(people)
-    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], outcome="judged")}
+    judged = {"clip": people, "annotators": people.assign(gender=rated.people["label"], status="judged")}
     found = agreement_tables(judged, shown, rated, seed=3, replicates=500)
     assert not found.duplicated(list(AGREEMENT_COLUMNS[:5])).any()
     known = found[found["reason"] == ""]
@@ -224,11 +224,11 @@ def test_raters_may_differ_between_people(write):
 def test_what_has_no_value_has_a_reason(write):
     people = world(1, 6)
     shown = truth_of(people)
-    blind = people.assign(outcome="no_face", gender="")
+    blind = people.assign(status="no_face", gender="")
     row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
     assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both raters"
     assert (row["n"], row["n_missing"]) == (0, 12)
-    one = people.assign(outcome="judged", gender="female")
+    one = people.assign(status="judged", gender="female")
     assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
     # A rating by one person each: nothing to agree on.
     lone = read(write(rated_file(people, 1, n_annotators=1)), people)

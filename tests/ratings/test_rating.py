@@ -19,10 +19,10 @@ def judgements():
     """30 training images (10 for each occupation) and 6 generated ones; of each source the last was not judged."""
     out = {}
     for source, n in (("training", 30), ("generated", 6)):
-        rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)], "outcome": "judged"})
+        rows = pd.DataFrame({"image_id": [f"{source[0]}{k}" for k in range(n)], "status": "judged"})
         rows["occupation"] = np.resize(OCCUPATIONS, n)
         rows["gender"], rows["probability_female"] = np.resize(["female", "male"], n), np.resize([0.95, 0.02], n)
-        rows.loc[n - 1, ["outcome", "gender", "probability_female"]] = ["no_face", "", np.nan]
+        rows.loc[n - 1, ["status", "gender", "probability_female"]] = ["no_face", "", np.nan]
         out[source] = rows
     return out
 

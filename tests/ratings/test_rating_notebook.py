@@ -26,7 +26,7 @@ def judgements_of(kind):
     female, judged, right = k % 2 == 0, k % 10 != 9, k % 20 != 4
     said = np.where(female == right, "female", "male")
     rows = pd.DataFrame({"image_id": [f"{kind}-{i}" for i in k], "occupation": [OCCUPATIONS[i // 2 % 4] for i in k]})
-    rows = rows.assign(outcome=np.where(judged, "judged", "no_face"), gender=np.where(judged, said, ""))
+    rows = rows.assign(status=np.where(judged, "judged", "no_face"), gender=np.where(judged, said, ""))
     rows["probability_female"] = np.where(judged, np.where(said == "female", 0.97, 0.03), np.nan)
     rows[["x0", "y0", "x1", "y1"]] = 2.0, 2.0, 9.0, 9.0
     return rows.assign(truth_gender=np.where(female, "female", "male")) if kind == "training" else rows

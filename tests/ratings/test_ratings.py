@@ -340,7 +340,7 @@ def test_generated_images_alone_lead_with_their_shares(write):
 def test_other_judges_nobody_female_or_male(write):
     text = "image_id,position,rater,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
     judged = person_ratings.judge_people(pd.DataFrame({"image_id": ["a", "b"], "position": 1}), write(text))
-    assert judged["outcome"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
+    assert judged["status"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
 
 
 # -- the real file, and size -----------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     settings = Settings(judging=judging, compute={"store": str(tmp_path / "store")}, compare_with=("none",))
     people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
     assert people["gender"].to_dict() == answers
-    assert people["outcome"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
+    assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
     # The ids are those of shares by occupation as well.
     read = readers.read_ratings(tmp_path / "ratings-ana.csv")
     assert dict(read.votes()) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}

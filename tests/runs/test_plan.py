@@ -21,7 +21,7 @@ def pilot(tmp_path):
             for i in range(10):
                 prompt, gender = f"a {group}, {k}", "female" if i < women else "male"
                 row = {"model": "m", "group": group, "prompt": prompt, "image_id": f"{group}-{k}/{i}", "position": 1}
-                rows.append(row | {"outcome": "judged", "gender": gender, "probability_female": float(gender == "female")})
+                rows.append(row | {"status": "judged", "gender": gender, "probability_female": float(gender == "female")})
     folder = tmp_path / "outputs" / "first"
     tables.write(tables.of(rows, "custom_people"), folder / "measured" / "custom_people.csv")
     settings = {"custom": {"images": 10, "prompts": "own.csv"}}

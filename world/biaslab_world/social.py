@@ -162,7 +162,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     table = pd.DataFrame({"image_id": [f"drawing/{k}" for k in range(n)]}, dtype=object)
     people = [scene(image_id).people[0] for image_id in table["image_id"]]
     truth = {column: list(map(of, people)) for column, of in _TRUTH.items()}
-    table = table.assign(prompt="", profession="", outcome="ok", **truth)
+    table = table.assign(prompt="", profession="", status="ok", **truth)
     weights = registry.digest(str(decoded)) if decoded else ""
     whole = truthful.digest(__name__, seed, n, prompts["profession"].tolist(), weights)
     return truthful.Renders("drawings of people", whole, table, scene, 64, decoded=decoded)

@@ -109,7 +109,7 @@ def renders(
     table.insert(0, "image_id", table["prompt_id"] + "/" + table["index"].astype(str))
     keys = list(zip(table["prompt_id"], table["index"], strict=True))
     known = {column: [of(*key) for key in keys] for column, of in truth.items()}
-    table = table.assign(seed=seed, outcome="ok", **known)
+    table = table.assign(seed=seed, status="ok", **known)
 
     def drawn(image_id: str) -> Scene:
         key, _, index = image_id.rpartition("/")

@@ -58,7 +58,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
     whether the share of people judged differs between groups, which permutes whole images.
     """
     # A copy of an image shows no other people.
-    people, rows = people[people["outcome"] != DUPLICATE], []
+    people, rows = people[people["status"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         each = _shares(whole, _seen(whole), ANSWERS, confidence)
         asked = whole.groupby("group").size()
@@ -75,7 +75,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
             lead = (each["answer"] == answer) & (each["group"] == ALL)
             each.loc[lead, list(bounds)] = known[list(bounds)].mean().to_numpy()
         each["n_groups_prompted"] = whole["group"].nunique()
-        judged = _by_image(whole, whole["outcome"] == JUDGED)
+        judged = _by_image(whole, whole["status"] == JUDGED)
         p = stats.clustered_homogeneity(judged["count"], judged["n"], judged["group"], replicates, seed=seed)
         each["p_judged"] = np.where(each["group"] == ALL, p, np.nan)
         lead = each["answer"].isin(GENDERS) & (each["group"] == ALL)
@@ -388,9 +388,9 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for model, whole in people.groupby("model", sort=False):
         for group, some in [(ALL, whole), *whole.groupby("group")]:
-            there = set(some["outcome"])
+            there = set(some["status"])
             for outcome in (name for name in OUTCOMES_OF_PEOPLE if name in there):
-                images = _people_of(some, some["outcome"] == outcome)
+                images = _people_of(some, some["status"] == outcome)
                 share = stats.clustered_share(images["count"], images["n"], confidence)
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 counts = images["count"].sum(), share.n, len(images)
@@ -408,7 +408,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
 
     Limits are Student's, with the image as the unit: one degree of freedom less than images.
     """
-    people, rows = people[people["outcome"] != DUPLICATE], []
+    people, rows = people[people["status"] != DUPLICATE], []
     for model, whole in people.groupby("model", sort=False):
         for group, some in [(ALL, whole), *whole.groupby("group", sort=False)]:
             tone = some["skin_tone"].astype(float)
@@ -477,7 +477,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
             continue
         reference = TRUTH if TRUTH in better else better[0]
         said, known = (whole[whole["judge"] == name] for name in (names[0], reference))
-        known = known[known["outcome"].isin([JUDGED, UNCERTAIN])]
+        known = known[known["status"].isin([JUDGED, UNCERTAIN])]
         given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "about": ""}
         known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
         known["image_id"] = known["image_id"].map(plain)
@@ -547,8 +547,8 @@ def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:
 
 def _seen(people: pd.DataFrame) -> pd.DataFrame:
     """Return the people of whom a judge said something, with ``answer``: one of :data:`ANSWERS`."""
-    seen = people[people["outcome"].isin([JUDGED, UNCERTAIN])]
-    return seen.assign(answer=seen["gender"].where(seen["outcome"] == JUDGED, "unclear"))
+    seen = people[people["status"].isin([JUDGED, UNCERTAIN])]
+    return seen.assign(answer=seen["gender"].where(seen["status"] == JUDGED, "unclear"))
 
 
 def _limits(center: np.ndarray, size: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:

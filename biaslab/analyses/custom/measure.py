@@ -102,7 +102,7 @@ def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> 
 
     Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.
     """
-    own = people[(people["model"] == pipeline.label) & (people["outcome"] != DUPLICATE)]
+    own = people[(people["model"] == pipeline.label) & (people["status"] != DUPLICATE)]
     images = own.drop_duplicates("image_id")
     drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
     chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()

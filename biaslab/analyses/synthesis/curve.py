@@ -30,7 +30,7 @@ RULES = (
 CORRECTIONS = ("none", "small_sample")
 # Paradox, A.4: 98 % of the judge's answers agree with the majority of raters; by gender it is not printed.
 JUDGE_ACCURACY = 0.98
-AS_JUDGED, PRINTED, RATED = "as_judged", "printed", "rated"
+AS_JUDGED, PAPER, ANNOTATED = "as_judged", "paper", "annotated"
 """Whose word a share is: the judge's, or with its errors taken off as the paper prints them, or as raters show them."""
 # Fewest images that raters call by either word, and what both rates must come to together above 1.
 _FEWEST, _LEAST_YOUDEN = 5, 0.1
@@ -62,10 +62,10 @@ def specification_curve(
     Of ``paradox_percent_female``; ``errors`` are those of judges by model, as of :func:`judge_errors`. Intervals are
     Student's t over occupations; the mean of prompts, each over the occupations that count there, is linearised.
     """
-    given = {AS_JUDGED: (1.0, 1.0), PRINTED: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
+    given = {AS_JUDGED: (1.0, 1.0), PAPER: (JUDGE_ACCURACY, JUDGE_ACCURACY)}
     rows: list[list] = []
     for group in groups(shares):
-        judges = given | ({RATED: errors[group.model]} if group.model in errors else {})
+        judges = given | ({ANNOTATED: errors[group.model]} if group.model in errors else {})
         for (exclusion, measure), correction, judge in product(RULES, CORRECTIONS, judges):
             values = _values(group, measure, correction == "small_sample", *judges[judge])
             kept = _kept(group, exclusion, confidence) & ~np.isnan(values)

@@ -65,14 +65,14 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     detections, looked = pipeline.dalleval.detections(images)
-    asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
+    asked = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
     asked["found"] = judging.counted(detections, asked, chosen["threshold"])
     asked["shown"] = asked.get("truth_n", np.nan)
     rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
-    whole["outcome"] = whole["unseen"].where(whole["unseen"] != "", whole["outcome"])
+    whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
     return _table(pipeline, whole, "dalleval_skill_verdicts")
@@ -171,7 +171,7 @@ def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth, and those of them that could be opened."""
     detections, looked = pipeline.dalleval.detections(source)
-    unseen = looked.loc[looked["outcome"] != "", "image_id"]
+    unseen = looked.loc[looked["status"] != "", "image_id"]
     return detections, source.table[~source.table["image_id"].isin(unseen)]
 
 
@@ -262,7 +262,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
         named = seen["prompt"] != "person"
         asked = seen["profession"].replace("(none)", "a person")
         asked = asked.mask(named, asked + ", asked for as a " + seen["prompt"])
-        tones = {"tone": seen["skin_tone"], "outcome": why.mask(known, "judged")}
+        tones = {"tone": seen["skin_tone"], "status": why.mask(known, "judged")}
         # Prompts that name a gender ask for no perception of it.
         seen = seen.assign(group=asked, who=asked, gender=seen[f"gender_{by}"], apart=named, **tones)
     return seen.assign(prompt=seen["image_id"].map(text), position=1), images
@@ -275,7 +275,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
-    asked = (about["outcome"] == "").to_numpy()
+    asked = (about["status"] == "").to_numpy()
     worn = _worn(answers)
 
     def names(answer: str) -> np.ndarray:
@@ -284,7 +284,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 
     return images.assign(
         gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
-        reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
+        reason_vqa=np.where(asked, [why for _, why in read], about["status"].to_numpy(object)),
         attributes=names("yes"),
         attributes_missing=names(""),
     )
@@ -296,7 +296,7 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     if pipeline.unnamed(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
     judgements = pipeline.dalleval.judged(kind)
-    same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["outcome"].to_numpy()}
+    same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
@@ -468,7 +468,7 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: 
     if pipeline.unnamed("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     said = pipeline.dalleval.describe(source, ids)
-    seen = np.flatnonzero(said["outcome"] == "")
+    seen = np.flatnonzero(said["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
     captions, of = list(said["caption"].iloc[seen]), asked.iloc[seen]
@@ -575,7 +575,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
 def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
     """Return the first images of each skill and outcome by the chosen rule, in the order of the prompts."""
     chosen = verdicts[verdicts["chosen"] == "yes"]
-    return chosen.groupby(["skill", "outcome"], sort=False).head(of_each).sort_values("skill", kind="stable")
+    return chosen.groupby(["skill", "status"], sort=False).head(of_each).sort_values("skill", kind="stable")
 
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
@@ -592,7 +592,7 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none where there are none."""
     if pipeline is None or not _truth_is_known(pipeline):
-        return prompts.assign(image_id="", outcome="").head(0)
+        return prompts.assign(image_id="", status="").head(0)
     source = pipeline.dalleval.renders()
     detections, _ = pipeline.dalleval.detections(source)
     shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")

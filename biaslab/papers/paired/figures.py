@@ -91,8 +91,8 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     keys = [*CELL, "direction"]
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
-    male = male.merge(female[[*keys, "printed"]], on=keys, how="left", suffixes=("", "_female"))
-    male = male.assign(value=male["percent_of_cases"], stated=male["printed"].fillna(100 - male["printed_female"]))
+    male = male.merge(female[[*keys, "paper_table_value"]], on=keys, how="left", suffixes=("", "_female"))
+    male = male.assign(value=male["percent_of_cases"], stated=male["paper_table_value"].fillna(100 - male["paper_table_value_female"]))
     fit = adherence[adherence["stereotype"] == "male"].assign(direction="fits")
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
@@ -137,15 +137,15 @@ def lean(lean: pd.DataFrame) -> Figure:
 @style.empty_without_rows
 def outcomes(outcomes: pd.DataFrame) -> Figure:
     """Draw what became of images of people, a bar for each aspect and setting (``paired_outcomes``)."""
-    judged = outcomes[outcomes["outcome"] == "judged"]
-    parts = [judged.assign(outcome=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
+    judged = outcomes[outcomes["status"] == "judged"]
+    parts = [judged.assign(status=order, n=judged[f"n_{order}"]) for order in ("swapped", "unclear")]
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
-        table, "percent", row="row", part="outcome", look=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
+        table, "percent", row="row", part="status", look=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
     )
 
 

@@ -108,7 +108,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shown = whole.assign(
-        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["outcome"] == UNCERTAIN
+        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["status"] == UNCERTAIN
     )
     counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
@@ -157,7 +157,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     frames = []
     for judge, name in redact.called(_judges(pipeline)[0]).items():
         found = pipeline.people.judged_images(source, asked, judge)
-        seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
+        seen = found[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
         frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
     return tables.joined(frames, "paired_renders")
@@ -223,7 +223,7 @@ def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """
     stages = pipeline.people if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
-    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "outcome", "gender", "role"]
+    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "status", "gender", "role"]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
 
 

@@ -24,7 +24,7 @@ from biaslab.schema import tables
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
 OUTCOMES = forms.Look(
-    tables.labels("paradox_outcomes")["outcome"],
+    tables.labels("paradox_outcomes")["status"],
     {
         "judged": style.LIGHT,
         "uncertain": style.ORANGE,

@@ -44,7 +44,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
         decided = rows[rows["gender"].isin(_DECIDED)]
         female = decided.assign(female=100.0 * (decided["gender"] == "female")).groupby(keys)["female"]
         counts = female.agg(percent_female="mean", n="size").reindex(cells)
-        counts["n_unclear"] = rows[rows["outcome"] == UNCERTAIN].groupby(keys).size()
+        counts["n_unclear"] = rows[rows["status"] == UNCERTAIN].groupby(keys).size()
         counts = counts.fillna({"n": 0, "n_unclear": 0}).reset_index()
         frames.append(counts.assign(approach=approach, source=source, model=pipeline.label))
     return tables.joined(frames, "paradox_percent_female")
@@ -291,7 +291,7 @@ def gender_words(pipeline: Pipeline) -> pd.DataFrame:
 def paraphrases(pipeline: Pipeline) -> pd.DataFrame:
     """Return the captions that were used as prompts, and their paraphrases."""
     captions = pipeline.prompts("caption_prompts").rename(columns={"text": "caption"})
-    names = {"text": "paraphrase", "paraphrase_status": "outcome"}
+    names = {"text": "paraphrase", "paraphrase_status": "status"}
     changed = pipeline.prompts("paraphrased").rename(columns=names)
     # Of rules, and of a model that takes what it is asked, there is nothing to tell.
     told = ["unsupported_fields"] if changed["unsupported_fields"].any() else []
@@ -304,13 +304,13 @@ def download_outcomes(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many of the training images that an approach selects could be fetched, and how they are perceived."""
     if not pipeline.fetches_images:
         return tables.of([], "paradox_download_outcomes")
-    outcome = pipeline.downloads().set_index("caption_id")["outcome"]
+    outcome = pipeline.downloads().set_index("caption_id")["status"]
     frames = []
     for approach, _, rows in _judged(pipeline, made=False):
         if len(rows):
             perceived = {f"n_{g}": rows["gender"] == g for g in _DECIDED}
-            rows = rows.assign(outcome=rows["caption_id"].map(outcome), n=1, **perceived)
-            counts = rows.groupby(["prompt", "occupation", "outcome"])[["n", *perceived]].sum().reset_index()
+            rows = rows.assign(status=rows["caption_id"].map(outcome), n=1, **perceived)
+            counts = rows.groupby(["prompt", "occupation", "status"])[["n", *perceived]].sum().reset_index()
             frames.append(counts.assign(approach=approach, corpus=pipeline.corpus.name))
     return tables.joined(frames, "paradox_download_outcomes")
 

@@ -258,7 +258,7 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
         "relative_gap_p": stats.one_sample_t(by["relative_gap"], skip_nan=True).p,
         "n_datasets": gap.n,
         "n_cells": int(rows["gap"].notna().sum()),
-        **{f"n_{word}": int((rows["nearer"] == word).sum()) for word in ("masculine", "tie", "feminine")},
+        **{f"n_{word}": int((rows["direction"] == word).sum()) for word in ("masculine", "tie", "feminine")},
         "n_missing": int(rows["gap"].isna().sum()),
         "unit": rows["unit"].iloc[0],
         "reason": "" if gap.n > 1 else "an interval needs two datasets",
@@ -337,7 +337,7 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         # Printed values a unit apart may be equal; the margin is for binary fractions.
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
-        row["nearer"] = "" if np.isnan(row["gap"]) else way
+        row["direction"] = "" if np.isnan(row["gap"]) else way
         found.append(row | {"n": int(n.min()) if len(n) else 0})
     return pd.DataFrame(found, columns=None if found else cell)
 

@@ -119,7 +119,7 @@ def object_images(
     :func:`object_counts`; ``confidence`` is the level of the intervals (Student t over cases).
     """
     found = objects.groupby("image_id")["count"].sum()
-    seen = set(looked.loc[looked["outcome"] == "", "image_id"])
+    seen = set(looked.loc[looked["status"] == "", "image_id"])
     rows = _with_cases(images[images["prompt_gender"].isin(PROMPT_GENDERS)])
     rows = rows.assign(n=rows["image_id"].map(found).fillna(0), seen=rows["image_id"].isin(seen))
     out, keys = [], [*_SET, "prompt_gender"]

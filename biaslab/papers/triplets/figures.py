@@ -37,7 +37,7 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
     ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their pictures.
     """
     wide = shown["prompt_gender"].nunique()
-    judged = shown.assign(outcome=shown["prompt_gender"], gender="")
+    judged = shown.assign(status=shown["prompt_gender"], gender="")
     return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
 
 

@@ -194,7 +194,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     if s.ratings:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
         rated, found = stages.ratings(), stages.objects()
-        seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]
+        seen = rated[rated["image_id"].isin(found.images.loc[found.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
         counts = {name: of.astype(int) for name, of in counts.items()}
@@ -227,7 +227,7 @@ def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the images that were looked at, and how many of each object they show."""
     found, images = pipeline.triplets.objects(), pipeline.triplets.images().table
-    seen = found.images.loc[found.images["outcome"] == "", "image_id"]
+    seen = found.images.loc[found.images["status"] == "", "image_id"]
     return images[images["image_id"].isin(seen)], _counts(found.objects)
 
 

@@ -32,13 +32,13 @@ def people_of(cells):
     for (model, group, prompt), counts in cells.items():
         for (outcome, gender), n in zip(SAID, counts, strict=True):
             rows += [[model, group, prompt, outcome, gender]] * n
-    return pd.DataFrame(rows, columns=["model", "group", "prompt", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "status", "gender"])
 
 
 @pytest.fixture
 def people():
     frame = people_of(CELLS)
-    tones = np.where(frame["outcome"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
+    tones = np.where(frame["status"] == "no_face", np.nan, np.where(frame["group"] == "nurse", 2.0, 8.0))
     ids = [f"{k}.png" for k in range(len(frame))]
     return frame.assign(skin_tone=tones, tone_judge="tone by pixels", image_id=ids, position=1)
 
@@ -80,7 +80,7 @@ def couples(counts, group="g", persons=2, model="A"):
         for k in range(n)
         for place in range(persons)
     ]
-    return pd.DataFrame(rows, columns=["model", "group", "prompt", "image_id", "position", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "group", "prompt", "image_id", "position", "status", "gender"])
 
 
 def half(group="g"):
@@ -110,7 +110,7 @@ def test_groups_three_images_of_two_women_claim_nothing():
 
 
 def test_groups_one_without_people_judged_is_counted_and_named():
-    unseen = couples({0: 8}, "nurse").assign(outcome="no_face", gender="")
+    unseen = couples({0: 8}, "nurse").assign(status="no_face", gender="")
     people = pd.concat([couples({2: 8}, "pilot"), unseen], ignore_index=True)
     benchmark = pd.concat([half("pilot"), half("nurse")], ignore_index=True)
     found = custom.distance(people, benchmark)
@@ -132,7 +132,7 @@ def test_distance_group_without_benchmark_has_its_share_and_a_reason():
 
 def test_shares_missing_people_that_differ_are_said_with_bounds():
     judged = {"a": couples({1: 40}, "a", persons=1), "b": couples({1: 20, 0: 20}, "b", persons=1)}
-    judged["b"].loc[:15, ["outcome", "gender"]] = ["no_face", ""]
+    judged["b"].loc[:15, ["status", "gender"]] = ["no_face", ""]
     table = custom.shares(pd.concat(judged.values(), ignore_index=True)).set_index(["group", "answer"])
     row = table.loc[("all", "female")]
     # All of a and 24 of b's 40 are judged; Fisher's p of 40 of 40 against 24 of 40 is below 0.00001.
@@ -200,7 +200,7 @@ def test_a_difference_weighs_prompts_by_what_both_have():
 
 
 def test_outcomes_add_up_in_each_group_and_over_all(people):
-    table = custom.outcomes(people).set_index(["model", "group", "outcome"])
+    table = custom.outcomes(people).set_index(["model", "group", "status"])
     assert table.loc[("A", "all", "judged"), ["n", "n_people"]].tolist() == [22, 24]
     assert table.loc[("A", "chef", "no_face"), "percent"] == pytest.approx(100 / 14)
     assert table.groupby(level=["model", "group"])["percent"].sum().tolist() == pytest.approx([100] * 7)
@@ -262,8 +262,8 @@ def test_agreement_of_several_people_flips_signs_of_images():
 
 def test_outcomes_of_several_people_have_the_interval_of_images():
     people = couples({2: 20, 0: 5})
-    people["outcome"] = np.where(people["gender"] == "female", "judged", "no_face")
-    row = custom.outcomes(people).set_index(["group", "outcome"]).loc[("all", "judged")]
+    people["status"] = np.where(people["gender"] == "female", "judged", "no_face")
+    row = custom.outcomes(people).set_index(["group", "status"]).loc[("all", "judged")]
     known = scipy_stats.binomtest(20, 25).proportion_ci(method="wilson")
     assert row[["n", "n_people", "n_images"]].tolist() == [40, 50, 25]
     assert row[["ci_low", "ci_high"]].tolist() == pytest.approx([100 * k for k in known])
@@ -329,7 +329,7 @@ def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave(
 
 
 def test_answers_about_images_are_those_of_everybody_in_them(people):
-    seen = people[people["outcome"].isin(["judged", "uncertain"])]
+    seen = people[people["status"].isin(["judged", "uncertain"])]
     own = seen[["model", "group", "prompt", "image_id"]].assign(
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
@@ -349,7 +349,7 @@ def _judged(said):
         for judge, word in (("eye", gender), ("truth", truth)):
             outcome = "judged" if word in ("female", "male") else "uncertain" if word else "unannotated"
             rows.append(["A", judge, group, f"{k}", 1, outcome, word])
-    return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "outcome", "gender"])
+    return pd.DataFrame(rows, columns=["model", "judge", "group", "image_id", "position", "status", "gender"])
 
 
 def test_corrected_truth_of_a_subset_corrects_the_judge():
@@ -400,7 +400,7 @@ def test_corrected_probabilities_of_annotation_weigh_people():
     rows += [(f"c{k}", "male", "", 0.1) for k in range(90)]
     frame = pd.DataFrame(rows, columns=["image_id", "eye", "raters", "probability"])
     judges = [
-        frame.assign(judge=name, gender=frame[name], outcome=np.where(frame[name] == "", "unannotated", "judged"))
+        frame.assign(judge=name, gender=frame[name], status=np.where(frame[name] == "", "unannotated", "judged"))
         for name in ("eye", "raters")
     ]
     judges = pd.concat(judges).assign(model="A", group="g", position=1)
@@ -416,7 +416,7 @@ def test_judges_of_annotations_carry_probability(tmp_path):
     name = f"ratings:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("ratings:"))[["outcome", "gender"]])
+        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("ratings:"))[["status", "gender"]])
 
     own = SimpleNamespace(judges=(name,), judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))

@@ -30,17 +30,17 @@ def ratings(rows):
 def own_people():
     rng = np.random.default_rng(11)
     rows = [(str(g), f"{g} {p}", f"{g}{p}/{k}") for g, p, k in np.ndindex(4, 2, 30)]
-    people = pd.DataFrame(rows, columns=["group", "prompt", "image_id"]).assign(model="m", position=1, outcome="judged")
+    people = pd.DataFrame(rows, columns=["group", "prompt", "image_id"]).assign(model="m", position=1, status="judged")
     truth = rng.random(len(people)) < people["group"].astype(int) * 0.2 + 0.2
     wrong = rng.random(len(people)) < 0.1
     people["gender"] = np.where(truth ^ wrong, "female", "male")
-    people.loc[::17, ["outcome", "gender"]] = ["no_face", ""]
+    people.loc[::17, ["status", "gender"]] = ["no_face", ""]
     return people.assign(truth=np.where(truth, "female", "male"))
 
 
 def test_own_shares_are_those_of_their_own_table(own_people):
     found = {one.group: one.value for one in custom.headlines(own_people)}
-    seen = own_people[own_people["outcome"] == "judged"]
+    seen = own_people[own_people["status"] == "judged"]
     by_hand = 100 * (seen["gender"] == "female").groupby(seen["group"]).mean()
     assert {g: found[g] for g in by_hand.index} == pytest.approx(by_hand.to_dict())
     assert found["all"] == pytest.approx(by_hand.mean())
@@ -78,7 +78,7 @@ def test_scores_of_the_paired_test_are_those_of_its_own_table():
                 gender = lists[name] if rng.random() < 0.7 else {"female": "male", "male": "female"}[lists[name]]
                 rows.append([setting, f"{setting}/{k}", place, name, lists[name], gender])
     people = pd.DataFrame(rows, columns=["setting", "image_id", "position", "identity", "stereotype", "gender"])
-    people = people.assign(model="m", aspect="occupation", occupation=people["identity"], outcome="judged")
+    people = people.assign(model="m", aspect="occupation", occupation=people["identity"], status="judged")
     found = {one.measure: one.value for one in paired.headlines(people)}
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shares = people.assign(f=people["gender"] == "female").groupby(keys)["f"].agg(["mean", "size"]).reset_index()
@@ -152,9 +152,9 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     assert card.question == "What is the share perceived as female of m, by annotations and judge combined?"
     assert f"as precise as {whole.loc['both', 'worth']:.0f} annotations alone" in " ".join(card.details)
     # Of one group those of that group alone: by hand without weights.
-    one = own_people[(own_people["group"] == "2") & (own_people["outcome"] == "judged")]
+    one = own_people[(own_people["group"] == "2") & (own_people["status"] == "judged")]
     some = rated[rated["group"] == "2"]
-    f = (some["gender"] == "female").where(some["outcome"] == "judged").astype(float)
+    f = (some["gender"] == "female").where(some["status"] == "judged").astype(float)
     truth, share = some["truth"] == "female", (one["gender"] == "female").mean()
     row = table[(table["group"] == "2") & (table["estimator"] == "both")].iloc[0]
     # PPI++ with people whom the judge did not see: the share of annotators, and how the judge's differs among them.
@@ -238,7 +238,7 @@ def test_without_ratings_the_judge_stands_alone_and_says_why(own_people):
 
 
 def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
-    people = own_people.assign(outcome="no_face", gender="")
+    people = own_people.assign(status="no_face", gender="")
     table = precision.estimates(custom.headlines(people), ratings([]).head(0))
     assert len(table) and table["estimate"].isna().all()
     assert set(table.loc[table["estimator"] == "judge", "reason"]) == {"no person is judged female or male"}

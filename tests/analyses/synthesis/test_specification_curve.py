@@ -54,9 +54,9 @@ def test_judge_error_is_taken_out_of_shares_that_stay_shares(curve):
     expected = (np.abs(true["2"] - 50) - np.abs(true["captions"] - 50)).mean()
     keys = ["model", "prompt", "exclusion", "measure", "correction", "judge"]
     got = curve.set_index(keys)["estimate"]
-    assert got["SD 1.4", "2", "none", "distance", "none", "printed"] == pytest.approx(expected)
+    assert got["SD 1.4", "2", "none", "distance", "none", "paper"] == pytest.approx(expected)
     signed = (np.sign(wide["captions"] - 50) * (true["2"] - true["captions"])).mean()
-    assert got["SD 1.4", "2", "none", "signed", "none", "printed"] == pytest.approx(signed)
+    assert got["SD 1.4", "2", "none", "signed", "none", "paper"] == pytest.approx(signed)
 
 
 def test_errors_that_raters_show_are_another_choice_of_judge():
@@ -73,7 +73,7 @@ def test_errors_that_raters_show_are_another_choice_of_judge():
     rows = [("o", "training", "captions", 60, 100), ("o", "generated", "captions", 40, 100)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "prompt", "percent_female", "n"])
     got = synthesis.specification_curve(frame.assign(model="M", approach="naive"), errors)
-    got = got.query("exclusion == 'none' and correction == 'none' and judge == 'rated'")
+    got = got.query("exclusion == 'none' and correction == 'none' and judge == 'annotated'")
     got = got.set_index("measure")["estimate"]
     # Rogan and Gladen: (60 - 10) / 0.65 and (40 - 10) / 0.65.
     true = 50 / 0.65, 30 / 0.65

@@ -98,7 +98,7 @@ def critiques(folder: Path) -> list:
     made = whole.made(asked.texts, "people", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
     judged = judge_people(people, folder / "by_person.csv")
-    people = people.assign(gender=judged["gender"], outcome=judged["outcome"])
+    people = people.assign(gender=judged["gender"], outcome=judged["status"])
     given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
     return endpoint.critiques(given, whole.endpoint("critic"), whole.store)
 

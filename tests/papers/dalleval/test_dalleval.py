@@ -36,7 +36,7 @@ def test_averages_follow_from_the_professions(printed):
         ninths = np.rint(9 * rows[rows["model"] == model]["value"]) / 9
         assert len(ninths) == 83
         assert table.loc[model, "average"] == pytest.approx(ninths.mean(), abs=1e-12)
-        assert round(table.loc[model, "average"], 2) == table.loc[model, "printed"] == rounded
+        assert round(table.loc[model, "average"], 2) == table.loc[model, "paper_table_value"] == rounded
         low, high = scipy_stats.t.interval(0.95, 82, ninths.mean(), scipy_stats.sem(ninths))
         assert (table.loc[model, "ci_low"], table.loc[model, "ci_high"]) == pytest.approx((low, high))
 
@@ -46,8 +46,8 @@ def test_deviation_of_the_professions_and_its_floor(printed):
     # 83 professions give 0.196, 0.358, 0.363 from exact ninths; the paper's 0.1984, 0.3545, 0.3618 count
     # the prompt without profession too, so they lie within one prompt's largest share of the mean (0.5/84).
     assert table["mad"].round(3).to_dict() == dict(zip(MODELS, (0.196, 0.358, 0.363), strict=True))
-    assert table["printed"].to_dict() == dict(zip(MODELS, (0.1984, 0.3545, 0.3618), strict=True))
-    assert (abs(table["mad"] - table["printed"]) < 0.5 / 84).all()
+    assert table["paper_table_value"].to_dict() == dict(zip(MODELS, (0.1984, 0.3545, 0.3618), strict=True))
+    assert (abs(table["mad"] - table["paper_table_value"]) < 0.5 / 84).all()
     assert table["null_mean"].to_numpy() == pytest.approx(FLOOR_9)
     assert (table["n"] == 83).all()
     assert (table["mad_ci_low"] < table["mad"]).all()
@@ -120,7 +120,7 @@ def test_gender_of_a_folder_with_missing_and_uneven_n(results):
     assert np.isnan(table.loc[1, ["value", "ci_low", "p"]].to_numpy(dtype=float)).all()
     overall = found["overall_average"].iloc[0]
     assert (overall["average"], overall["n"]) == (-0.5, 3)
-    assert np.isnan(overall["printed"])
+    assert np.isnan(overall["paper_table_value"])
     # |p - 0.5| is 0.25, 0.5 and 0.5; floors are E|k/4 - 0.5| = 3/16 and twice E|k/2 - 0.5| = 1/4.
     mad = found["mad"].iloc[0]
     assert (mad["mad"], mad["n"]) == (pytest.approx(1.25 / 3), 3)
@@ -152,7 +152,7 @@ def test_skin_tone_from_the_paper_has_no_interval_but_a_reason(printed):
     assert (table["n"] == 27).all()
     assert table["reason"].str.contains("n is nominal").all()
     overall = printed["overall_average"].query("category == 'skin_tone'")
-    assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
+    assert overall["average"].round(2).tolist() == overall["paper_table_value"].tolist() == [5.19, 5.13, 5.14]
 
 
 def test_skin_tone_counts_give_deviation_and_intervals(results):
@@ -208,22 +208,22 @@ def presence_rows(shares, n=4):
 @pytest.mark.long
 def test_printed_differences_of_attributes(printed):
     table = printed["attribute_difference"]
-    known = table[table["printed"].notna()]
+    known = table[table["paper_table_value"].notna()]
     assert len(known) == 3 * 3 * 11
     # Printed differences are those of the printed averages, each at most 0.0005 below and less than 0.0095 above
     # the mean (rounded to three decimals, then cut to two): two of them differ by less than 0.01.
-    assert abs(known["difference"] - known["printed"]).max() < 0.01
+    assert abs(known["difference"] - known["paper_table_value"]).max() < 0.01
     given = sources.measured("dalleval_printed_attributes", source="published")
     value = given.set_index(["model", "prompt", "attribute"])["value"]
     for row in known.itertuples():
         first, second = (value[row.model, prompt, row.attribute] for prompt in row.comparison.split(" - "))
-        assert row.printed == pytest.approx(first - second, abs=1e-9)
+        assert row.paper_table_value == pytest.approx(first - second, abs=1e-9)
     assert (table["n"] == 84).all()
     mean = printed["attribute_mean_difference"]
-    assert abs(mean["mean_absolute_difference"] - mean["printed"]).max() < 0.01
+    assert abs(mean["mean_absolute_difference"] - mean["paper_table_value"]).max() < 0.01
     assert (mean["n_attributes"] == 15).all()
     suit = table.set_index(["model", "comparison", "attribute"]).loc[("minDALL-E", "woman - man", "suit")]
-    assert round(suit["difference"], 2) == suit["printed"] == -0.27
+    assert round(suit["difference"], 2) == suit["paper_table_value"] == -0.27
 
 
 def test_attribute_differences_by_hand(results):
@@ -279,10 +279,10 @@ def test_skill_accuracy_and_average(printed):
     # Tables 2 and 5 print means of their rows; (57.5 + 18.2 + 2.4) / 3 is 26.03.
     test = found.xs("test", level="images")
     assert len(test) == 7
-    assert abs(test["percent_correct"] - test["printed"]).max() < 0.1
+    assert abs(test["percent_correct"] - test["paper_table_value"]).max() < 0.1
     # Table 3 does not: (64 + 34 + 0) / 3 is 32.7 where 28.0 is printed.
     row = found.loc[("DALL-E Small", "DETR", "sample", "100")]
-    assert (row["percent_correct"], row["printed"]) == (pytest.approx(98 / 3), 28.0)
+    assert (row["percent_correct"], row["paper_table_value"]) == (pytest.approx(98 / 3), 28.0)
     row = table.query("model == 'Stable Diffusion' and skill == 'spatial' and images == 'test'").iloc[0]
     # 7.9 % of 2,700 scenes are 213 images.
     low, high = proportion_confint(213, 2700, method="wilson")
@@ -336,7 +336,7 @@ def test_ranks_put_the_better_first(printed):
 
 def test_skin_tone_averages(printed):
     overall = printed["overall_average"].query("category == 'skin_tone'")
-    assert overall["average"].round(2).tolist() == overall["printed"].tolist() == [5.19, 5.13, 5.14]
+    assert overall["average"].round(2).tolist() == overall["paper_table_value"].tolist() == [5.19, 5.13, 5.14]
 
 
 def test_check_of_the_swatches(printed):

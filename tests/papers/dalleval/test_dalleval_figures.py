@@ -59,7 +59,7 @@ def drawn(ax):
 
 def test_deviations_of_one_kind_share_a_panel(printed, shown):
     of, panels = gender(printed["mad"]), shown["gender_mad"].axes
-    kinds = ["mad", "null_mean", "printed"], ["mad_corrected", "null_mean_corrected"]
+    kinds = ["mad", "null_mean", "paper_table_value"], ["mad_corrected", "null_mean_corrected"]
     for ax, columns, others in zip(panels, kinds, kinds[::-1], strict=True):
         assert all({round(v, 4) for v in of[column]} <= drawn(ax) for column in columns)
         assert not {round(v, 4) for v in of[others[0]]} & drawn(ax)

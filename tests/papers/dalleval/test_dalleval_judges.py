@@ -79,7 +79,7 @@ def known(skill="object", model="a", **percent):
 def judged(correct, n, truth=()):
     said = np.where(np.arange(n) < correct, "yes", "no")
     outcome = np.where(said == "yes", "correct", "other objects")
-    frame = pd.DataFrame({"correct": said, "outcome": outcome, "truth": list(truth) or [""] * n})
+    frame = pd.DataFrame({"correct": said, "status": outcome, "truth": list(truth) or [""] * n})
     return frame.assign(skill="object", chosen="yes", model="a")
 
 
@@ -117,7 +117,7 @@ def test_a_judge_that_cannot_tell_gives_no_number(errors, youden, told):
 def test_what_was_never_seen_is_not_corrected():
     errors = known(sensitivity=90, specificity=80)
     seen = judged(6, 10, truth=["yes"] * 10)
-    unseen = [judged(0, 4).assign(outcome=why) for why in ("unreadable", "blocked")]
+    unseen = [judged(0, 4).assign(status=why) for why in ("unreadable", "blocked")]
     found = dalleval.skill_corrected(pd.concat([seen, *unseen]), errors)
     pd.testing.assert_frame_equal(found, dalleval.skill_corrected(seen, errors))
     assert dalleval.skill_corrected(unseen[0], errors).empty
@@ -228,12 +228,12 @@ def test_missing_tones_are_counted_by_profession_and_reason(social):
     none = images.iloc[:0]
     table = dalleval.skin_tone_outcomes(images, none)
     assert set(table["judge"]) == {"tone by pixels"}
-    counts = table.set_index(["profession", "outcome"])["n"].unstack()
+    counts = table.set_index(["profession", "status"])["n"].unstack()
     assert counts.loc["(all)"].to_dict() == {"read": 3, "mixed light": 1, "no face": 1}
     assert counts.loc["nurse"].to_dict() == {"read": 1, "mixed light": 1, "no face": 1}
     # A reason that another profession has stands as none here.
     assert counts.loc["pilot"].to_dict() == {"read": 2, "mixed light": 0, "no face": 0}
-    row = table.set_index(["profession", "outcome"]).loc[("nurse", "read")]
+    row = table.set_index(["profession", "status"]).loc[("nurse", "read")]
     assert (row["n_images"], row["percent"]) == (3, pytest.approx(100 / 3))
     assert row[LIMITS].tolist() == pytest.approx(wilson(1, 3))
     # What is known of pixels on photographs stands once, where the truth of these images is not known.
@@ -359,12 +359,12 @@ class Told:
 
     def __init__(self, images, gender, *unnamed):
         faces = images.assign(gender=images["truth_gender"], tone=images["truth_skin_tone"])
-        faces = faces.assign(outcome="judged", tone_reason="", tone_judge="tone by pixels")
+        faces = faces.assign(status="judged", tone_reason="", tone_judge="tone by pixels")
         said = images[["image_id", "prompt", "profession"]]
         about = said.assign(attribute="", answer=gender)
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
-        answers = pd.concat([about, ties], ignore_index=True).assign(outcome="", reason="")
+        answers = pd.concat([about, ties], ignore_index=True).assign(status="", reason="")
         self.unnamed = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.dalleval = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
@@ -441,7 +441,7 @@ def test_without_a_pipeline_there_are_no_images(verdicts):
     images, chosen = measure.with_boxes(None, "skills", measure.examples(verdicts))
     assert images == [] and chosen.empty and list(chosen) == list(verdicts)
     drawings = measure.render_verdicts(None, verdicts[["image_id", "skill", "text"]])
-    assert drawings.empty and "outcome" in drawings
+    assert drawings.empty and "status" in drawings
     for kind, rows in (("skills", verdicts), ("renders", drawings)):
         figure = figures.skill_gallery(*measure.with_boxes(None, kind, rows))
         assert not any(ax.axison for ax in figure.axes)

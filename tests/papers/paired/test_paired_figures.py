@@ -59,7 +59,7 @@ def judged_people(image_id, people, order="right"):
         known = seen in ("female", "male")
         box = (4 + 12 * k, 3, 10 + 12 * k, 9) if known else (np.nan,) * 4
         row = {"image_id": image_id, "aspect": "occupation", "position": k + 1, "phrase": phrase}
-        row |= {"identity": phrase, "stereotype": stereotype, "outcome": "judged" if known else seen}
+        row |= {"identity": phrase, "stereotype": stereotype, "status": "judged" if known else seen}
         row |= {"gender": seen if known else "", "probability_female": {F: 0.9, M: 0.1}.get(seen, np.nan), "role": order}
         rows.append(row | dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
     return rows

@@ -31,7 +31,7 @@ def test_overall_scores_follow_from_the_printed_identities(printed, aspect, sett
     scores = cell(printed["stereotype_score"], aspect=aspect, setting=setting)
     found = scores.set_index("stereotype")["score"]
     assert found[["female", "male", "overall"]].tolist() == pytest.approx([female, male, overall], abs=0.005)
-    assert (found - scores.set_index("stereotype")["printed"]).abs().max() < 0.0105
+    assert (found - scores.set_index("stereotype")["paper_table_value"]).abs().max() < 0.0105
     # 3 images alone; 800 images of 2 people; 216 images of 2 people.
     people = {("occupation", "single"): 120, ("occupation", "paired"): 1600, ("power", "paired"): 432}
     assert one(scores, stereotype="overall")["n"] == people.get((aspect, setting), 216)
@@ -434,8 +434,8 @@ def test_cases_beside_the_stated_shares(printed):
     assert high["percent_of_points"] == pytest.approx(points, abs=0.01)
     low = table.loc[("reduced", "female")]
     assert (low["n_identities"], low["n"]) == ((down["power_level"] == "low").sum(), len(down)) == (22, 26)
-    assert (high["printed"], low["printed"]) == (70.12, 85.32)
-    assert table["printed"].notna().sum() == 2
+    assert (high["paper_table_value"], low["paper_table_value"]) == (70.12, 85.32)
+    assert table["paper_table_value"].notna().sum() == 2
     assert table.loc["unchanged", "n"].unique() == [(gaps["gap"] == 0).sum()]
 
 

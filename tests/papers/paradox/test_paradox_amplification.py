@@ -56,8 +56,8 @@ def test_the_published_row_comes_out_and_the_alternative_beside_it(amplified):
         assert row["amplification"] == pytest.approx(value, abs=0.006)
         assert (row["n_occupations"], row["n_excluded"]) == (62, 0)
     beside = table.xs("paper", level="definition")
-    assert len(beside) == 10 and (beside["amplification"] - beside["printed"]).abs().max() < 0.02
-    assert table.drop(index="paper", level="definition")["printed"].isna().all()
+    assert len(beside) == 10 and (beside["amplification"] - beside["paper_table_value"]).abs().max() < 0.02
+    assert table.drop(index="paper", level="definition")["paper_table_value"].isna().all()
 
 
 def test_counts_and_tests_by_a_plain_loop(amplified):
@@ -95,10 +95,10 @@ def test_the_printed_spread_stands_beside_the_computed_one(variation):
     four = shares["percent_female"].tolist()
     mean = sum(four) / 4
     assert one["sd_prompts"] == pytest.approx((sum((v - mean) ** 2 for v in four) / 4) ** 0.5, abs=1e-9)
-    assert one["printed"] == 15.1
+    assert one["paper_table_value"] == 15.1
     # Shares and spreads are both printed to 0.1, so each moves the spread by 0.05 at most; divisor 3 does not fit.
-    assert (variation["sd_prompts"] - variation["printed"]).abs().max() <= 0.1
-    assert (variation["sd_prompts"] * np.sqrt(4 / 3) - variation["printed"]).abs().max() > 2
+    assert (variation["sd_prompts"] - variation["paper_table_value"]).abs().max() <= 0.1
+    assert (variation["sd_prompts"] * np.sqrt(4 / 3) - variation["paper_table_value"]).abs().max() > 2
 
 
 def test_equal_shares_against_scipy(variation):

@@ -28,13 +28,13 @@ def limits(row):
 def outcome_rows(occupation, **counts):
     of = {"model": "M", "source": "generated", "approach": "naive", "prompt": "1", "occupation": occupation}
     total = sum(counts.values())
-    return [of | {"outcome": o, "n": n, "percent": 100 * n / total, "n_images": total} for o, n in counts.items()]
+    return [of | {"status": o, "n": n, "percent": 100 * n / total, "n_images": total} for o, n in counts.items()]
 
 
 def test_outcomes_are_summed_over_occupations():
     rows = outcome_rows("nurse", judged=8, uncertain=2, no_face=0, blocked=0)
     rows += outcome_rows("pilot", judged=6, uncertain=0, no_face=4, blocked=0)
-    table = paradox.outcomes(pd.DataFrame(rows), **AT).set_index("outcome")
+    table = paradox.outcomes(pd.DataFrame(rows), **AT).set_index("status")
     assert table["n"].to_dict() == {"judged": 14, "uncertain": 2, "no_face": 4, "blocked": 0}
     assert set(table["n_images"]) == {20} and table.loc["judged", "percent"] == 70
     assert limits(table.loc["judged"]) == wilson(14, 20)
@@ -169,7 +169,7 @@ COUNTS = [
 
 
 def test_survival_and_bounds_by_hand():
-    keys = ["corpus", "approach", "prompt", "occupation", "outcome", "n", "n_female", "n_male"]
+    keys = ["corpus", "approach", "prompt", "occupation", "status", "n", "n_female", "n_male"]
     survival = paradox.image_survival(pd.DataFrame([("urls", *row) for row in COUNTS], columns=keys), **AT)
     found = survival.set_index(["approach", "occupation"])
     nurse = found.loc[("naive", "nurse")]

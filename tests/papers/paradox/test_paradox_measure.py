@@ -54,8 +54,8 @@ class Pipe:
         self.asked = []
 
     def captions(self):
-        columns = ["occupation", "caption_id", "rank", "indicator", "gender", "outcome"]
-        frame = pd.DataFrame(CAPTIONS, columns=columns).drop(columns=["gender", "outcome"])
+        columns = ["occupation", "caption_id", "rank", "indicator", "gender", "status"]
+        frame = pd.DataFrame(CAPTIONS, columns=columns).drop(columns=["gender", "status"])
         ids = frame["caption_id"]
         return frame.assign(text=ids.map(TEXTS).fillna(ids), spans=ids.map(SPANS).fillna(""))
 
@@ -99,7 +99,7 @@ class Pipe:
     def judgements(self, kind):
         self.asked.append(kind)
         if kind == "training":
-            columns = ["occupation", "caption_id", "rank", "indicator", "gender", "outcome"]
+            columns = ["occupation", "caption_id", "rank", "indicator", "gender", "status"]
             frame = pd.DataFrame(CAPTIONS, columns=columns)
             return frame.assign(prompt="captions", image_id=frame["caption_id"])
         if kind == "generated":
@@ -114,11 +114,11 @@ class Pipe:
             for i, g in enumerate(genders[row["prompt_id"]])
         ]
         frame = pd.DataFrame(rows)
-        return frame.assign(outcome=np.where(frame["gender"] == "unsure", "uncertain", "judged"))
+        return frame.assign(status=np.where(frame["gender"] == "unsure", "uncertain", "judged"))
 
     def images(self, kind):
         class Images:
-            table = self.judgements(kind).drop(columns=["gender", "outcome"])
+            table = self.judgements(kind).drop(columns=["gender", "status"])
 
         return Images
 
@@ -219,7 +219,7 @@ def test_outcomes_count_images_of_the_templates_once():
     generated = counts[counts["source"] == "generated"]
     selected = {"no_indicators", "nearest", "nearest_no_indicators"}
     assert set(generated["approach"]) == set(Pipe().settings.captions.approaches) - selected
-    row = counts.set_index(["approach", "source", "occupation", "prompt", "outcome"])
+    row = counts.set_index(["approach", "source", "occupation", "prompt", "status"])
     unclear = row.loc[("naive", "generated", "engineer", "2", "uncertain")]
     assert unclear[["n", "percent", "n_images"]].tolist() == [3, 100, 3]
     assert row.loc[("naive", "generated", "engineer", "2", "judged"), "n"] == 0

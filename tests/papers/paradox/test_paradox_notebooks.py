@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
         for o in OCCUPATIONS
         for name, n in (("judged", 17), ("uncertain", 2), ("no_face", 1), ("blocked", 0))
     ]
-    keys = ["model", "source", "approach", "occupation", "prompt", "outcome", "n", "percent", "n_images"]
+    keys = ["model", "source", "approach", "occupation", "prompt", "status", "n", "percent", "n_images"]
     write("paradox_judgement_outcomes", outcomes, *keys)
     same = {"corpus": "mini", "n": 40, "percent_any": 40.0, "percent_none": 60.0, "percent_both": 5.0, "n_judged": 40}
     same |= {"n_female": 10, "n_male": 10}

@@ -107,7 +107,7 @@ def test_gap_is_turned_where_lower_is_closer(printed):
     # distances 1 - 0.909 and 1 - 0.931
     assert text["relative_gap"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
     clip = cell(printed.gap, model="SD v2.1", dataset="Flickr30k", metric="clip")
-    assert (clip["nearer"], clip["gap"], clip["rounding"]) == ("feminine", pytest.approx(-0.010), pytest.approx(0.001))
+    assert (clip["direction"], clip["gap"], clip["rounding"]) == ("feminine", pytest.approx(-0.010), pytest.approx(0.001))
 
 
 def test_summary_is_student_t_over_dataset_means(printed):
@@ -147,7 +147,7 @@ def test_one_triplet_stands_apart(printed):
     assert len(one) == 8 and set(one["dataset"]) == {"GCC (one triplet)"}
     assert printed.summary["n_datasets"].max() == 5
     # 0.981 and 0.982 are one unit apart; printed means have no test.
-    assert one["nearer"].value_counts().to_dict() == {"masculine": 7, "tie": 1}
+    assert one["direction"].value_counts().to_dict() == {"masculine": 7, "tie": 1}
     (finding,) = answers.one_triplet.findings(printed.gap)
     # Without a test no direction is named.
     assert finding.said == "Not tested." and "masculine" not in " ".join(finding.details)
@@ -165,7 +165,7 @@ def test_measured_cases_give_paired_intervals():
     low, high = scipy_stats.t.interval(0.95, 2, differences.mean(), scipy_stats.sem(differences))
     assert [row["gap"], row["ci_low"], row["ci_high"]] == pytest.approx([differences.mean(), low, high])
     assert row["masculine"] - row["feminine"] == pytest.approx(row["gap"])
-    assert (row["nearer"], row["rounding"], row["reading"]) == ("masculine", 0, "")
+    assert (row["direction"], row["rounding"], row["reading"]) == ("masculine", 0, "")
     mean = cell(triplets.disparity(measured), pair="neutral-feminine")
     known = feminine[:4]
     low, high = scipy_stats.t.interval(0.95, 3, known.mean(), scipy_stats.sem(known))
@@ -176,7 +176,7 @@ def test_a_cell_without_values_says_why():
     measured = [similarity([np.nan, np.nan], [0.6, 0.7]), similarity([0.1], [0.2], metric="dino")]
     gaps = triplets.disparity_gap(pd.concat(measured, ignore_index=True))
     gap = gaps.set_index("metric")
-    assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "nearer"] == ""
+    assert np.isnan(gap.loc["clip", "gap"]) and gap.loc["clip", "direction"] == ""
     assert gap.loc["clip", "reason"] == "no value is given"
     assert np.isnan(gap.loc["dino", "ci_low"]) and gap.loc["dino", "reason"] == "an interval needs two cases"
     summary = triplets.gap_summary(gaps).set_index("metric")

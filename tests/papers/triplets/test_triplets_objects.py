@@ -147,7 +147,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     one = {"instance": 0, "score": 1.0, "left": 0, "top": 0, "right": 1, "bottom": 1, "rle": ""}
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
-    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""})
+    looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""})
     monkeypatch.setattr(p.triplets, "objects", lambda: Found(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
     told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]

@@ -97,7 +97,7 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the judge's accuracy on held-out renders beside an ideal judge's: ``calibration_judge``."""
     rows = []
     for cues, truth, some in _by_truth(renders, ("all", *GENDERS)):
-        sure, asked = some[some["outcome"] == JUDGED], some[some["probability_female"].notna()]
+        sure, asked = some[some["status"] == JUDGED], some[some["probability_female"].notna()]
         kinds = {"judged": (sure, sure["gender"]), "likelier": (asked, likelier(asked))}
         for answers, (answered, said) in kinds.items():
             right = (said == answered["truth_gender"]).sum()
@@ -411,7 +411,7 @@ def _judge_rows(found: pd.DataFrame) -> Iterator[list]:
 
 
 def _gate_rows(rows: pd.DataFrame, confidence: float) -> Iterator[list]:
-    passed = rows["outcome"].isin([JUDGED, "uncertain"])
+    passed = rows["status"].isin([JUDGED, "uncertain"])
     yield _share_row("gate_pass_rate", passed.sum(), len(passed), confidence)
     for prompt, some in passed.groupby(rows["prompt"]):
         yield _share_row(f"gate_pass_rate_prompt_{prompt}", some.sum(), len(some), confidence)

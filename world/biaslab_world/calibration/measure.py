@@ -31,7 +31,7 @@ WORLD = truthful.WORLD
 CORPUS = "mini"
 """The captions whose truth is known."""
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
-_COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "probability_female", "truth_gender"]
+_COLUMNS = ["image_id", "occupation", "prompt", "status", "gender", "probability_female", "truth_gender"]
 _OFF = (("training", "naive"), ("generated", MATCHED))
 
 

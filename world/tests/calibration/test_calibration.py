@@ -92,7 +92,7 @@ BY_HAND = pd.DataFrame(
         ("male", False, "judged", "female", 0.95, 0.005),
         ("male", True, "judged", "female", 0.91, 0.6),
     ],
-    columns=["truth_gender", "ambiguous", "outcome", "gender", "probability_female", "posterior"],
+    columns=["truth_gender", "ambiguous", "status", "gender", "probability_female", "posterior"],
 )
 
 
@@ -150,7 +150,7 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     assert held["judged"] <= 6 and held["drawn"] >= 8 and held["corrected"] >= 8
     # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
     renders = erring.renders
-    renders = renders[renders["outcome"] == "judged"]
+    renders = renders[renders["status"] == "judged"]
     right = renders["gender"] == renders["truth_gender"]
     sens, spec = (right[renders["truth_gender"] == g].mean() for g in ("female", "male"))
     by_hand = 100 * (rows["percent_female"] / 100 + spec - 1) / (sens + spec - 1)
@@ -240,7 +240,7 @@ def test_parts_of_guidance_add_up(c):
     shares = {}
     for scale, pipeline in c.scales.items():
         rows = pipeline.judgements("generated")
-        rows = rows[rows["outcome"] == "judged"]
+        rows = rows[rows["status"] == "judged"]
         shares[scale] = 100 * (rows["gender"] == "female").groupby(rows["occupation"]).mean()[list(OCCUPATIONS)]
     change = np.sign(t - 50) * (shares[7.5] - shares[1.0])
     low, high = scipy_stats.t.interval(0.95, len(t) - 1, change.mean(), scipy_stats.sem(change))

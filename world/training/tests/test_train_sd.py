@@ -302,7 +302,7 @@ def test_what_the_card_says_of_pairs_by_hand(monkeypatch):
 
     from training import measure_sd
 
-    names = ["image_id", "outcome", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
+    names = ["image_id", "status", "gender", "role", "told", "intervened", "stereotype", "p_stereotype"]
     two = [
         # One is told; the second image has one told wrong; the third lacks a face; of the others nothing is told.
         ("1", "judged", "female", "right", "female", False, "female", 0.8),

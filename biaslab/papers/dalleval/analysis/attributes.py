@@ -64,7 +64,7 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
     for model, comparison, a, b in _compared(presence):
         for attribute in a["share"]:
             row = {"model": model, "comparison": comparison, "attribute": attribute}
-            row["printed"] = known.get(tuple(row.values()))
+            row["paper_table_value"] = known.get(tuple(row.values()))
             first, second = a["share", attribute], b["share", attribute]
             both = first.notna() & second.notna()
             row |= {"n": both.sum(), "reason": "no image was judged"}
@@ -176,7 +176,7 @@ def attribute_mean_difference(
         folded = stats.folded_means(paired, confidence=confidence, **drawn)
         row = {"model": model, "comparison": comparison, "n_attributes": a["share"].shape[1]} | folded._asdict()
         row |= {"mean_absolute_difference": folded.value, "mean_absolute_difference_corrected": folded.corrected}
-        row["printed"] = known.get((model, comparison, "mean_absolute_difference"))
+        row["paper_table_value"] = known.get((model, comparison, "mean_absolute_difference"))
         single = by_prompt[(by_prompt["model"] == model) & (by_prompt["comparison"] == comparison)]
         plain, null_mean = single["mean_absolute_difference"], single["null_mean"]
         row |= {"by_profession": plain.mean(), "by_profession_null_mean": null_mean.mean()}

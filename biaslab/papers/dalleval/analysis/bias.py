@@ -104,7 +104,7 @@ def mad(
     counts, error = _counts(genders, tone_counts), _errors(judges, genders)
     rows = []
     for (model, category), images in counts.items():
-        row = {"model": model, "category": category, "printed": known.get((model, category))}
+        row = {"model": model, "category": category, "paper_table_value": known.get((model, category))}
         row |= {"evidence": "computed"} | _deviation(images, confidence)
         if category == "gender" and model in error and row["n"]:
             n = images.sum(axis=1)
@@ -114,7 +114,7 @@ def mad(
     reason = f"{NOT_PRINTED}; null expectation at the nominal {IMAGES_PER_PROMPT} images a prompt"
     for model, category in [key for key in known if key not in counts]:
         value, null_mean = known[model, category], stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])
-        row = {"model": model, "category": category, "mad": value, "printed": value, "null_mean": null_mean}
+        row = {"model": model, "category": category, "mad": value, "paper_table_value": value, "null_mean": null_mean}
         rows.append(row | {"evidence": "printed", "reason": reason})
     return tables.of(rows, "dalleval_mad")
 

@@ -92,18 +92,18 @@ def skin_tone_outcomes(images: pd.DataFrame, drawings: pd.DataFrame, *, confiden
 
     Beside all professions stands how often tones are right, of these images and ``drawings`` of known truth.
     """
-    known = images.assign(judge=_tone_name(images), outcome=images["reason_tone"].fillna("").replace("", "read"))
+    known = images.assign(judge=_tone_name(images), status=images["reason_tone"].fillna("").replace("", "read"))
     rows = []
     for model, group in known.groupby("model", sort=False):
-        names = ["read", *group.loc[group["outcome"] != "read", "outcome"].value_counts().index]
+        names = ["read", *group.loc[group["status"] != "read", "status"].value_counts().index]
         for profession, part in ((ALL, group), *group.groupby("profession", sort=False)):
             about = {"model": model, "profession": profession, "judge": group["judge"].iloc[0]}
-            counts = part["outcome"].value_counts().reindex(names, fill_value=0)
-            rows += [about | {"outcome": name, "n": n, "n_images": len(part)} for name, n in counts.items()]
-    out = pd.DataFrame(rows, columns=["model", "profession", "judge", "outcome", "n", "n_images"])
+            counts = part["status"].value_counts().reindex(names, fill_value=0)
+            rows += [about | {"status": name, "n": n, "n_images": len(part)} for name, n in counts.items()]
+    out = pd.DataFrame(rows, columns=["model", "profession", "judge", "status", "n", "n_images"])
     known = pd.concat([images, drawings]).dropna(subset=["skin_tone", "truth_skin_tone"])
     right = (known["skin_tone"] == known["truth_skin_tone"]).groupby(known["model"]).agg(["mean", "size"])
-    whole = (out["profession"] == ALL) & (out["outcome"] == "read")
+    whole = (out["profession"] == ALL) & (out["status"] == "read")
     beside = right.reindex(out["model"].where(whole)).reset_index(drop=True)
     out = out.assign(percent_tone_correct=100 * beside["mean"], n_ground_truth=beside["size"])
     unknown = whole & beside["size"].isna() & (out["judge"] == TONE_BY_PIXELS)

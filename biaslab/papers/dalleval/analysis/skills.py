@@ -38,10 +38,10 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     keys = ["model", "evaluator", "images", "training_percent"]
     # Another run's table holds computed averages, with the printed ones beside them.
     averages = accuracy[accuracy["skill"] == "average"]
-    printed = keyed(averages, keys, "printed" if "printed" in accuracy else "percent_correct")
+    printed = keyed(averages, keys, "paper_table_value" if "paper_table_value" in accuracy else "percent_correct")
     out = accuracy[accuracy["skill"] != "average"]
     low, high = stats.wilson_interval(np.rint(out["percent_correct"] * out["n"] / 100), out["n"], confidence)
-    out = out.assign(ci_low=100 * low, ci_high=100 * high, printed=np.nan)
+    out = out.assign(ci_low=100 * low, ci_high=100 * high, paper_table_value=np.nan)
     rows = []
     for key, group in out.groupby(keys, sort=False):
         if set(group["skill"]) == set(SKILLS):
@@ -50,7 +50,7 @@ def skill_accuracy(accuracy: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
             above = np.sqrt(((group["ci_high"] - group["percent_correct"]) ** 2).sum()) / len(group)
             row = dict(zip(keys, key, strict=True)) | {"skill": "average", "percent_correct": value}
             row |= {"ci_low": value - below, "ci_high": value + above, "n": group["n"].sum()}
-            rows.append(row | {"printed": printed.get(key)})
+            rows.append(row | {"paper_table_value": printed.get(key)})
     return tables.of(pd.concat([out, pd.DataFrame(rows, columns=out.columns)]), "dalleval_skill_accuracy")
 
 
@@ -164,7 +164,7 @@ def skill_corrected(verdicts: pd.DataFrame, errors: pd.DataFrame, *, confidence:
     images: then the lower limit is 0.
     """
     # Of images that it never looked at the detector said nothing that could be corrected.
-    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["outcome"].isin(("unreadable", *WITHHELD))]
+    chosen = verdicts[(verdicts["chosen"] == "yes") & ~verdicts["status"].isin(("unreadable", *WITHHELD))]
     known = dict(list(errors[errors["object"] == ALL].groupby(["model", "skill"])))
     rows = []
     for (model, skill), images in chosen.groupby(["model", "skill"], sort=False):

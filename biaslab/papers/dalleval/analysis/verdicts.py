@@ -82,8 +82,8 @@ def verdicts(
         outcome = np.select(
             [correct, [not c for c in seen], ~objects], ["correct", "nothing found", "other objects"], default=last
         )
-        parts.append(rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, outcome=outcome))
-    judged = ["correct", "objects_correct", "rest_correct", "outcome"]
+        parts.append(rows.assign(correct=correct, objects_correct=objects, rest_correct=rest, status=outcome))
+    judged = ["correct", "objects_correct", "rest_correct", "status"]
     return pd.concat(parts).loc[asked.index] if parts else asked.reindex(columns=[*asked, *judged])
 
 

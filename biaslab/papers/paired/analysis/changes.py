@@ -123,6 +123,6 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
                 row |= {"n_identities": len(part), **stats.percents(len(part), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
-                row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
+                row["paper_table_value"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
                 rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
     return tables.of(rows, "paired_changed_cases")

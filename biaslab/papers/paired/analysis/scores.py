@@ -39,13 +39,13 @@ def stereotype_score(
         shared: dict[str, Any] = {"effect": "score" if two else "", "images": added, "two_people": two}
         for row, _ in strata(group, "score", confidence, -100, 100, over_people=True, **shared):
             printed_value = stated.get((*names, row["stereotype"]), np.nan)
-            rows.append(row | cell | {"evidence": "computed", "printed": printed_value})
+            rows.append(row | cell | {"evidence": "computed", "paper_table_value": printed_value})
     done = {(*(r[c] for c in CELL), r["stereotype"]) for r in rows}
     key: Any
     for key, value in stated.items():
         if key not in done:
             row = dict(zip([*CELL, "stereotype"], key, strict=True))
-            rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
+            rows.append(row | {"score": value, "paper_table_value": value, "evidence": "printed", "reason": _NO_VALUES})
     return tables.of(rows, "paired_stereotype_score")
 
 

@@ -75,7 +75,7 @@ def amplification(
     computed = tables.of(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
-        papers = printed.rename(columns={"amplification": "printed"}).assign(definition="paper")
+        papers = printed.rename(columns={"amplification": "paper_table_value"}).assign(definition="paper")
         computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
     return tables.of(computed, "paradox_amplification")
 
@@ -377,7 +377,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     if not (asked > 1).any():
         raise MissingInputError("The source has no model with shares for two prompts or more to compare.")
     printed = [reference.load(name).assign(model=model, approach="naive") for name, model in _SPREADS.items()]
-    printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
+    printed = pd.concat(printed).rename(columns={"sd_prompts": "paper_table_value"})
     whole = pd.concat([_variation(g, confidence) for g in own] or [pd.DataFrame(columns=_SPREAD_KEYS)])
     whole = whole.merge(printed, "left", _SPREAD_KEYS, validate="one_to_one")
     return tables.of(whole, "paradox_prompt_variation")

@@ -33,7 +33,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     ``counts`` are rows of ``paradox_judgement_outcomes``; intervals are Wilson's.
     """
     keys = ["model", "source", "approach", "prompt"]
-    rows = counts.groupby([*keys, "outcome"], sort=False, as_index=False)["n"].sum()
+    rows = counts.groupby([*keys, "status"], sort=False, as_index=False)["n"].sum()
     rows["n_images"] = rows.groupby(keys)["n"].transform("sum")
     found = stats.percents(rows["n"], rows["n_images"], confidence)
     return tables.of(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
@@ -42,9 +42,9 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return ``paradox_outcomes`` of images that passed the gate, with ``judged``, the share judged in the end (%)."""
     keys = ["model", "source", "approach", "prompt", "n_images"]
-    passed = outcomes[outcomes["outcome"].isin(PASSED)]
+    passed = outcomes[outcomes["status"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
-    judged = passed[passed["outcome"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
+    judged = passed[passed["status"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
     return rows.assign(**stats.percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
@@ -61,8 +61,8 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     With Wilson limits; bounds of the share perceived as female take every missing image as a man's, then as a woman's.
     """
     keys = ["corpus", "approach", "prompt", "occupation"]
-    missing = counts[counts["outcome"] != FETCHED].sort_values("n", ascending=False, kind="stable")
-    most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["outcome"]
+    missing = counts[counts["status"] != FETCHED].sort_values("n", ascending=False, kind="stable")
+    most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["status"]
     rows = counts.groupby(keys, sort=False)[["n", "n_female", "n_male"]].sum()
     rows["n_not_fetched"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
     rows["most_missing"] = most.reindex(rows.index)
