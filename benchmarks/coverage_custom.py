@@ -194,8 +194,8 @@ def clustered(rng, studies, *, groups: int, images: int, persons: int, matching:
 def corrections(rng, studies, *, people: int, rated: int, share: float, lean: float, slips: float) -> Iterator[dict]:
     """Yield whether the share with the judge's errors taken off is covered, and the share as judged.
 
-    Raters know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips`` of
-    all besides, and leaves one in twenty open.
+    Annotators know ``rated`` of the people, at random. The judge calls a part ``lean`` of women male, errs on ``slips``
+    of all besides, and leaves one in twenty open.
     """
     for _ in range(studies):
         truth = np.where(rng.random(people) < share, "female", "male")
@@ -204,7 +204,7 @@ def corrections(rng, studies, *, people: int, rated: int, share: float, lean: fl
         said = np.where(wrong, np.where(said == "female", "male", "female"), said)
         said = np.where(rng.random(people) < 0.05, "unsure", said)
         known = np.where(np.arange(people) < rated, truth, "")
-        both = {"endpoint:eye": said, "raters": known}
+        both = {"endpoint:eye": said, "annotators": known}
         rows = [
             pd.DataFrame({"judge": judge, "gender": gender, "image_id": np.arange(people).astype(str)})
             for judge, gender in both.items()

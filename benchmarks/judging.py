@@ -170,7 +170,9 @@ def main() -> None:
 
     def ours(some):
         parts = [some[k : k + step] for k in range(0, len(some), step)]
-        return sum(int(judge_images(["x"] * len(p), p, judges, settings)["probability_female"].notna().sum()) for p in parts)
+        return sum(
+            int(judge_images(["x"] * len(p), p, judges, settings)["probability_female"].notna().sum()) for p in parts
+        )
 
     few = images[: options.peer_images]
     for warm in (ours, lambda some: one_at_a_time(some, judges, clip, transform, tokenizer, texts_too=True)):

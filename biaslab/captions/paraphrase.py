@@ -93,8 +93,9 @@ def paraphrases(
 
     Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
-    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not take.
-    Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order.
+    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not
+    take. Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of
+    order.
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]

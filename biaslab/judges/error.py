@@ -19,7 +19,7 @@ OVERALL = "all"
 MEASURES = ("sensitivity", "specificity", "judged_female", "judged_male", "judged_neither")
 """``sensitivity``: of judged images that show a woman by the reference, those judged female; ``specificity``: of judged
 images that show a man, those judged male; ``judged_*``: of all images that show one, or neither by the reference (no
-person, several, raters unsure), those that were judged at all."""
+person, several, annotators unsure), those that were judged at all."""
 REFERENCES = ("female", "male", "neither")
 _CORRECTED = (
     *("percent_female_corrected", "ci_low", "ci_high", "reference"),
@@ -154,12 +154,12 @@ def by_source(
 def correct_by_source(shares: pd.DataFrame, errors: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Correct shares with errors of the same source, as table ``judging_corrected`` has them.
 
-    The truth corrects where it is known, else raters do, but never simulated ones.
+    The truth corrects where it is known, else annotators do, but never simulated ones.
     """
     corrected = []
     for source, rows in shares.groupby("source", sort=False):
         known = errors[errors["source"] == source].set_index("reference")
-        best = next((r for r in ("truth", "ratings") if r in known.index), None)
+        best = next((r for r in ("truth", "annotations") if r in known.index), None)
         if best is None:
             corrected.append(rows.assign(reference="", reason=f"no reference for {source} images"))
         else:

@@ -84,9 +84,9 @@ def judge(
     :func:`load`.
 
     Returns one row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
-    ``male``, ``unsure`` where uncertain, else empty), probability_female (0–1, NaN where the gate let nothing pass), n_faces (NaN
-    where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in pixels), reason
-    (of unreadable and unannotated images), boxes (all faces: x0, y0, x1, y1, x0, …).
+    ``male``, ``unsure`` where uncertain, else empty), probability_female (0–1, NaN where the gate let nothing pass),
+    n_faces (NaN where not looked for), x0, y0, x1, y1 (the one face, else NaN), image_width, image_height (all in
+    pixels), reason (of unreadable and unannotated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
     inputs = inputs_of(images, settings)
     return decided(_seen(images, settings, "judgements", inputs, store, device, progress), settings)

@@ -26,7 +26,7 @@ from biaslab.hub.image_sources import ImageSource, Unreadable
 from biaslab.judges import judge as alone
 from biaslab.judges.faces import Face
 from biaslab.judges.judge import BOX, NUMBERS, Judge, JudgeSettings
-from biaslab.judges.judge_labels import RIGHT, SWAPPED, UNCLEAR
+from biaslab.judges.judge_labels import CORRECT, SWAPPED, UNCLEAR
 from biaslab.judges.person import Person, wider
 from biaslab.judges.zero_shot import ZeroShot
 
@@ -57,10 +57,10 @@ def judge_people(
     is a share of the image's height and, of n people asked for, of an n-th of its width.
 
     Returns one row per row of ``asked``, in its order: image_id, position, outcome (of
-    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image), x0, y0, x1,
-    y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason (also why roles
-    could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty where not looked
-    for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
+    :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image),
+    x0, y0, x1, y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason
+    (also why roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty
+    where not looked for), role_p (0–1: of the order asked for among all orders, NaN where not looked for).
 
     Raises InputError where an image is not in the source.
     """
@@ -207,5 +207,5 @@ def order(logits: np.ndarray, phrases: Sequence[str]) -> tuple[float, float]:
 
 def _decided(seen: pd.DataFrame, settings: JudgeSettings) -> pd.DataFrame:
     sure = [seen["role_p"] >= ROLE_THRESHOLD, seen["role_other"] >= ROLE_THRESHOLD]
-    role = np.select([seen["role_p"].isna(), *sure], ["", RIGHT, SWAPPED], UNCLEAR)
+    role = np.select([seen["role_p"].isna(), *sure], ["", CORRECT, SWAPPED], UNCLEAR)
     return alone.frame(alone.decided(seen, settings, seen["people"]).assign(role=role), COLUMNS)

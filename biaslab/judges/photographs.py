@@ -8,7 +8,7 @@ from pathlib import Path
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.judges.judge_names import WHOLE
 
-_LABELLED = "pictures that look like photographs, made by text-to-image models and labelled by two raters"
+_LABELLED = "pictures that look like photographs, made by text-to-image models and labelled by two annotators"
 _PASSES = "An image where it sees two of four people passes as a pair."
 
 

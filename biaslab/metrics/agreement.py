@@ -1,8 +1,8 @@
-"""Agreement of human raters on perceived gender (or any nominal labels), with intervals over items.
+"""Agreement of human annotators on perceived gender (or any nominal labels), with intervals over items.
 
 Intervals are percentiles of a bootstrap that resamples items, as numbers of each rating pattern: they speak of other
-images, not of other raters. Simulated, nominal 95 % intervals hold the truth in 94 to 97 % of data sets from 200 items
-on (92 % where hardly any is disputed), 93 to 95 % at 100 and 89 to 93 % at 30.
+images, not of other annotators. Simulated, nominal 95 % intervals hold the truth in 94 to 97 % of data sets from 200
+items on (92 % where hardly any is disputed), 93 to 95 % at 100 and 89 to 93 % at 30.
 
 Sources: Cohen 1960, Educational and Psychological Measurement 20, 37–46; Fleiss 1971, Psychological Bulletin 76,
 378–382 (agreeing pairs: equations 1 to 3); Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, section B.
@@ -35,7 +35,7 @@ class AgreementEstimate(NamedTuple):
     ci_low: float  # NaN with a reason where the value or the interval is undefined
     ci_high: float
     n_items: int  # items the value rests on
-    n_annotators: float  # raters with at least one rating among the labels; NaN where nobody says how many
+    n_annotators: float  # annotators with at least one rating among the labels; NaN where nobody says how many
     reason: str  # why the value or the limits are NaN; "" otherwise
 
 
@@ -59,7 +59,7 @@ def krippendorff_alpha(
     """Return Krippendorff's alpha for nominal labels, over all items with two or more ratings.
 
     Args:
-        ratings: Texts (items, raters). Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the
+        ratings: Texts (items, annotators). Missing ratings are None, NaN or "". With ``labels`` ("female", "male") the
             ratings ``unsure`` (and the votes ``tie`` and ``unannotated``) count as missing.
         labels: Two or more.
         seed: Seed of the bootstrap over items.
@@ -79,7 +79,7 @@ def krippendorff_alpha(
 def fleiss_kappa(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return Fleiss' kappa over the complete items: those that every rater gave one of the labels.
+    """Return Fleiss' kappa over the complete items: those that every annotator gave one of the labels.
 
     Setting labels aside (``labels=("female", "male")``) so keeps the easier items: prefer :func:`krippendorff_alpha`
     there. Arguments and NaN cases as there. Raises InputError: As :func:`krippendorff_alpha`.
@@ -87,14 +87,14 @@ def fleiss_kappa(
     counts, n_annotators = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
     counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
-    reason = _without_value(counts, labels, "a rating by every one of two or more raters")
+    reason = _without_value(counts, labels, "a rating by every one of two or more annotators")
     return _estimate(fleiss, counts, n_annotators, reason, seed, replicates, confidence)
 
 
 def percent_agreement(
     ratings: ArrayLike, labels: Sequence[str] = LABELS, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> AgreementEstimate:
-    """Return the percentage (0–100) of pairs of raters who agree on an item, averaged over items with two ratings.
+    """Return the percentage (0–100) of pairs of annotators who agree on an item, averaged over items with two ratings.
 
     Not corrected for chance. With two columns it compares two label sets, such as a judge with the majority vote.
     Arguments as in :func:`krippendorff_alpha`. Raises InputError: As :func:`krippendorff_alpha`.
@@ -114,10 +114,10 @@ def cohen_kappa(
     replicates: int = 2_000,
     confidence: float = 0.95,
 ) -> AgreementEstimate:
-    """Return Cohen's kappa of two raters, over the items that both gave one of the labels.
+    """Return Cohen's kappa of two annotators, over the items that both gave one of the labels.
 
-    ``a`` and ``b`` are the two raters' labels, shape (items,). NaN with a reason where no item has both ratings, or one
-    of the raters uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
+    ``a`` and ``b`` are the two annotators' labels, shape (items,). NaN with a reason where no item has both ratings, or
+    one of the annotators uses a single label. Other arguments as in :func:`krippendorff_alpha`. Raises InputError: As
     :func:`krippendorff_alpha`, or shapes differ.
     """
     a, b = aligned(a=a, b=b)
@@ -127,10 +127,10 @@ def cohen_kappa(
     both = np.stack([first, second], axis=1)
     n_annotators = int((both >= 0).any(axis=0).sum())
     pairs = both[(both >= 0).all(axis=1)]
-    reason = "" if len(pairs) else "no item has a rating by both raters"
+    reason = "" if len(pairs) else "no item has a rating by both annotators"
     for name, codes in zip("ab", pairs.T, strict=True):
         if not reason and (codes == codes[0]).all():
-            reason = f"rater {name} uses one label only: {labels[codes[0]]}"
+            reason = f"annotator {name} uses one label only: {labels[codes[0]]}"
     return _estimate(cohen, pairs, n_annotators, reason, seed, replicates, confidence)
 
 
@@ -138,7 +138,7 @@ def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     """Return positions in ``labels``, -1 for missing ratings and for other known votes."""
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
-        wanted = "(items, raters)" if ndim == 2 else "(items,)"
+        wanted = "(items, annotators)" if ndim == 2 else "(items,)"
         raise InputError(f"Ratings must have the shape {wanted}; got {array.shape}.")
     codes = label_codes(array, labels)
     known = (codes >= 0) | (label_codes(array, (*VOTES, "")) >= 0) | pd.isna(array)
@@ -149,7 +149,7 @@ def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
 
 
 def _rated(ratings: ArrayLike, labels: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Return how many raters gave each label, shape (items, labels), and how many raters gave any."""
+    """Return how many annotators gave each label, shape (items, labels), and how many annotators gave any."""
     codes = _codes(ratings, labels, ndim=2)
     counts = (codes[:, :, None] == np.arange(len(labels))).sum(axis=1)
     return counts, int((codes >= 0).any(axis=0).sum())
@@ -168,8 +168,8 @@ def _without_value(counts: np.ndarray, labels: Sequence[str], needed: str) -> st
 
 
 def _alpha(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    raters = patterns.sum(axis=1)
-    observed = weights @ ((raters**2 - (patterns**2).sum(axis=1)) / (raters - 1))
+    annotators = patterns.sum(axis=1)
+    observed = weights @ ((annotators**2 - (patterns**2).sum(axis=1)) / (annotators - 1))
     totals = (weights @ patterns).astype(float)
     n = totals.sum(axis=-1)
     expected = (n**2 - (totals**2).sum(axis=-1)) / (n - 1)
@@ -177,8 +177,8 @@ def _alpha(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 
 def _pair_agreement(patterns: np.ndarray) -> np.ndarray:
-    raters = patterns.sum(axis=1)
-    return ((patterns**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    annotators = patterns.sum(axis=1)
+    return ((patterns**2).sum(axis=1) - annotators) / (annotators * (annotators - 1))
 
 
 def _percent(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
@@ -195,10 +195,10 @@ def fleiss(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 
 def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """Return Cohen's kappa of two raters (patterns, 2), by weights (replicates, patterns): (replicates,)."""
+    """Return Cohen's kappa of two annotators (patterns, 2), by weights (replicates, patterns): (replicates,)."""
     labels = np.arange(patterns.max() + 1)
     n = weights.sum(axis=-1)
-    first, second = (weights @ (patterns[:, [rater]] == labels) / n[..., None] for rater in (0, 1))
+    first, second = (weights @ (patterns[:, [annotator]] == labels) / n[..., None] for annotator in (0, 1))
     agreed = weights @ (patterns[:, 0] == patterns[:, 1]) / n
     by_chance = (first * second).sum(axis=-1)
     one_label = np.minimum((first > 0).sum(axis=-1), (second > 0).sum(axis=-1)) < 2

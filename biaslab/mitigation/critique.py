@@ -185,7 +185,7 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     """Return critiques as a long table: a row for each critique (identity empty), then one for each of its findings.
 
     Columns round, aspect, batch_id, identity, outcome, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
-    share (percent of prompts, NaN without a guideline) and guideline, unsupported_fields where a model did not take all that
+    share (percent of prompts, NaN without a guideline), guideline, and unsupported_fields where a model does not take all
     it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
     """
     import pandas as pd
@@ -218,4 +218,8 @@ def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
                 }
             )
     table = pd.DataFrame(rows).drop(columns="n_female", errors="ignore")
-    return table if any(c.unsupported_fields for c in critiques) else table.drop(columns="unsupported_fields", errors="ignore")
+    return (
+        table
+        if any(c.unsupported_fields for c in critiques)
+        else table.drop(columns="unsupported_fields", errors="ignore")
+    )

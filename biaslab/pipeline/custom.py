@@ -99,7 +99,7 @@ class Custom(Part):
         """
         groups, s = self.groups(), self._pipeline.settings.custom
         if not s.benchmark:
-            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "named": asking.EVEN})
+            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
         shares = asking.benchmark(s.benchmark)
         rows = asking.matched(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
@@ -112,7 +112,7 @@ class Custom(Part):
                 f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
                 "custom.partial_benchmark to true to compare the other groups only."
             )
-        return rows.assign(named="the benchmark")
+        return rows.assign(name="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
         """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""

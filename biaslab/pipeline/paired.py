@@ -80,7 +80,7 @@ class People(Part):
 
     @property
     def has_judges(self) -> bool:
-        """Whether anybody looks at images: raters have done so."""
+        """Whether anybody looks at images: annotators have done so."""
         return bool(self._looking)
 
     @property

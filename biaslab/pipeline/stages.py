@@ -159,7 +159,7 @@ class Stages:
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
     def looks_for_faces(self, judge: str) -> bool:
-        """Whether a judge is shown faces: raters, and models that are asked about positions, look for none."""
+        """Whether a judge is shown faces: annotators, and models that are asked about positions, look for none."""
         by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
         return not (by_position or judge.startswith((RATINGS, VQA)))
 

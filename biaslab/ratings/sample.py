@@ -81,9 +81,15 @@ def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) 
 
 
 def simulate(
-    sampled: pd.DataFrame, truth: pd.Series, raters: int = 7, *, seed: int, error: float = 0.02, unsure: float = 0.01
+    sampled: pd.DataFrame,
+    truth: pd.Series,
+    annotators: int = 7,
+    *,
+    seed: int,
+    error: float = 0.02,
+    unsure: float = 0.01,
 ) -> pd.DataFrame:
-    """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
+    """Let made-up annotators rate what is known: only to show what the tables look like, never as a finding.
 
     Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
     ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
@@ -97,7 +103,7 @@ def simulate(
     out = sampled.rename(columns={"image_id": "image"})
     shows = out["image"].map(truth.to_dict()).fillna("")
     other = shows.replace({"female": "male", "male": "female"})
-    for k, chance in enumerate(np.random.default_rng(seed).random((raters, len(sampled)))):
+    for k, chance in enumerate(np.random.default_rng(seed).random((annotators, len(sampled)))):
         answers = [shows == "", (shows == "neither") | (chance < unsure), chance < unsure + error]
         out[f"simulated-{k + 1}"] = np.select(answers, ["", "unsure", other], shows)
     return out
@@ -133,14 +139,14 @@ def collect(
         rated = readers.read_ratings(file)
         if len(set(rated.percent_female["model"])) > 1:
             rated = rated.of(model)
-        by = f"{rated.n_annotators} rater{'' if rated.n_annotators == 1 else 's'}"
-        return Collected(rated, "ratings", f"Ratings come from {Path(file).name}: {by}.")
+        by = f"{rated.n_annotators} annotator{'' if rated.n_annotators == 1 else 's'}"
+        return Collected(rated, "annotations", f"Ratings come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
-        return Collected(None, "ratings", f"No ratings yet: the sample has {len(sampled)} images to rate.")
+        return Collected(None, "annotations", f"No ratings yet: the sample has {len(sampled)} images to rate.")
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
-        f"SIMULATED ratings, no person's: {simulated} made-up raters see the known truth of {known} of "
+        f"SIMULATED ratings, no person's: {simulated} made-up annotators see the known truth of {known} of "
         f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
         "They show the tables, and say nothing about people."
     )
@@ -179,7 +185,7 @@ def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
 def agreement(
     rated: Rated | None, judgements: pd.DataFrame, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the agreement of raters with one another and of the judge with their majority: table
+    """Return the agreement of annotators with one another and of the judge with their majority: table
     ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
     ratings rows have no values.
     """
@@ -214,7 +220,7 @@ def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFr
 
 
 def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
-    """Return judged images whose raters' majority is another, those that the judge was surest of first."""
+    """Return judged images whose annotators' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(rated, judgements)
     wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["probability_female"] - 0.5).abs()

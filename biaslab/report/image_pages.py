@@ -124,7 +124,11 @@ def _lean(people: pd.DataFrame) -> pd.Series:
     lean = seen.map({"female": 1.0, "male": 0.0})
     lean = lean.where(lean.notna() | (people["status"] != UNCERTAIN), 0.5)
     # The judge's own probability orders those of one answer.
-    return lean if "probability_female" not in people else lean + 0.001 * people["probability_female"].astype(float).fillna(0)
+    return (
+        lean
+        if "probability_female" not in people
+        else lean + 0.001 * people["probability_female"].astype(float).fillna(0)
+    )
 
 
 def _share(people: pd.DataFrame) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def rate(
 ) -> Page:
     """Write a page on which people rate a sample of images, and return what it holds.
 
-    Raters see images alone, in an order of each rater's own, and download a file of ratings in long form
+    Annotators see images alone, in an order of each annotator's own, and download a file of ratings in long form
     (:mod:`biaslab.ratings`).
 
     Args:
@@ -148,13 +148,13 @@ def write(
 ) -> Page:
     """Write the page of a sample of images; errors are those of :func:`rate`.
 
-    What is downloaded has the columns of the sample, then ``rater`` and ``label``.
+    What is downloaded has the columns of the sample, then ``annotator`` and ``label``.
 
     Args:
         drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
         sources: What reads the images of a source and model; the model is empty where ``drawn`` has none.
         target: The file.
-        seed: Seed of the raters' orders.
+        seed: Seed of the annotators' orders.
         private: Texts that the page must not hold: folders of this machine.
     """
     _check_place(target)
@@ -375,9 +375,9 @@ def encoded(image: np.ndarray) -> str:
 
 
 def _readable(drawn: pd.DataFrame) -> list[list[str]]:
-    """Return header and rows of the file that raters will download, without rater and label."""
+    """Return header and rows of the file that annotators will download, without annotator and label."""
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(drawn.assign(rater="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
+        path = tables.write(drawn.assign(annotator="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
         try:
             if "position" in drawn and drawn["image"].duplicated().any():
                 person_ratings.read(path, drawn.rename(columns={"image": "image_id"}))

@@ -218,7 +218,7 @@ def measured(pipes):
 
 
 TABLES = [
-    *(f"paradox_{name}" for name in ("percent_female", "captions_found", "prompts", "indicators", "examples")),
+    *(f"paradox_{name}" for name in ("percent_female", "caption_counts", "prompts", "indicators", "examples")),
     *(f"paradox_{name}" for name in ("selection_examples", "judgement_outcomes", "gender_words", "paraphrases")),
     "pipeline_settings",
 ]

@@ -128,6 +128,6 @@ def test_each_source_is_measured_and_corrected_with_its_own_images(rows):
     # Nurses: sensitivity 2/3 of 60 images, specificity 1/2 of 40: (0.5 + 0.5 - 1) / (1/6) = 0.
     assert found.loc["training", "percent_female_corrected"] == pytest.approx(0, abs=1e-9)
     assert found.loc["training", "reference"] == "nurse" and found.loc["training", "n_sensitivity"] == 60
-    # Made-up raters correct nothing.
+    # Made-up annotators correct nothing.
     assert found.loc["generated", "reason"] == "no reference for generated images"
     assert np.isnan(found.loc["generated", "percent_female_corrected"])

@@ -307,14 +307,14 @@ def test_roles_are_right_swapped_or_unclear(run, monkeypatch):
 
     # (97 and 5) looks exactly as asked, swapped is 92 off twice: the odds are e^(18.4).
     row = told("nurse", "auditor", 97, 5)
-    assert row["role"] == "right" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
+    assert row["role"] == "correct" and row["role_p"] == pytest.approx(1 / (1 + np.exp(-18.4)))
     row = told("nurse", "auditor", 5, 97)
     assert row["role"] == "swapped" and row["role_p"] == pytest.approx(1 / (1 + np.exp(18.4)))
     assert row["status"] == "judged" and row["gender"] == "male"  # the order is no matter of gender
     # (60 and 50): as asked 37 + 45, swapped 55 + 47: e^2, p 0.88.
     assert told("nurse", "auditor", 60, 50)["role"] == "unclear"
     monkeypatch.setattr(module, "ROLE_THRESHOLD", 0.85)
-    assert told("nurse", "auditor", 60, 50)["role"] == "right"
+    assert told("nurse", "auditor", 60, 50)["role"] == "correct"
     same = told("nurse", "nurse", 97, 5)
     assert same["role"] == "" and np.isnan(same["role_p"])
     row = told("flurb", "nurse", 97, 5)
@@ -339,9 +339,9 @@ def test_people_of_renders_are_judged_right(tmp_path):
     assert judged.sum() >= 80
     assert (found["gender"] == truth["truth_gender"])[judged].mean() >= 0.98
     looked = found.loc[passed & (found["role"] != ""), "role"]
-    assert len(looked) >= 90 and (looked == "right").mean() >= 0.95 and "swapped" not in set(looked)
+    assert len(looked) >= 90 and (looked == "correct").mean() >= 0.95 and "swapped" not in set(looked)
     # Asked for the other way round, nobody stands as asked.
     turned = asked.assign(phrase=asked.groupby("image_id")["phrase"].transform(lambda p: p.to_numpy()[::-1]))[:60]
     found = judge_people(renders, turned, settings, store=store, progress=False)
     looked = found.loc[found["role"] != "", "role"]
-    assert (looked == "swapped").mean() >= 0.95 and "right" not in set(looked)
+    assert (looked == "swapped").mean() >= 0.95 and "correct" not in set(looked)

@@ -261,13 +261,13 @@ def rated(worlds, tmp_path):
     """A pipeline on renders, and a function that writes ratings of its people: `rated(name, people, genders)`."""
     people = worlds("default").pipeline.people
 
-    def write(name, kinds=("paired",), raters=2, extra=""):
+    def write(name, kinds=("paired",), annotators=2, extra=""):
         rows = pd.concat([people.people(kind) for kind in kinds])
         rows = rows[rows["status"] == "judged"]
-        lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(raters))])]
+        lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(annotators))])]
         for k, row in enumerate(rows.itertuples()):
             other = "male" if row.gender == "female" else "female"
-            said = [other if (k + r) % 7 == 0 else row.gender for r in range(raters)]
+            said = [other if (k + r) % 7 == 0 else row.gender for r in range(annotators)]
             lines.append(",".join([row.image_id, str(row.position), *said]))
         path = tmp_path / name
         path.write_text("\n".join([*lines, extra]))
@@ -279,7 +279,7 @@ def rated(worlds, tmp_path):
 @pytest.mark.long
 def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
-    judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
+    judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), annotators=1)
     mine = base.changed(judging={"gender": judge})
     everyone = measure.people(mine)
     outcomes = everyone.groupby(["setting", "round"])["status"].agg(set)
@@ -287,7 +287,7 @@ def test_one_file_of_ratings_serves_all_kinds(rated):
     paired = everyone[everyone["setting"] == "paired"]
     assert (paired["status"] == "judged").sum() == rows["image_id"].str.startswith("paired").sum()
     assert paired["n_faces"].isna().all()
-    # The critic counts the raters' genders and revises by them; the round's own ratings are found.
+    # The critic counts the annotators' genders and revises by them; the round's own ratings are found.
     assert "judged" in outcomes["faircritic", 1]
     assert measure.renders(mine).empty
     agreement = measure.judge_agreement(mine)

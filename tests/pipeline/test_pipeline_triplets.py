@@ -239,7 +239,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     # A prompt is compared once, whatever the number of seeds.
     assert set(table.loc[table["metric"] == "t", "n"]) == {1}
     assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
-    steps = triplets.where(triplets.measure.step_similarity(p))
+    steps = triplets.gap_by_step(triplets.measure.step_similarity(p))
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
     assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
     null_mean = triplets.null_similarity(table, triplets.measure.reference_similarity(p))

@@ -27,7 +27,7 @@ c,right,,,m
 d,1,,,
 """
 LABELS = ["female", "male", "tie", "unsure", "female", "male", "unannotated", "missing"]
-LONG = """rater,image_id,position,label
+LONG = """annotator,image_id,position,label
 Ann,a,1,female
 Ben,a,,female
 Cy,a,1,male
@@ -67,7 +67,9 @@ def test_judgements_have_the_shape_of_every_judge(write):
     assert list(found["status"]) == [*["judged"] * 2, *["uncertain"] * 2, *["judged"] * 2, *["unannotated"] * 2]
     assert list(found["gender"]) == ["female", "male", "unsure", "unsure", "female", "male", "", ""]
     assert list(found["reason"]) == ["", "", "tie", "unsure", "", "", "", "not in the file"]
-    assert (found["role"] == "").all() and found[["probability_female", "x0", "n_faces", "role_p"]].isna().all(axis=None)
+    assert (found["role"] == "").all() and found[["probability_female", "x0", "n_faces", "role_p"]].isna().all(
+        axis=None
+    )
 
 
 def test_ratings_of_others_are_named_or_left_aside(write):
@@ -81,7 +83,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
     assert read(path, others, unknown="aside").n_annotators == 0
     assert list(judge_people(others, path)["status"]) == ["unannotated"] * 2
-    # Of images of one person no position need be said; raters whose names differ in case are two.
+    # Of images of one person no position need be said; annotators whose names differ in case are two.
     rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
     assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_annotators == 2
 
@@ -92,14 +94,14 @@ def test_ratings_of_others_are_named_or_left_aside(write):
         ("image,Ann\nb,female\n", "position is empty for an image of several people in data row 1"),
         ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
         ("image_id,position\na,1\n", "no column of ratings"),
-        ("image_id,position,rater\na,1,Ann\n", "no column 'label'"),
+        ("image_id,position,annotator\na,1,Ann\n", "no column 'label'"),
         ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
         ("image_id,position,Ann\na,top,female\n", "position is 'top' in data row 1"),
         ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
         ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
         ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' stands there twice"),
-        ("image_id,position,rater,label\nb,1,Ann,male\nb,left,Ann,male\n", "two ratings by rater 'Ann'"),
-        ("image_id,position,rater,label\na,1,,male\n", "rater is empty in data row 1"),
+        ("image_id,position,annotator,label\nb,1,Ann,male\nb,left,Ann,male\n", "two ratings by annotator 'Ann'"),
+        ("image_id,position,annotator,label\na,1,,male\n", "annotator is empty in data row 1"),
         ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
     ],
 )
@@ -160,7 +162,7 @@ def test_kappa_and_its_interval_by_another_route():
 
 
 def rated_file(people, seed, n_annotators=3):
-    """Return ratings of people by raters who err in one of ten, as the text of a file."""
+    """Return ratings of people by annotators who err in one of ten, as the text of a file."""
     wrong = np.random.default_rng(seed).random((len(people), n_annotators)) < 0.1
     truth = people["truth"].to_numpy()[:, None]
     said = pd.DataFrame(np.where(wrong, np.vectorize(OTHER.get)(truth), truth)).add_prefix("r")
@@ -202,16 +204,16 @@ def test_tables_7_and_9_from_a_file(write):
 
 
 def test_raters_may_differ_between_people(write):
-    # Five raters, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
+    # Five annotators, three to a person: Fleiss' kappa is that of the three ratings, whoever gave them.
     people = world(8, 20, two=False)
     rng = np.random.default_rng(0)
     dense = read(write(rated_file(people, 9)), people)
     chosen = itertools.cycle(itertools.combinations("vwxyz", 3))
-    lines = ["image_id,position,rater,label"]
-    for k, (p, raters) in enumerate(zip(people.itertuples(), chosen, strict=False)):
+    lines = ["image_id,position,annotator,label"]
+    for k, (p, annotators) in enumerate(zip(people.itertuples(), chosen, strict=False)):
         said = dense.ratings.iloc[k].tolist()
         rng.shuffle(said)
-        lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(raters, said, strict=True)]
+        lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(annotators, said, strict=True)]
     # One person with two ratings only is left out.
     sparse = read(write("\n".join(lines[:-1])), people)
     assert sparse.n_annotators == 5
@@ -226,14 +228,14 @@ def test_what_has_no_value_has_a_reason(write):
     shown = truth_of(people)
     blind = people.assign(status="no_face", gender="")
     row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
-    assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both raters"
+    assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both annotators"
     assert (row["n"], row["n_missing"]) == (0, 12)
     one = people.assign(status="judged", gender="female")
     assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]
     # A rating by one person each: nothing to agree on.
     lone = read(write(rated_file(people, 1, n_annotators=1)), people)
     row = agreement_tables({}, None, lone, seed=1).iloc[0]
-    assert np.isnan(row["value"]) and "two or more raters" in row["reason"] and row["n_missing"] == 12
+    assert np.isnan(row["value"]) and "two or more annotators" in row["reason"] and row["n_missing"] == 12
     assert agreement_tables({}, seed=1).empty
 
 

@@ -79,12 +79,12 @@ def test_ratings_come_from_the_file_then_from_made_up_raters(drawn, tmp_path):
         found = sample.collect(drawn, seed=1, **none)
         assert found.rated is None and found.note.startswith("No ratings yet: the sample has 12")
     made = sample.collect(drawn, truth=truth, seed=1, simulated=3, error=0, unsure=0)
-    assert made.kind == "simulated" and made.note.startswith("SIMULATED ratings, no person's: 3 made-up raters")
+    assert made.kind == "simulated" and made.note.startswith("SIMULATED ratings, no person's: 3 made-up annotators")
     assert "5 of 12 images" in made.note and made.rated.n_annotators == 3
     assert (sample.votes(made.rated) == "female").sum() == 5 and len(sample.votes(made.rated)) == 5
     path = tmp_path / "r.csv"
     path.write_text("image,source,occupation,x,y\nt1,training,nurse,female,male\n")
-    assert sample.collect(drawn, path, truth, seed=1).note == "Ratings come from r.csv: 2 raters."
+    assert sample.collect(drawn, path, truth, seed=1).note == "Ratings come from r.csv: 2 annotators."
     path.write_text("occupation,source,percent_female,n\nnurse,generated,50,2\nnurse,training,50,2\n")
     with pytest.raises(InputError, match="holds shares"):
         sample.collect(drawn, path, seed=1)
@@ -110,7 +110,7 @@ def test_agreement_by_hand(every, tmp_path):
         "t0,training,nurse,female,female,female",  # as the judge
         "t1,training,pilot,male,male,unsure",  # as the judge
         "t2,training,baker,male,male,female",  # not as the judge
-        "g0,generated,nurse,unsure,unsure,female",  # the raters are unsure
+        "g0,generated,nurse,unsure,unsure,female",  # the annotators are unsure
         "g1,generated,pilot,male,female,",  # a tie
     )
     table = agreement(rated, every, seed=0, replicates=200)
@@ -122,8 +122,9 @@ def test_agreement_by_hand(every, tmp_path):
     assert three["value"] == pytest.approx(50) and three["n_items"] == 4 and np.isnan(three["paper_text_value"])
     none = found.loc[("judge_agreement", "female/male", "generated")]
     assert np.isnan(none["value"]) and none["n_items"] == 0 and none["reason"].startswith("no image has both")
-    # Krippendorff, female/male, over t0 (fff), t1 (mm), t2 (mmf), g1 (mf). Disagreeing ordered pairs over (raters - 1):
-    # 0 + 0 + 4/2 + 2/1 = 4. Labels: 5 female, 5 male of 10: expected 2 * 5 * 5 / 9. Alpha = 1 - 4 / (50 / 9) = 0.28.
+    # Krippendorff, female/male, over t0 (fff), t1 (mm), t2 (mmf), g1 (mf). Disagreeing ordered pairs over (annotators -
+    # 1): 0 + 0 + 4/2 + 2/1 = 4. Labels: 5 female, 5 male of 10: expected 2 * 5 * 5 / 9. Alpha = 1 - 4 / (50 / 9) =
+    # 0.28.
     alpha = found.loc[("krippendorff_alpha", "female/male", "all")]
     assert alpha["value"] == pytest.approx(0.28) and alpha["n_items"] == 4 and alpha["n_annotators"] == 3
     wrong = sample.disagreements(rated, every)

@@ -95,7 +95,7 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
     # Who rated is said with what they said.
-    assert findings(tmp_path)[0]["details"][0].startswith("SIMULATED ratings, no person's: 7 made-up raters")
+    assert findings(tmp_path)[0]["details"][0].startswith("SIMULATED ratings, no person's: 7 made-up annotators")
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
     errors = read(tmp_path, "judging_error").query("reference == 'truth'")
@@ -123,10 +123,10 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text("\n".join(rows) + "\n")
     space = execute(ratings_file=str(path))
-    assert space["collected"].kind == "ratings"
-    assert findings(tmp_path)[0]["details"][0] == "Ratings come from ratings.csv: 2 raters."
+    assert space["collected"].kind == "annotations"
+    assert findings(tmp_path)[0]["details"][0] == "Ratings come from ratings.csv: 2 annotators."
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
-    # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the raters say.
+    # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the annotators say.
     both = found.loc[("judge_agreement", "female/male", "all")]
     assert both["value"] == pytest.approx(100 * 102 / 108) and both["n_items"] == 216 and both["n_annotators"] == 2
     corrected = read(tmp_path, "judging_corrected")
@@ -150,5 +150,5 @@ def test_a_person_who_runs_it_gets_a_page_whose_answers_it_reads(execute, tmp_pa
     folder = tmp_path / "answers"
     folder.mkdir()
     rows = [",".join([*row, "ana", "female"]) for row in data["rows"]]
-    (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "rater", "label"]), *rows]))
+    (folder / "ana.csv").write_text("\n".join([",".join([*data["header"], "annotator", "label"]), *rows]))
     assert execute(ratings_file=str(folder))["collected"].rated.n_annotators == 1

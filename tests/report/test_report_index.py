@@ -227,7 +227,9 @@ def test_measures_of_models_are_drawn_from_their_table(tmp_path):
     page = _minimal(tmp_path, tables=[{"name": "synthesis_models", "file": "t.csv", "rows": 3}])
     measures = page.find(id="measures")(class_="measure")
     assert [measure.h3.get_text() for measure in measures] == ["lean", "share"]
-    assert [svg["aria-label"] for svg in measures[0]("svg")] == [f"{SCRIPT}: 5.00 points (0.00 to 10.0; null expectation 2.00)"]
+    assert [svg["aria-label"] for svg in measures[0]("svg")] == [
+        f"{SCRIPT}: 5.00 points (0.00 to 10.0; null expectation 2.00)"
+    ]
     assert measures[0].find(class_="null_mean")["x1"] == "20.00%"
 
 

@@ -188,12 +188,12 @@ def test_rows_that_meet_are_counted(two_runs):
 
 
 def test_what_is_not_compared_is_named_in_the_limits(two_runs):
-    shares = tables.of([], "paradox_captions_found")
-    save(two_runs, "one", paradox_captions_found=shares)
+    shares = tables.of([], "paradox_caption_counts")
+    save(two_runs, "one", paradox_caption_counts=shares)
     limits = compared(two_runs)[0]["limits"]
-    assert "Not compared, as only one has them: paradox_captions_found." in limits
-    save(two_runs, "two", paradox_captions_found=shares)
-    assert "Not compared: paradox_captions_found: one has no rows." in compared(two_runs)[0]["limits"]
+    assert "Not compared, as only one has them: paradox_caption_counts." in limits
+    save(two_runs, "two", paradox_caption_counts=shares)
+    assert "Not compared: paradox_caption_counts: one has no rows." in compared(two_runs)[0]["limits"]
     # So are runs that are not finished.
     sections = [{"status": status} for status in ("ok", "failed", "skipped", "skipped")]
     change(two_runs, "one", status="failed", notebooks=sections)

@@ -73,7 +73,9 @@ def _printed() -> Mapping[tuple[str, str, str], float]:
     return MappingProxyType({key: min(max(share, EDGE), 1 - EDGE) for key, share in found.items()})
 
 
-def probability_female(person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0) -> float:
+def probability_female(
+    person: Person, other: Person | None = None, *, intervened: bool = False, strength: float = 1.0
+) -> float:
     """Return P(female), 0–1, of a person of whom a text tells no gender, alone or with an ``other`` beside.
 
     ``intervened`` is whether the text says that gender does not matter; ``strength`` multiplies the log-odds: 0 is a
@@ -100,7 +102,7 @@ class Asked:
     intervened: bool  # whether the text says that gender does not matter
 
     def probability_female(self, position: int, strength: float = 1.0) -> float:
-        """Return P(female), 0–1, of the person at a place, from 0, with a ``strength`` as of :func:`probability_female`."""
+        """Return P(female), 0–1, of the person at a place, from 0, ``strength`` as of :func:`probability_female`."""
         if self.told[position]:
             return float(self.told[position] == "female")
         person = self.people[position]

@@ -154,8 +154,9 @@ def truth_table(knobs: Knobs | None = None) -> pd.DataFrame:
     """Return the world's exact truth, one row per occupation, style and indicator.
 
     Columns are ``occupation``, ``style``, ``indicator``, ``p`` (probability of style and indicator among captions with
-    the occupation's word, summing to 1 per occupation) and ``probability_female`` (probability, 0–1, that the person shown is a
-    woman; NaN for ``other_sense``, which shows nobody). Raises ParameterError (the knobs contradict each other).
+    the occupation's word, summing to 1 per occupation) and ``probability_female`` (probability, 0–1, that the person
+    shown is a woman; NaN for ``other_sense``, which shows nobody). Raises ParameterError (the knobs contradict each
+    other).
     """
     columns = ["occupation", "style", "indicator", "p", "probability_female"]
     return pd.DataFrame(list(_cells(knobs or Knobs())), columns=columns)

@@ -66,7 +66,9 @@ def test_frequencies_follow_the_truth(table):
             continue
         probability_female = np.average(cell["probability_female"], weights=cell["p"])
         share = (here["truth_gender"] == "female").mean()
-        assert abs(share - probability_female) <= 5 * math.sqrt(probability_female * (1 - probability_female) / len(here)), (style, indicator)
+        assert abs(share - probability_female) <= 5 * math.sqrt(
+            probability_female * (1 - probability_female) / len(here)
+        ), (style, indicator)
 
 
 def test_shares_per_occupation_follow_the_truth(table):

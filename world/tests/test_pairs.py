@@ -29,7 +29,9 @@ def test_scores_of_the_world_are_the_printed_ones():
     assert np.mean(scores["female"]) == pytest.approx(45.0, abs=0.01)
     assert np.mean(scores["male"]) == pytest.approx(49.75, abs=0.01)
     # Alone each share is drawn to its list's mean, which leaves the lists' scores: 50 and -30.
-    alone = [(p.stereotype, _score(p, pairs.probability_female(p))) for p in map(asking.occupation, asking.stereotypes())]
+    alone = [
+        (p.stereotype, _score(p, pairs.probability_female(p))) for p in map(asking.occupation, asking.stereotypes())
+    ]
     for gender, printed in (("female", 50.0), ("male", -30.0)):
         assert np.mean([s for g, s in alone if g == gender]) == pytest.approx(printed, abs=0.01)
     # Roles, Table 1: 17.59 for low and 20.37 for high power in pairs.
@@ -43,7 +45,11 @@ def test_there_is_contrast_only_beside_the_opposite_stereotype():
     nurse, sheriff, guard = map(asking.occupation, ("nurse", "sheriff", "guard"))
     table = reference.load("paired_table_11").set_index(["occupation", "setting"])["percent_female"]
     assert pairs.probability_female(sheriff, nurse) == pytest.approx(table["sheriff", "paired"] / 100)
-    assert pairs.probability_female(sheriff, guard) == pairs.probability_female(sheriff, sheriff) == pairs.probability_female(sheriff)
+    assert (
+        pairs.probability_female(sheriff, guard)
+        == pairs.probability_female(sheriff, sheriff)
+        == pairs.probability_female(sheriff)
+    )
     # Among three, one of the opposite stereotype makes it.
     three = [asking.occupation(name) for name in ("cook", "guard", "baker")]
     asked = pairs.Asked(tuple(three), ("", "", ""), False)
@@ -63,7 +69,11 @@ def test_the_sentence_about_gender_moves_scores_as_table_2_prints():
     assert pairs.probability_female(sheriff, nurse, intervened=True) > pairs.probability_female(sheriff, nurse)
     assert pairs.probability_female(nurse, sheriff, intervened=True) < pairs.probability_female(nurse, sheriff)
     # Without strength nobody is stereotyped.
-    assert pairs.probability_female(nurse, sheriff, intervened=True, strength=0) == pairs.probability_female(nurse, strength=0) == 0.5
+    assert (
+        pairs.probability_female(nurse, sheriff, intervened=True, strength=0)
+        == pairs.probability_female(nurse, strength=0)
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from biaslab_world.world import (
     INDICATORS,
     SKEWS,
     Knobs,
-    probability_female,
     p_female_for_prompt,
+    probability_female,
     skew_knobs,
     style_shares,
     truth_table,
@@ -52,7 +52,10 @@ def test_the_table_is_a_distribution_whose_shares_are_the_published_ones(knobs, 
     assert len(table) == 62 * (6 * 4 + 1) and (table["p"] >= 0).all()
     np.testing.assert_allclose(table.groupby("occupation")["p"].sum(), 1, atol=1e-12)
     nobody = table["style"] == "other_sense"
-    assert table.loc[nobody, "probability_female"].isna().all() and table.loc[~nobody, "probability_female"].between(0, 1).all()
+    assert (
+        table.loc[nobody, "probability_female"].isna().all()
+        and table.loc[~nobody, "probability_female"].between(0, 1).all()
+    )
     for gender in ("female", "male"):
         assert (table.loc[table["indicator"] == gender, "probability_female"] == (gender == "female")).all()
     np.testing.assert_allclose(share(table).sort_index(), printed.sort_index(), rtol=0, atol=1e-10)
@@ -87,7 +90,9 @@ def test_default_knobs_follow_the_printed_numbers(printed):
         (people[prompts], "nearest"),
         (people[silent & prompts], "nearest_no_indicators"),
     ):
-        assert distance_difference(rows, printed) == pytest.approx(amplification["naive"] - amplification[approach], abs=1.5)
+        assert distance_difference(rows, printed) == pytest.approx(
+            amplification["naive"] - amplification[approach], abs=1.5
+        )
 
 
 def test_each_cause_alone(printed):
@@ -96,9 +101,9 @@ def test_each_cause_alone(printed):
     assert distance_difference(prompts[prompts["style"] == "prompt_like"], printed) > 3
     # The one cause leaves the other's captions alone.
     assert distance_difference(naming[naming["style"] == "prompt_like"], printed) == pytest.approx(0, abs=1e-9)
-    assert distance_difference(prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed) == pytest.approx(
-        distance_difference(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9
-    )
+    assert distance_difference(
+        prompts[prompts["style"] == "prompt_like"].query("indicator == 'none'"), printed
+    ) == pytest.approx(distance_difference(prompts[prompts["style"] == "prompt_like"], printed), abs=1e-9)
 
 
 def test_p_female_sums_the_table():
@@ -108,7 +113,9 @@ def test_p_female_sums_the_table():
         rows = rows[(rows["style"] == style) | (style is None)]
         rows = rows[(rows["indicator"] == indicator) | (indicator is None)]
         expected = np.average(rows["probability_female"], weights=rows["p"])
-        assert probability_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(expected, rel=1e-12)
+        assert probability_female("tutor", style=style, indicator=indicator, knobs=ODD) == pytest.approx(
+            expected, rel=1e-12
+        )
 
 
 def test_contradictory_knobs_are_refused_not_clipped():

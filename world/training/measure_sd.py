@@ -88,7 +88,7 @@ def measure_pairs(folder: Path, n: int, *, guidance_scale: float = 1.5, steps: i
         if count == 2:
             order = people.drop_duplicates("image_id").set_index("image_id")["role"]
             order = order[there[order.index] & (order != "")]
-            found.append(share("pair_order", order == "right"))
+            found.append(share("pair_order", order == "correct"))
             found.append(share("pair_sure", people["status"] == "judged"))
         told = judged[judged["told"] != ""]
         found.append(share(f"{name}_gender_word", told["told"] == told["gender"]))

@@ -153,14 +153,15 @@ def _alone(images: pd.DataFrame) -> bool:
     return not images["image_id"].duplicated().any() and bool((images["n"] <= 1).all())
 
 
-def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return how questions of one's own are answered by group, as ``custom_answered``; takes ``custom_own_answers``.
+def answer_shares(person_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return how questions of one's own are answered by group, as ``custom_answer_shares``; takes
+    ``custom_person_answers``.
 
     Shares of choices are of the answers that are not unclear, that of ``unclear`` of all. ``distance`` is how far the
     choices' shares are on average from an even split; corrected for sampling noise it is of the mean over groups alone.
     """
     rows = []
-    for question, of_question in own_answers.groupby("question", sort=False):
+    for question, of_question in person_answers.groupby("question", sort=False):
         names = of_question["choices"].iloc[0].split(CHOICES)
         for model, whole in of_question.groupby("model", sort=False):
             seen = whole[whole["answer"] != ""]
@@ -171,7 +172,7 @@ def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
             for name, value in mean.items():
                 found[name] = np.where(found["group"] == ALL, value, np.nan)
             rows.append(found.assign(question=question, model=model))
-    return tables.joined(rows, "custom_answered")
+    return tables.joined(rows, "custom_answer_shares")
 
 
 def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> tuple[pd.DataFrame, dict[str, float]]:
@@ -292,8 +293,8 @@ def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) ->
     differing = stats.difference_interval(base, base - 100 * z * error, base + 100 * z * error, value, low, high)
     return {
         "group": ALL, "percent_female": value, "benchmark": base, "difference": value - base, "ci_low": differing.low,
-        "ci_high": differing.high, "distance": each["distance"].mean(), "null_mean": each["null_mean"].mean(), "n": mean.n,
-        "n_images": images["image_id"].nunique(), "n_groups": len(each), "reason": "",
+        "ci_high": differing.high, "distance": each["distance"].mean(), "null_mean": each["null_mean"].mean(),
+        "n": mean.n, "n_images": images["image_id"].nunique(), "n_groups": len(each), "reason": "",
     }  # fmt: skip
 
 
@@ -422,7 +423,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
-def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
+def answers_of(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
 
     Answers are categories, of all that could be given; missing ones are NaN.
@@ -432,7 +433,7 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
     found = seen[["model", "group", "image_id"]].copy()
     found[PERCEIVED] = pd.Categorical(seen["answer"], categories=list(ANSWERS))
     found[SKIN] = tone
-    for question, rows in own_answers.groupby("question", sort=False) if own_answers is not None else ():
+    for question, rows in person_answers.groupby("question", sort=False) if person_answers is not None else ():
         # Of a question about images the answer is that of everybody in it.
         of = keys if rows["position"].astype(str).eq("0").all() else [*keys, "position"]
         said = rows.set_index(of)["answer"].reindex(pd.MultiIndex.from_frame(seen[of]))
@@ -472,13 +473,13 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     rows = []
     for model, whole in judges.groupby("model", sort=False):
         names = list(dict.fromkeys(whole["judge"]))
-        better = [name for name in names[1:] if name == TRUTH or name.startswith("raters")]
+        better = [name for name in names[1:] if name == TRUTH or name.startswith("annotators")]
         if not better:
             continue
         reference = TRUTH if TRUTH in better else better[0]
         said, known = (whole[whole["judge"] == name] for name in (names[0], reference))
         known = known[known["status"].isin([JUDGED, UNCERTAIN])]
-        given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "about": ""}
+        given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "question": ""}
         known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
         known["image_id"] = known["image_id"].map(plain)
         each = list(headlines(said.assign(prompt="")))

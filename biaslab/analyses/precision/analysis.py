@@ -15,7 +15,7 @@ from biaslab.metrics.headline import MEAN, PERSON, Headline
 from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 
-JUDGE, RATINGS, BOTH = "judge", "ratings", "both"
+JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
 NOW, POINTS = "now", (10, 5, 2)
 """Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
@@ -38,7 +38,7 @@ def estimates(headlines: Iterable[Headline], ratings: pd.DataFrame, *, confidenc
 
 def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return the annotated people of a headline: its columns, label, probability, and rated (as judged)."""
-    own = ratings[ratings["image_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
+    own = ratings[ratings["image_model"].isin(["", headline.model]) & (ratings["question"] == headline.about)]
     own = own.astype({"position": int})
     people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
     # A model's own row before one that is of any.
@@ -63,10 +63,10 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
     shared: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}
     shared |= {"unit": one.unit, "n_annotated": len(rated), "n_people": int(groups["n"].sum())}
     gains = float(found.worth >= LEAST_WORTH * found.both.n) if np.isfinite(found.worth) else np.nan
-    shared["gains"] = gains
-    more = {"tuning": found.tuning, "worth": found.worth}
+    shared["is_more_precise"] = gains
+    more = {"tuning": found.tuning, "n_equivalent": found.worth}
     rows = []
-    for name, value in zip((JUDGE, RATINGS, BOTH), found[:3], strict=True):
+    for name, value in zip((JUDGE, ANNOTATIONS, BOTH), found[:3], strict=True):
         why = reason if name != JUDGE else "" if value.n else "no person is judged female or male"
         why = why or (_FOLDED if one.folded and name != JUDGE else "")
         row = {**shared, "estimator": name, "estimate": value.value, **(more if name == BOTH else {})}
@@ -153,11 +153,11 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
         design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
         row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
         half = design.half_width(confidence)
-        now = {"wanted": NOW, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
+        now = {"target": NOW, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
         rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})
         for points in POINTS:
             n, other = design.sizes(points * one.scale, confidence)
-            more = {"wanted": f"±{points}", "half_width": points * one.scale, "n_images_per_prompt": n or np.nan}
+            more = {"target": f"±{points}", "half_width": points * one.scale, "n_images_per_prompt": n or np.nan}
             more["percent_additional"] = max(100 * (n / design.images - 1), 0) if n else np.nan
             takes = f"; {other:,} groups at {design.images:g} images each do" if other else ""
             why = "" if n else f"no number of images of {design.clusters} groups gives it{takes}"

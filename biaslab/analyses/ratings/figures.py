@@ -68,7 +68,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
 
 
 def sensitivity(table: pd.DataFrame) -> Figure:
-    """Draw amplification under every rule, extreme and rater (``ratings_sensitivity``): a row of panels a model."""
+    """Draw amplification under every rule, extreme and annotator (``ratings_sensitivity``): a row of panels a model."""
     if table["amplification"].isna().all():
         return style.nothing("There are no ratings of both sources to resolve in another way.")
     labels = tables.labels("ratings_sensitivity")

@@ -28,20 +28,20 @@ RULES = (
     ("none", "signed"),
 )
 CORRECTIONS = ("none", "small_sample")
-# Paradox, A.4: 98 % of the judge's answers agree with the majority of raters; by gender it is not printed.
+# Paradox, A.4: 98 % of the judge's answers agree with the majority of annotators; by gender it is not printed.
 JUDGE_ACCURACY = 0.98
 AS_JUDGED, PAPER, ANNOTATED = "as_judged", "paper", "annotated"
-"""Whose word a share is: the judge's, or with its errors taken off as the paper prints them, or as raters show them."""
-# Fewest images that raters call by either word, and what both rates must come to together above 1.
+"""How shares are corrected: not at all, for the errors that the paper prints, or for those that annotations show."""
+# Fewest images that annotators call by either word, and what both rates must come to together above 1.
 _FEWEST, _LEAST_YOUDEN = 5, 0.1
 
 
 def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return by model how often the judge calls female who raters do, and male who they do (0–1), of both sources.
+    """Return by model how often the judge calls female who annotators do, and male who they do (0–1), of both sources.
 
     Models with too few rated images, or a judge that is hardly better than chance, are left out.
     """
-    found, said = {}, ratings[(ratings["about"] == "") & ratings["label"].isin(GENDERS)]
+    found, said = {}, ratings[(ratings["question"] == "") & ratings["label"].isin(GENDERS)]
     for model, own in rated.dropna(subset="is_female").groupby("model", sort=False):
         own = own.assign(image_id=own["image_id"].map(plain)).drop_duplicates(["source", "image_id"])
         theirs = said[said["image_model"].isin(["", model])].drop_duplicates(["source", "image_id"])

@@ -71,25 +71,29 @@ def models(
         frames.append(frame.assign(**unbiased))
 
     some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
-    add("paired", SCORE, POINTS, some, estimate=some["score"], null_mean=0.0, of="people")
+    add("paired", SCORE, POINTS, some, estimate=some["score"], null_mean=0.0, n_unit="people")
     some = averages[averages["category"] == "gender"]
-    add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], null_mean=0.0, of="professions")
+    add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], null_mean=0.0, n_unit="professions")
     # A printed deviation has no corrected estimate.
     only_printed = mads["evidence"] == "printed"
     some = mads[~only_printed]
-    value = {"estimate": some["mad"], "estimate_corrected": some["mad_corrected"], "null_mean": some["null_mean_corrected"]}
-    add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
+    value = {
+        "estimate": some["mad"],
+        "estimate_corrected": some["mad_corrected"],
+        "null_mean": some["null_mean_corrected"],
+    }
+    add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, n_unit="prompts")
     some = mads[only_printed]
     value = {"estimate": some["mad"], "estimate_corrected": np.nan, "null_mean": np.nan}
-    add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
+    add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, n_unit="prompts")
     some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     some = some[some["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
     null_mean = some["skill"].map(shuffled.set_index("measure")["value"])
-    add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], null_mean=null_mean, of="scenes")
+    add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], null_mean=null_mean, n_unit="scenes")
     some = by_prompt[by_prompt["comparison"] == COMPARISON]
     some = some.assign(value=100 * some["mean_absolute_difference"], null_mean=100 * some["null_mean"])
-    add("dalleval", ATTRIBUTES, POINTS, _net(some, confidence), of="professions")
+    add("dalleval", ATTRIBUTES, POINTS, _net(some, confidence), n_unit="professions")
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
     add("triplets", GAP, "similarity", some, estimate=some["gap"], null_mean=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
@@ -98,7 +102,7 @@ def models(
         "estimate_corrected": some["amplification_corrected"],
         "n": some["n_occupations"],
     }
-    add("paradox", AMPLIFICATION, POINTS, some, **value, null_mean=0.0, of="occupations")
+    add("paradox", AMPLIFICATION, POINTS, some, **value, null_mean=0.0, n_unit="occupations")
     whole = pd.concat(frames, ignore_index=True)
     return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
 
@@ -124,11 +128,11 @@ def _named(measure: str, rows: pd.DataFrame) -> list[str]:
 
 def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return gaps by model and metric: of one data set as they are, of several their mean with its t interval."""
-    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "of"]
+    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "n_unit"]
     rows = []
     for (model, metric), of in gaps.groupby(["model", "metric"], sort=False):
         if len(of) == 1:
-            rows += of.assign(of="triplets")[columns].to_dict("records")
+            rows += of.assign(n_unit="triplets")[columns].to_dict("records")
             continue
         mean = stats.mean_interval(of["gap"], confidence, skip_nan=True)
         rows.append(dict(zip(columns, (model, metric, *mean, "datasets"), strict=True)))

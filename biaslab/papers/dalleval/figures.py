@@ -57,7 +57,8 @@ def gender_mad(mad: pd.DataFrame) -> Figure:
     return forms.estimates(
         pd.concat(panels).dropna(subset="value"), "value", row="model", panel="kind", xlim=(0, 0.5), reference=None,
         label="Mean absolute deviation from an even split (0 even, 0.5 one gender only)", null_mean="null_mean",
-        mark="paper_table_value", limits=("low", "high"), names={"null_mean": "null expectation: balanced model, same n"},
+        mark="paper_table_value", limits=("low", "high"),
+        names={"null_mean": "null expectation: balanced model, same n"},
     )  # fmt: skip
 
 

@@ -26,9 +26,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
     rows = images[(images["prompt"] == "person") & (images["profession"] != NO_PROFESSION)]
     for model, of_model in rows.groupby("model", sort=False):
         asked = "judge" in averages and ASKED in set(averages.loc[averages["model"] == model, "judge"])
-        gender = (
-            of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["status_judge"] == JUDGED)
-        )
+        gender = of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["status_judge"] == JUDGED)
         cells, people = cells_of(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)

@@ -68,8 +68,8 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     asked = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["found"] = judging.counted(detections, asked, chosen["threshold"])
-    asked["shown"] = asked.get("truth_n", np.nan)
+    asked["n_detected"] = judging.counted(detections, asked, chosen["threshold"])
+    asked["n_depicted"] = asked.get("truth_n", np.nan)
     rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
     whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
@@ -405,9 +405,10 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     of an image with its captions; their null expectation is what sentences about other images get. FID and KID are on
     the features of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their null
     expectation is that of two random halves of the images behind the captions, and they are of as many images (Chong &
-    Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
-    of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID cover what as many
-    images give on average, not FID's limit at many images (``benchmarks/coverage_skills.py``).
+    Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and captioning
+    cover 94 to 97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ.
+    Those of FID cover what as many images give on average, not FID's limit at many images
+    (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
 

@@ -92,7 +92,9 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     moved = cases[cases["direction"] != "unchanged"]
     male, female = (moved[moved["stereotype"] == s] for s in ("male", "female"))
     male = male.merge(female[[*keys, "paper_table_value"]], on=keys, how="left", suffixes=("", "_female"))
-    male = male.assign(value=male["percent_of_cases"], stated=male["paper_table_value"].fillna(100 - male["paper_table_value_female"]))
+    male = male.assign(
+        value=male["percent_of_cases"], stated=male["paper_table_value"].fillna(100 - male["paper_table_value_female"])
+    )
     fit = adherence[adherence["stereotype"] == "male"].assign(direction="fits")
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
@@ -108,11 +110,11 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
 
 
 @style.empty_without_rows
-def lean(lean: pd.DataFrame) -> Figure:
-    """Draw each setting by its shares perceived as female in the two lists, with both intervals (``paired_lean``)."""
+def percent_female_mean(means: pd.DataFrame) -> Figure:
+    """Draw ``paired_percent_female_mean``: each setting by its shares perceived as female in the two lists."""
     values = ["percent_female", "ci_low", "ci_high"]
-    wide = lean.pivot(index=CELL, columns="stereotype", values=values)
-    wide = wide.reindex(pd.MultiIndex.from_frame(lean[CELL].drop_duplicates()))
+    wide = means.pivot(index=CELL, columns="stereotype", values=values)
+    wide = wide.reindex(pd.MultiIndex.from_frame(means[CELL].drop_duplicates()))
     wide.columns = list(map("_".join, wide.columns))
     wide = wide.reset_index().dropna(subset=[f"percent_female_{s}" for s in LISTS])
     if wide.empty:
@@ -124,7 +126,7 @@ def lean(lean: pd.DataFrame) -> Figure:
         ax.text(24, 22, "both lists alike (score 0)", rotation=45, **text)
         ax.text(80, 18, "half of all female", rotation=-45, **text)
 
-    labels = tables.labels("paired_lean")
+    labels = tables.labels("paired_percent_female_mean")
     table, panel = forms.by_model(wide, "aspect", labels["aspect"])
     return forms.diagonal(
         table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", look=SETTINGS,

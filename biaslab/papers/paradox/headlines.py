@@ -43,8 +43,8 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             null_mean = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True, null_mean=null_mean,
-                clusters="occupations", setting="generation.images_per_prompt",
+                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, folded=True, drawn=True,
+                null_mean=null_mean, clusters="occupations", setting="generation.images_per_prompt",
             )  # fmt: skip
 
 

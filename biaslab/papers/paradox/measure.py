@@ -119,14 +119,15 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
     As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),
-    outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first strips).
+    outcome, gender, probability_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first
+    strips).
     """
     images = pipeline.images(kind)
     seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
     return seen.assign(group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1), images
 
 
-def captions_found(pipeline: Pipeline) -> pd.DataFrame:
+def caption_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions name each occupation, and how many were taken."""
     found = pipeline.captions()
     sampled = found["rank"] <= pipeline.settings.captions.per_occupation
@@ -136,7 +137,7 @@ def captions_found(pipeline: Pipeline) -> pd.DataFrame:
         n_sampled=totals["occupation"].map(found[sampled]["occupation"].value_counts()).fillna(0),
         n_candidates=totals["occupation"].map(found["occupation"].value_counts()).fillna(0),
     )
-    return tables.of(whole, "paradox_captions_found")
+    return tables.of(whole, "paradox_caption_counts")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:

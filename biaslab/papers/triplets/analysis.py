@@ -119,9 +119,9 @@ def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
 
 def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
-    prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
-    images = prompts * prompt_sets["seeds"]
-    return tables.of(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
+    prompts = len(PROMPT_GENDERS) * prompt_sets["n_triplets"]
+    images = prompts * prompt_sets["n_seeds"]
+    return tables.of(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -153,7 +153,8 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
 
 
 def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_null_similarity``: how alike are what differs in no gender, and how much more alike gendered pairs are.
+    """Return ``triplets_null_similarity``: how alike are what differs in no gender, and how much more alike gendered
+    pairs are.
 
     Of ``triplets_similarity`` and ``triplets_reference_similarity``: ``neutral-another_seed`` is what images of one
     prompt have in common, ``neutral-placebo`` what another word does that says nothing of gender. The difference is of
@@ -181,11 +182,11 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
     return stats.adjusted(tables.of(rows, "triplets_null_similarity"), [*_CELL, "reference"])
 
 
-def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``triplets_where``: :func:`disparity_gap` after each denoising step (``triplets_step_similarity``)."""
+def gap_by_step(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``triplets_gap_by_step`` of ``triplets_step_similarity``: the gap after each denoising step."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return stats.adjusted(tables.of(rows, "triplets_where"), _CELL)
+    return stats.adjusted(tables.of(rows, "triplets_gap_by_step"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -630,11 +631,11 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
         for names, sets in _group_sets(counts).items()
         for a, b in product(sets, repeat=2)
     ]
-    keys = [*_CELL, "over", "dependency_group"]
+    keys = [*_CELL, "base_group", "dependency_group"]
     frame = _or_printed(rows, [*keys, "percent"], printed, counts)
-    size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "over"})
-    frame = frame.merge(size, on=[*_CELL, "over"], how="left")
-    mirrored = frame.rename(columns={"over": "dependency_group", "dependency_group": "over"})
+    size = objects[[*_GROUP, "n_objects"]].rename(columns={"dependency_group": "base_group"})
+    frame = frame.merge(size, on=[*_CELL, "base_group"], how="left")
+    mirrored = frame.rename(columns={"base_group": "dependency_group", "dependency_group": "base_group"})
     mirrored = frame[keys].merge(mirrored, on=keys, how="left")
     shared = mirrored["percent"] * mirrored["n_objects"] / 100
     # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
@@ -643,7 +644,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     known = frame["percent"].notna() & implied.notna() & whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
-        shared=shared.round().where(known),
+        n_shared=shared.round().where(known),
         percent_implied=implied.where(known),
         agrees=np.where(known, np.where(agrees, "yes", "no"), ""),
     )
@@ -794,7 +795,9 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             "found_by_both": row.n_nouns,
             "detector_precision": row.n_nouns_both + row.n_nouns_detector_only,
             # Every noun that the detector does not find may be one that people do.
-            "detector_recall": row.n_nouns - row.n_nouns_detector_only if unknown else row.n_nouns_both + row.n_nouns_people_only,
+            "detector_recall": row.n_nouns - row.n_nouns_detector_only
+            if unknown
+            else row.n_nouns_both + row.n_nouns_people_only,
         }
         for quantity, n in sizes.items():
             percent, low, high = stats.percent(int(row.n_nouns_both), int(n), confidence)

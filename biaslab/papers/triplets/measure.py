@@ -40,7 +40,7 @@ class Example(NamedTuple):
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
     of = pipeline.triplets.prompts().groupby("dataset", sort=False)
-    counts = of.agg(triplets=("triplet_id", "nunique"), seeds=("n_images", "first")).reset_index()
+    counts = of.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
     return tables.of(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
@@ -72,7 +72,7 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def reference_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral prompts and their images are to some that differ in no gender: the floors."""
+    """Return how alike neutral prompts and their images are to some that differ in no gender: the null expectation."""
     return cases.reference_similarity(_values(pipeline, steps=False))
 
 
@@ -198,7 +198,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
         counts = {name: of.astype(int) for name, of in counts.items()}
-        rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="ratings")
+        rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="annotations")
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.joined(whole, "triplets_detections")
@@ -213,7 +213,11 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
     found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
-    counts = {"n_nouns": len(asked), "n_nouns_both": (found & shown).sum(), "n_nouns_detector_only": (found & ~shown).sum()}
+    counts = {
+        "n_nouns": len(asked),
+        "n_nouns_both": (found & shown).sum(),
+        "n_nouns_detector_only": (found & ~shown).sum(),
+    }
     row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 

@@ -84,7 +84,7 @@ def couples(counts, group="g", persons=2, model="A"):
 
 
 def half(group="g"):
-    return pd.DataFrame({"group": [group], "percent_female": 50.0, "n": np.nan, "named": "even"})
+    return pd.DataFrame({"group": [group], "percent_female": 50.0, "n": np.nan, "name": "even"})
 
 
 def test_shares_people_always_alike_intervals_are_those_of_images():
@@ -146,7 +146,7 @@ def test_shares_missing_people_that_differ_are_said_with_bounds():
 
 
 def test_distance_from_an_even_split_is_of_people_judged(people):
-    even = pd.DataFrame({"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "named": "even"})
+    even = pd.DataFrame({"group": ["chef", "nurse", "pilot"], "percent_female": 50.0, "n": np.nan, "name": "even"})
     table = custom.distance(people, even).set_index(["model", "group"])
     row = table.loc[("A", "chef")]
     # 2 of 12, without the one that is unclear.
@@ -168,7 +168,7 @@ def test_distance_from_an_even_split_is_of_people_judged(people):
 
 
 def test_a_benchmark_that_is_a_sample_is_counted_in(people):
-    table = pd.DataFrame({"group": ["chef"], "percent_female": [25.0], "n": [40.0], "named": "survey"})
+    table = pd.DataFrame({"group": ["chef"], "percent_female": [25.0], "n": [40.0], "name": "survey"})
     known = custom.distance(people, table.assign(n=np.nan)).set_index(["model", "group"]).loc[("A", "chef")]
     sampled = custom.distance(people, table).set_index(["model", "group"]).loc[("A", "chef")]
     # 2 of 12 beside 10 of 40.
@@ -272,7 +272,7 @@ def test_outcomes_of_several_people_have_the_interval_of_images():
 def test_distance_from_a_sampled_benchmark_its_noise_is_in_the_null_expectation():
     # 50 % of 100 people against 50 % of 100: differences vary by 2 x 0.25 / 100.
     people = pd.concat([couples({1: 50, 0: 50}, f"g{k}", persons=1) for k in range(8)], ignore_index=True)
-    benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "named": "b"})
+    benchmark = pd.DataFrame({"group": [f"g{k}" for k in range(8)], "percent_female": 50.0, "name": "b"})
     known, sampled = (custom.distance(people, benchmark.assign(n=n)).set_index("group") for n in (np.nan, 100.0))
     assert sampled.loc["g0", "null_mean"] == pytest.approx(100 * np.sqrt(2 / np.pi * 0.005), rel=0.01)
     assert sampled.loc["g0", "null_mean"] == pytest.approx(np.sqrt(2) * known.loc["g0", "null_mean"], rel=0.02)
@@ -311,7 +311,7 @@ def _own_answers(said, question="hat", choices="yes | no"):
 
 def test_answers_to_questions_have_shares_by_group_and_answers_that_nobody_gave():
     said = {("g", "yes"): 30, ("g", "unclear"): 10, ("h", "no"): 20, ("h", ""): 7}
-    table = custom.answered(_own_answers(said)).set_index(["group", "answer"])
+    table = custom.answer_shares(_own_answers(said)).set_index(["group", "answer"])
     # Of g's 30 answers that are not unclear all are yes; 10 of 40 are unclear.
     assert table.loc[("g", "yes"), ["percent", "n"]].tolist() == [100.0, 30]
     assert table.loc[("g", "unclear"), ["percent", "n"]].tolist() == [25.0, 40]
@@ -334,7 +334,7 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
     # As texts, too, which positions are where a table was measured.
-    assert (custom.answers_of(people, tables.of(own, "custom_own_answers"))["style"] == "drawing").all()
+    assert (custom.answers_of(people, tables.of(own, "custom_person_answers"))["style"] == "drawing").all()
     found = custom.answers_of(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
@@ -398,10 +398,10 @@ def test_corrected_probabilities_of_annotation_weigh_people():
     rows = [(f"{k}", "female", "female", 0.5) for k in range(10)] + [(f"a{k}", "female", "", 0.5) for k in range(10)]
     rows += [(f"b{k}", "male", ("female", "male")[k % 2], 0.1) for k in range(10)]
     rows += [(f"c{k}", "male", "", 0.1) for k in range(90)]
-    frame = pd.DataFrame(rows, columns=["image_id", "eye", "raters", "probability"])
+    frame = pd.DataFrame(rows, columns=["image_id", "eye", "annotators", "probability"])
     judges = [
         frame.assign(judge=name, gender=frame[name], status=np.where(frame[name] == "", "unannotated", "judged"))
-        for name in ("eye", "raters")
+        for name in ("eye", "annotators")
     ]
     judges = pd.concat(judges).assign(model="A", group="g", position=1)
     row = custom.corrected(judges).set_index("group").loc["g"]
@@ -411,7 +411,7 @@ def test_corrected_probabilities_of_annotation_weigh_people():
 
 
 def test_judges_of_annotations_carry_probability(tmp_path):
-    (tmp_path / "r.csv").write_text("image,probability,rater,label\na,0.25,r,female\nb,0.5,r,male\n")
+    (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,0.25,r,female\nb,0.5,r,male\n")
     whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
     name = f"ratings:{tmp_path / 'r.csv'}"
 
@@ -421,13 +421,13 @@ def test_judges_of_annotations_carry_probability(tmp_path):
     own = SimpleNamespace(judges=(name,), judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))
     assert found["probability"].tolist() == pytest.approx([0.25, 0.5, np.nan], nan_ok=True)
-    (tmp_path / "r.csv").write_text("image,probability,rater,label\na,1.5,r,female\n")
+    (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,1.5,r,female\n")
     with pytest.raises(InputError, match=r"probability is '1\.5'"):
         custom.judges(SimpleNamespace(custom=own, label="A"))
 
 
 def test_agreement_is_of_people_whom_both_call_female_or_male():
-    # By what raters and the judge say, and how many people of each group.
+    # By what annotators and the judge say, and how many people of each group.
     said = {("g", "female", "female"): 6, ("g", "male", "female"): 3, ("h", "male", "male"): 8}
     said |= {("h", "female", "male"): 1, ("h", "male", "unsure"): 2, ("g", "unsure", "female"): 1, ("g", "", ""): 4}
     judges = _judged(said)

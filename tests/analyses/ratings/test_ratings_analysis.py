@@ -25,12 +25,12 @@ FEMALE = {(o, s): n for o, both in BOTH.items() for s, n in zip(("training", "ge
 FEMALE["maid", "generated"] = 10
 
 
-def unanimous(raters: int = 2) -> pd.DataFrame:
-    """Return wide ratings in which all raters agree on each image."""
+def unanimous(annotators: int = 2) -> pd.DataFrame:
+    """Return wide ratings in which all annotators agree on each image."""
     rows = [(o, source, i, "female" if i < n else "male") for (o, source), n in FEMALE.items() for i in range(10)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "image", "label"])
     frame["image"] = frame["occupation"] + frame["source"] + frame["image"].astype(str)
-    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(raters)}).drop(columns="label")
+    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(annotators)}).drop(columns="label")
 
 
 DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
@@ -67,7 +67,7 @@ def sensitivity(rated: Rated) -> pd.DataFrame:
 
 
 def agreement(rated: Rated) -> pd.DataFrame:
-    return ratings.rater_agreement(rated, **DRAWS)
+    return ratings.annotator_agreement(rated, **DRAWS)
 
 
 # -- amplification ---------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
 
 
 def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
-    long = unanimous().melt(["image", "source", "occupation"], var_name="rater", value_name="label")
+    long = unanimous().melt(["image", "source", "occupation"], var_name="annotator", value_name="label")
     shares = [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()]
     shares = pd.DataFrame(shares, columns=["occupation", "source", "percent_female", "n"])
     for content in (long, shares):
@@ -94,7 +94,7 @@ def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(
 
 def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
     table = usual.sensitivity
-    assert set(table["rule"]) == {*RULES, "rater r1", "rater r2"}
+    assert set(table["rule"]) == {*RULES, "annotator r1", "annotator r2"}
     spread = table.groupby("definition")["amplification"].agg(np.ptp)
     assert spread.max() < 1e-9
     same = usual.amplification.set_index("definition")
@@ -129,7 +129,7 @@ def test_a_rule_weighs_images(name):
     np.testing.assert_allclose(np.stack([female, male], axis=1), BY_HAND[name])
 
 
-# -- outcomes and raters ---------------------------------------------------------------------------------
+# -- outcomes and annotators ---------------------------------------------------------------------------------
 
 
 def test_outcomes_have_wilson_limits_and_reasons(usual):
@@ -146,7 +146,7 @@ def test_outcomes_have_wilson_limits_and_reasons(usual):
 
 @pytest.fixture(scope="module")
 def noisy() -> pd.DataFrame:
-    """Return ratings by three raters who err, with gaps: training and generated alike."""
+    """Return ratings by three annotators who err, with gaps: training and generated alike."""
     rng = np.random.default_rng(11)
     truth = rng.choice(["female", "male"], 400)
     frame = pd.DataFrame({"image": np.arange(400), "source": np.tile(["training", "generated"], 200)})
@@ -176,7 +176,7 @@ def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
 
 
 def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
-    table = agreement(read(unanimous(raters=1)))
+    table = agreement(read(unanimous(annotators=1)))
     assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_annotators"] == 1).all()
     female = unanimous().assign(r1="female", r2="female")
     table = agreement(read(female)).set_index(["statistic", "labels"])
@@ -254,7 +254,7 @@ def answered(table):
 )
 def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
-        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "ratings", "p": p,
+        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "annotations", "p": p,
          "amplification_corrected": middle, "amplification": middle, "ci_low": -1.0, "ci_high": 9.0,
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
@@ -268,7 +268,7 @@ def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
 
 
 def unsure() -> pd.DataFrame:
-    """Return one occupation's 3 training and 2 generated images, on which both raters are unsure."""
+    """Return one occupation's 3 training and 2 generated images, on which both annotators are unsure."""
     frame = unanimous().query("occupation == 'nurse'").groupby("source").head(3)
     return frame.iloc[:5].assign(r1="unsure", r2="unsure")
 
@@ -296,9 +296,9 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 @pytest.mark.parametrize(
     ("content", "first", "lacking"),
     [
-        (unsure(), "5 images of 1 occupation, rated by 2 raters.", "amplification"),
+        (unsure(), "5 images of 1 occupation, rated by 2 annotators.", "amplification"),
         # 30 training, 40 of A and 40 of B.
-        (two_models(), "110 images of 4 occupations, rated by 2 raters.", ""),
+        (two_models(), "110 images of 4 occupations, rated by 2 annotators.", ""),
         (SHARES, "Shares of 1 occupation from 60 images.", ""),
     ],
     ids=["all unsure", "two models", "shares"],
@@ -317,7 +317,7 @@ def test_what_a_file_holds_is_told_for_one_model_alone(read):
         return found
 
     found = holds(read(two_models(), model="B"))
-    assert found.answer == "70 images of 4 occupations, rated by 2 raters."
+    assert found.answer == "70 images of 4 occupations, rated by 2 annotators."
     assert found.details == ("Images: 30 training, 40 generated. Models: B.",)
     both, alone = holds(read(SHARES)), holds(read(SHARES, model="B"))
     # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.
@@ -357,7 +357,7 @@ def test_shares_are_drawn_by_source_with_their_n(usual):
 def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
-    # Without disagreement every rule and rater gives the same.
+    # Without disagreement every rule and annotator gives the same.
     # Too few occupations for an interval: the uncorrected values are drawn.
     same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
     for ax, value in zip(figure.axes, same, strict=True):

@@ -212,7 +212,8 @@ def test_printed_deviations_with_chance_left_in_have_a_measure_of_their_own():
     row = {"category": "skin_tone", "mad": 0.17, "null_mean": 0.078}
     mads = [
         row | {"model": "printed", "evidence": "printed"},
-        row | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "null_mean_corrected": 0.02},
+        row
+        | {"model": "mine", "evidence": "computed", "mad": 0.09, "mad_corrected": 0.05, "null_mean_corrected": 0.02},
     ]
     table = synthesis.models(**of_models(mads=tables.of(mads, "dalleval_mad"))).set_index("model")
     assert table["measure"].nunique() == 2 and "uncorrected" in table.loc["printed", "measure"]
@@ -227,7 +228,7 @@ def test_gaps_of_several_data_sets_are_averaged_and_of_one_stay():
     # Student's t of two values: 0.2 plus and minus 12.706 times 0.1.
     first = found.iloc[0][["gap", "ci_low", "ci_high", "n"]].tolist()
     assert first == pytest.approx([0.2, -1.0706, 1.4706, 2], abs=1e-4)
-    assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "of"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
+    assert found.iloc[1][["gap", "ci_low", "ci_high", "n", "n_unit"]].tolist() == [0.5, 0.4, 0.6, 7, "triplets"]
 
 
 def test_models_that_share_nothing_have_no_test_and_say_so():

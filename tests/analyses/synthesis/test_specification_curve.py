@@ -66,7 +66,7 @@ def test_errors_that_raters_show_are_another_choice_of_judge():
     rated = pd.DataFrame({"model": "M", "source": "generated", "image_id": image, "is_female": seen})
     rated = pd.concat([rated, rated.iloc[:3]])  # An image of several prompts counts once.
     label = ["female"] * 8 + ["male"] * 10 + ["female"]
-    said = pd.DataFrame({"image_model": "", "about": "", "source": "generated", "image_id": image, "label": label})
+    said = pd.DataFrame({"image_model": "", "question": "", "source": "generated", "image_id": image, "label": label})
     errors = synthesis.judge_errors(rated, said)
     assert errors == {"M": (0.75, 0.9)}
     assert synthesis.judge_errors(rated, said.iloc[:12]) == {}

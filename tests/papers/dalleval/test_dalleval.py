@@ -93,7 +93,7 @@ def test_the_error_of_a_judge_is_taken_off_gender(results):
     # A judge that sees 0.9 of women and 0.8 of men: where all are women it says so of 0.9, of an even split of 0.55.
     rows = gender_rows("a", [0.8] * 11 + [1.0], 10)
     judges = pd.DataFrame({"measure": ["sensitivity", "specificity"], "value": [90.0, 80.0]})
-    judges = judges.assign(model="a", judge="VQA", about="gender", n=1000)
+    judges = judges.assign(model="a", judge="VQA", question="gender", n=1000)
     genders = results(average_gender=rows)["average_gender"]
     none = {name: results().given[name] for name in ("average_skin_tone", "skin_tone_counts", "printed_bias")}
     overall = dalleval.overall_average(genders, none["average_skin_tone"], none["printed_bias"], judges).iloc[0]

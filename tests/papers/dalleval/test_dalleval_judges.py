@@ -29,7 +29,7 @@ def wilson(count, n):
 
 
 def test_steps_numbers_and_relations_by_hand(verdicts):
-    steps = dalleval.skill_steps(verdicts).set_index(["skill", "asked", "step"])
+    steps = dalleval.skill_steps(verdicts).set_index(["skill", "requested", "step"])
     found = (steps["percent_correct"] / 100 * steps["n"]).round(9).astype(int).astype(str)
     found = (found + " of " + steps["n"].astype(int).astype(str)).unstack("step")[["objects", "rest", "both"]]
     assert {key: list(row.dropna()) for key, row in found.iterrows()} == {
@@ -123,15 +123,17 @@ def test_what_was_never_seen_is_not_corrected():
     assert dalleval.skill_corrected(unseen[0], errors).empty
 
 
-def rated(pairs, skill="object", rater="r"):
+def rated(pairs, skill="object", annotator="r"):
     """Return ratings: in each pair what a person says and what the detector does, by their first letters."""
     full = {"y": "yes", "n": "no"}
     rows = [[f"{skill}{k}", full[said], full[detector]] for k, (said, detector) in enumerate(pairs)]
-    return pd.DataFrame(rows, columns=["image_id", "correct", "detector"]).assign(model="a", rater=rater, skill=skill)
+    return pd.DataFrame(rows, columns=["image_id", "correct", "detector"]).assign(
+        model="a", annotator=annotator, skill=skill
+    )
 
 
 def agreement(*rows):
-    table = dalleval.rater_agreement(tables.of(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
+    table = dalleval.annotator_agreement(tables.of(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
     return table.set_index(["skill", "statistic"])
 
 
@@ -149,14 +151,14 @@ def test_agreement_with_people_by_hand():
     assert table.loc[("count", "cohen_kappa"), ["value", "p"]].tolist() == [1, 1]
     assert table.loc[("all", "percent_agreement"), "value"] == pytest.approx(800 / 14)
     assert table.loc[("all", "cohen_kappa"), "n_people_only"] == 5
-    # One rater has nobody to agree with.
+    # One annotator has nobody to agree with.
     assert "krippendorff_alpha" not in table.index.get_level_values("statistic")
 
 
 def test_several_raters_vote_and_ties_are_no():
-    first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], rater="s")
+    first, second = rated(["yy", "yy", "nn", "yn"]), rated(["ny", "yy", "nn"], annotator="s")
     row = agreement(first, second).loc["object"]
-    # The votes are no (a tie), yes, no and, of one rater, yes; the detector says yes, yes, no, no.
+    # The votes are no (a tie), yes, no and, of one annotator, yes; the detector says yes, yes, no, no.
     kappa = row.loc["cohen_kappa"]
     assert (kappa["n_people_only"], kappa["n_detector_only"], kappa["n_annotators"]) == (1, 1, 2)
     assert kappa["value"] == pytest.approx(0) and kappa["p"] == 1
@@ -171,7 +173,7 @@ def test_several_raters_vote_and_ties_are_no():
         (dalleval.detector_error, "detector_renders"),
         (dalleval.social_judges, "social_images"),
         (dalleval.tones_by_attribute, "social_images"),
-        (lambda of: dalleval.rater_agreement(of, seed=1), "skill_ratings"),
+        (lambda of: dalleval.annotator_agreement(of, seed=1), "skill_ratings"),
         (lambda of: dalleval.skill_corrected(of, known(sensitivity=90)), "skill_verdicts"),
     ],
 )
@@ -186,7 +188,7 @@ def test_judges_of_people_by_hand(social):
     table = dalleval.social_judges(social)
     share = table[table["measure"] != "mean_difference"]
     hits = (share["value"] / 100 * share["n"]).fillna(0).round(9)
-    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["about"]]).agg(list)
+    found = pd.Series([*zip(hits, share["n"], strict=True)]).groupby([share["judge"], share["question"]]).agg(list)
     # 4 images × 15 attributes are 60, of which 3 are worn (one is not read) and one more is not read; two of the
     # other 56 are said to be worn.
     expected = {
@@ -201,7 +203,7 @@ def test_judges_of_people_by_hand(social):
     assert found[list(expected)].to_dict() == expected
     # Gender of two judges, all attributes and each of 15, four distances.
     assert len(share) == 2 * 2 + 2 * 16 + 4
-    rows = table.set_index(["about", "measure"])
+    rows = table.set_index(["question", "measure"])
     assert rows.loc[[("attributes", "specificity")], LIMITS].iloc[0].tolist() == pytest.approx(wilson(54, 56))
     assert rows.loc[[("hat", "sensitivity")], ["value", *LIMITS]].isna().all(axis=None)
     # The tones are 0, +2 and -1 off.
@@ -262,7 +264,7 @@ def differences(*rows, **more):
 def asked(model="a", judge="VQA", **of):
     """Return what a judge gets right: sensitivity and specificity in percent, each with its number of drawings."""
     rows = [
-        {"model": model, "judge": judge, "about": about, "measure": measure, "value": value, "n": n}
+        {"model": model, "judge": judge, "question": about, "measure": measure, "value": value, "n": n}
         for about, (sensitivity, specificity) in of.items()
         for measure, (value, n) in (("sensitivity", sensitivity), ("specificity", specificity))
     ]
@@ -405,7 +407,7 @@ def test_measured_tables_hold_what_the_judges_say(fair):
     pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False, check_index_type=False)
     # Judges that say the truth are never wrong; the answers about gender are no truth here.
     judges = dalleval.social_judges(measure.social_images(pipeline))
-    sure = judges[(judges["judge"] == "true words") | (judges["about"] == "tie") | (judges["measure"] == "within_0")]
+    sure = judges[(judges["judge"] == "true words") | (judges["question"] == "tie") | (judges["measure"] == "within_0")]
     assert len(sure) == 5 and (sure["value"] == 100).all()
 
 

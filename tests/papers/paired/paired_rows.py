@@ -32,7 +32,7 @@ def roles(low, high, n, setting="paired"):
     ]
 
 
-def image(name, people, setting="paired", aspect="occupation", order="right", round=0, run=1, model="A", faces=2):
+def image(name, people, setting="paired", aspect="occupation", order="correct", round=0, run=1, model="A", faces=2):
     """Return rows of `paired_people`; ``people``: (identity, stereotype, gender or outcome[, tone]) left to right."""
     rows = []
     of = {"model": model, "aspect": aspect, "setting": setting, "image_id": name, "round": round, "run": run}

@@ -204,7 +204,7 @@ def test_two_identities_that_share_all_images_have_no_interval(tables_of):
 # -- judges --------------------------------------------------------------------------------------------
 
 
-def render(name, position, truth, seen, order="right", ambiguous="no", tone=5, faces=2):
+def render(name, position, truth, seen, order="correct", ambiguous="no", tone=5, faces=2):
     judged = seen in LISTS
     row = {"judge": "J", "image_id": name, "position": position, "identity": "nurse", "truth_gender": truth}
     row |= {"ambiguous": ambiguous, "status": "judged" if judged else seen, "gender": seen if judged else ""}

@@ -314,7 +314,7 @@ def test_chance_of_one_gender_is_that_of_the_identities_on_their_side(tables_of)
     ]
     rows, images = role_images(shown)
     found = tables_of(percent_female=rows, pair_images=images)["role_coupling"].iloc[0]
-    assert found["same_gender"] == 2 + 1 + 3
+    assert found["n_same_gender"] == 2 + 1 + 3
     # Covariances: 1/2 and 0; -1/2 and 0; of the last three images (1,1), (1,0), (0,0): 1/6; one image by itself none.
     products = {0: [0.5] * 2 + [0] * 2, 1: [-0.5] * 2 + [0] * 2, 2: [1 / 6] * 3}
     each = 200 * np.concatenate(list(products.values()))

@@ -156,7 +156,7 @@ def test_too_little_for_an_interval_says_so():
     shares = shares_of([("a", "training", "captions", 30, 100), ("a", "generated", "captions", 20, 100)])
     table = paradox.amplification(shares, **DRAWS)
     assert table["amplification"].tolist() == [10, 10, 10] and table["ci_low"].isna().all()
-    assert table[["amplification_corrected", "t", "p", "noise"]].isna().all(axis=None)
+    assert table[["amplification_corrected", "t", "p", "small_sample_bias"]].isna().all(axis=None)
     few = "Rests on fewer than 6 occupations, too few for an interval; image noise is left in."
     assert set(table["reason"]) == {few}
 
@@ -279,7 +279,7 @@ def test_no_row_contradicts_itself_with_few_images(seed):
     table = paradox.amplification(few_images(30, 20, (3, 9), seed, "1234"), **DRAWS)
     assert table["ci_low"].notna().all() and len(contradictions(table, "amplification_corrected")) == 0
     # The noise of so few images is seen: as it is, the measure of some row lies outside.
-    assert (table["noise"].abs() > 1).any()
+    assert (table["small_sample_bias"].abs() > 1).any()
 
 
 def test_captions_keep_their_pairs():
@@ -290,7 +290,7 @@ def test_captions_keep_their_pairs():
     assert len(contradictions(table, "amplification_corrected")) == 0
     row = table.set_index("definition").loc["signed"]
     assert row["ci_low"] < -1.2 < row["ci_high"] and row["ci_high"] - row["ci_low"] < 5
-    assert abs(row["noise"]) < 1.5
+    assert abs(row["small_sample_bias"]) < 1.5
 
 
 def test_captions_without_pairs_have_no_interval():
@@ -470,7 +470,9 @@ def test_a_lean_that_turns_against_scipy():
     each = {name: min(1, 2 * max(min(tail(k, side) for k in both) for side in sides)) for name, both in counts.items()}
     assert each["turns"] == pytest.approx(2 * tail(2, "less")) and each["one side"] == 1
     # Holm: the smallest times four, the others are 1.
-    assert table["p_direction_flips"].to_dict() == pytest.approx(dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]})
+    assert table["p_direction_flips"].to_dict() == pytest.approx(
+        dict.fromkeys(counts, 1.0) | {"turns": 4 * each["turns"]}
+    )
 
 
 def test_one_prompt_has_no_variation():

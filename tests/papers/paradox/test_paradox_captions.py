@@ -139,7 +139,7 @@ def word_row(occupation, indicator, same, pairs, followed, judged):
 def test_accuracy_is_summed_over_occupations_and_genders():
     rows = [word_row("a", "female", 9, 10, 10, 11), word_row("b", "female", 4, 5, 5, 5)]
     rows.append(word_row("a", "male", 15, 15, 15, 15))
-    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT).set_index(["against", "indicator"])
+    table = paradox.gender_word_accuracy(pd.DataFrame(rows), **AT).set_index(["reference", "indicator"])
     # 28 of 30, 13 of 15 and 15 of 15; against the words 30 of 31.
     row = table.loc[("training image", "all")]
     assert row["percent"] == pytest.approx(100 * 28 / 30) and row["n"] == 30 and row["paper_text_value"] == 98.41
@@ -150,7 +150,7 @@ def test_accuracy_is_summed_over_occupations_and_genders():
     assert table["paper_text_value"].notna().sum() == 1
     # Captions without a pair have a reason.
     rows = pd.DataFrame([word_row("a", "female", 0, 0, 1, 1)])
-    table = paradox.gender_word_accuracy(rows, **AT).set_index(["against", "indicator"])
+    table = paradox.gender_word_accuracy(rows, **AT).set_index(["reference", "indicator"])
     assert table.loc[("training image", "all"), "reason"] == NOTHING
     assert table.loc[("indicator", "all"), "reason"] == ""
 
@@ -173,13 +173,13 @@ def test_survival_and_bounds_by_hand():
     survival = paradox.image_survival(pd.DataFrame([("urls", *row) for row in COUNTS], columns=keys), **AT)
     found = survival.set_index(["approach", "occupation"])
     nurse = found.loc[("naive", "nurse")]
-    assert (nurse["n"], nurse["n_not_fetched"], nurse["most_missing"]) == (11, 3, "timed_out")
+    assert (nurse["n"], nurse["n_not_fetched"], nurse["most_frequent_reason"]) == (11, 3, "timed_out")
     assert nurse["percent"] == pytest.approx(100 * 8 / 11) and limits(nurse) == wilson(8, 11)
     # 6 of 7, and with 3 missing 6 to 9 of 10.
     assert nurse["percent_female"] == pytest.approx(600 / 7)
     assert (nurse["percent_lower_bound"], nurse["percent_upper_bound"]) == pytest.approx((60, 90))
     engineer = found.loc[("naive", "engineer")]
-    assert (engineer["percent"], engineer["n_not_fetched"], engineer["most_missing"]) == (100, 0, "")
+    assert (engineer["percent"], engineer["n_not_fetched"], engineer["most_frequent_reason"]) == (100, 0, "")
     assert engineer["percent_lower_bound"] == engineer["percent_female"] == engineer["percent_upper_bound"] == 20
     pilot = found.loc[("naive", "pilot")]
     assert (pilot["percent"], pilot["percent_lower_bound"], pilot["percent_upper_bound"]) == (0, 0, 100)

@@ -11,7 +11,7 @@ from biaslab.plots import gallery
 
 def judged(image_id, occupation, prompt="1", status="judged", **more):
     row = {"image_id": image_id, "occupation": occupation, "prompt": prompt, "status": status}
-    gender = "female" if outcome == "judged" else ""
+    gender = "female" if status == "judged" else ""
     return row | {"gender": gender, "probability_female": 0.95, "text": f"text of {image_id}"} | more
 
 

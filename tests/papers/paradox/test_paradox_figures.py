@@ -30,12 +30,22 @@ def names(ax):
 
 def share_row(occupation, training, generated, excluded="", **limits):
     row = {"occupation": occupation, "percent_training": training, "percent_generated": generated}
-    sides = ("percent_training_ci_low", "percent_training_ci_high", "percent_generated_ci_low", "percent_generated_ci_high")
+    sides = (
+        "percent_training_ci_low",
+        "percent_training_ci_high",
+        "percent_generated_ci_low",
+        "percent_generated_ci_high",
+    )
     return row | {"excluded": excluded, "prompt": "1", "model": "M"} | dict.fromkeys(sides, NAN) | limits
 
 
 def test_shares_lie_where_they_are():
-    limits = {"percent_training_ci_low": 70.0, "percent_training_ci_high": 90.0, "percent_generated_ci_low": 80.0, "percent_generated_ci_high": 100.0}
+    limits = {
+        "percent_training_ci_low": 70.0,
+        "percent_training_ci_high": 90.0,
+        "percent_generated_ci_low": 80.0,
+        "percent_generated_ci_high": 100.0,
+    }
     rows = [share_row("a", 0, 100, "opposite_direction"), share_row("b", 20, 10)]
     rows += [share_row("c", 80, 90, prompt="2", **limits), share_row("d", NAN, 3, prompt="2")]
     first, second = (ax for ax in figures.shares(pd.DataFrame(rows), ["prompt"]).axes if ax.axison)

@@ -262,7 +262,7 @@ def test_texts_are_compared_also_where_images_cannot_be(monkeypatch):
 
 
 def test_captions_found_say_how_many_were_taken():
-    rows = frame("paradox_captions_found").set_index("occupation")
+    rows = frame("paradox_caption_counts").set_index("occupation")
     assert rows.loc["nurse", ["n_captions", "n_corpus", "n_sampled", "n_candidates"]].tolist() == [90, 1000, 4, 5]
 
 

@@ -85,7 +85,9 @@ def numbers(text):
 def test_table_4_follows_from_triplets_and_seeds(printed):
     expected = reference.load("triplets_table_4").set_index("dataset")
     table = printed.datasets.set_index("dataset")
-    assert (table["prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(axis=None)
+    assert (table["n_prompts"] == expected["prompts"]).all() and (table["n_images"] == expected["images"]).all(
+        axis=None
+    )
 
 
 def test_n_is_triplets_in_prompt_space_and_pairs_of_images_elsewhere(printed):
@@ -107,7 +109,11 @@ def test_gap_is_turned_where_lower_is_closer(printed):
     # distances 1 - 0.909 and 1 - 0.931
     assert text["relative_gap"] == pytest.approx(100 * (0.091 - 0.069) / 0.091)
     clip = cell(printed.gap, model="SD v2.1", dataset="Flickr30k", metric="clip")
-    assert (clip["direction"], clip["gap"], clip["rounding"]) == ("feminine", pytest.approx(-0.010), pytest.approx(0.001))
+    assert (clip["direction"], clip["gap"], clip["rounding"]) == (
+        "feminine",
+        pytest.approx(-0.010),
+        pytest.approx(0.001),
+    )
 
 
 def test_summary_is_student_t_over_dataset_means(printed):
@@ -399,10 +405,10 @@ def test_groups_and_intersections_from_counts():
     assert objects["n_objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
     assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
     shared = triplets.intersection(rows, tables.of([], "triplets_printed_intersection"), found)
-    shared = shared.set_index(["over", "dependency_group"])
+    shared = shared.set_index(["base_group", "dependency_group"])
     assert shared.loc[("explicitly_guided", "implicitly_guided"), "percent"] == 50
     assert shared.loc[("implicitly_guided", "explicitly_guided"), "percent"] == pytest.approx(100 / 3)
-    assert shared.loc[("explicitly_guided", "nouns"), "shared"] == 2
+    assert shared.loc[("explicitly_guided", "nouns"), "n_shared"] == 2
     assert (shared["agrees"] == "yes").all() and (shared["evidence"] == "computed").all()
 
 
@@ -411,12 +417,12 @@ def test_printed_intersections_that_do_not_fit_are_found(printed):
     assert len(table) == 180
     odd = table[table["agrees"] == "no"]
     # The three that the notes of the published table name; 78.82 % of 85 is 67, and 67 / 1059 is 6.33 %.
-    assert odd[["dataset", "over", "dependency_group", "percent"]].to_numpy().tolist() == [
+    assert odd[["dataset", "base_group", "dependency_group", "percent"]].to_numpy().tolist() == [
         ["GCC", "implicitly_guided", "explicitly_independent", 0.63],
         ["TextCaps", "hidden", "explicitly_guided", 9.5],
         ["TextCaps", "hidden", "implicitly_guided", 13.9],
     ]
-    assert odd["shared"].tolist()[0] == 67
+    assert odd["n_shared"].tolist()[0] == 67
     assert odd["percent_implied"].tolist()[0] == pytest.approx(6700 / 1059)
     # What their mirrored cells imply is not known then.
     assert (table["agrees"] == "").sum() == 3
@@ -432,7 +438,14 @@ def test_detector_bounds(printed):
     assert limits == pytest.approx([100 * low, 100 * high])
     recall = table.loc["detector_recall"]
     assert np.isnan(recall["ci_high"]) and recall["bound"] == "at least"
-    counts = {"model": "M", "n_images": 10, "n_nouns": 50, "n_nouns_both": 20, "n_nouns_detector_only": 5, "n_nouns_people_only": 20}
+    counts = {
+        "model": "M",
+        "n_images": 10,
+        "n_nouns": 50,
+        "n_nouns_both": 20,
+        "n_nouns_detector_only": 5,
+        "n_nouns_people_only": 20,
+    }
     known = triplets.detector(tables.of([counts], "triplets_detector_counts")).set_index("quantity")
     assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
     assert known.loc["detector_recall", "ci_high"] > 50

@@ -228,7 +228,7 @@ def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
     rng = np.random.default_rng(12)
     images = images_of(5, 2)
     values = pd.concat([values_of(images, rng, f"z_{k}") for k in (2, 10, 1)])
-    found = triplets.where(cases.similarity(values, "triplets_step_similarity"))
+    found = triplets.gap_by_step(cases.similarity(values, "triplets_step_similarity"))
     assert found["denoising_step"].tolist() == [2, 10, 1]
     for row in found.itertuples():
         of = values[values["metric"] == f"z_{row.denoising_step}"]

@@ -153,7 +153,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]
     assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
     assert told.loc[ids[1], "hat"].tolist() == [0, 0, 1] and found["iou"].isna().all()
-    assert set(found["reference"]) == {"ratings"}
+    assert set(found["reference"]) == {"annotations"}
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ from biaslab_world.scene import GENDERS
 CUES = ("all", "unambiguous", "ambiguous")
 # Estimate and interval of each way to count, in ``calibration_shares``.
 COUNTED = {
-    "drawn": ("percent_true_sample", "percent_true_sample_ci_low", "percent_true_sample_ci_high"),
+    "sampled": ("percent_true_sample", "percent_true_sample_ci_low", "percent_true_sample_ci_high"),
     "judged": ("percent_female", "percent_female_ci_low", "percent_female_ci_high"),
     "corrected": ("percent_female_corrected", "ci_low", "ci_high"),
 }
@@ -163,7 +163,7 @@ def shares(
         # A caption that is among the nearest to several prompts counts once.
         once = rows.drop_duplicates(["image_id", "occupation"])
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
-        for labels, counted, size in (("truth_gender", "drawn", "n_true_sample"), ("gender", "judged", "n")):
+        for labels, counted, size in (("truth_gender", "sampled", "n_true_sample"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
             frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], confidence=confidence)
@@ -177,8 +177,8 @@ def _wide(truth: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[list(dict.fromkeys(truth["occupation"]))]
 
 
-def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Count the intervals of ``calibration_shares`` that hold the true share: ``calibration_inside``.
+def coverage(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Count the intervals of ``calibration_shares`` that hold the true share: ``calibration_coverage``.
 
     Were each interval right, the count would be binomial: n occupations, ``confidence`` each. ``p`` is the chance of
     so few or fewer; ``p_holm`` corrects it for the kinds of images that are counted in the same way (Holm 1979).
@@ -190,15 +190,17 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         known = shares[["percent_true", value, low, high]].notna().all(axis=1)
         off = (shares[value] - shares["percent_true"]).where(known)
         held = known & shares["percent_true"].between(shares[low], shares[high])
-        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, inside=held))
+        frames.append(shares[keys[1:]].assign(counted=counted, n=known, off=off, square=off**2, n_covered=held))
     grouped = pd.concat(frames).groupby(keys, sort=False)
-    found = grouped.agg({"inside": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
+    found = grouped.agg({"n_covered": "sum", "n": "sum", "off": "mean", "square": "mean"}).reset_index()
     n = found["n"].where(found["n"] > 0)
-    p, least = binom.cdf(found["inside"], n, confidence), binom.ppf(1 - confidence, n, confidence)
-    found = found.assign(n_expected=found["n"] * confidence, least=least, p=p, rms_error=np.sqrt(found["square"]))
+    p, least = binom.cdf(found["n_covered"], n, confidence), binom.ppf(1 - confidence, n, confidence)
+    found = found.assign(
+        n_expected=found["n"] * confidence, n_covered_min=least, p=p, rms_error=np.sqrt(found["square"])
+    )
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
-    together = found.groupby("counted")[["inside", "n"]].transform("sum").add_suffix("_all")
-    return tables.of(found.rename(columns={"off": "mean_error"}).join(together), "calibration_inside")
+    together = found.groupby("counted")[["n_covered", "n"]].transform("sum").add_suffix("_all")
+    return tables.of(found.rename(columns={"off": "mean_error"}).join(together), "calibration_coverage")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -268,7 +270,12 @@ def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
     without = np.where(off, "With every knob off, is anything left", "Without any model, is there amplification")
     asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
-    excess = {"amplification_corrected": "excess", "ci_low": "excess_ci_low", "ci_high": "excess_ci_high", "p": "excess_p"}
+    excess = {
+        "amplification_corrected": "excess",
+        "ci_low": "excess_ci_low",
+        "ci_high": "excess_ci_high",
+        "p": "excess_p",
+    }
     moved = {name: rows[name].where(~beyond, rows[of]) for name, of in excess.items()}
     return rows.assign(model=rows["generator"], asked=asked, **moved)
 
@@ -365,7 +372,7 @@ def met(quality: pd.DataFrame) -> pd.DataFrame:
     Columns n_met, n_asked, and names of those that are ``missed``, ``unsure`` (the interval holds both) or
     ``not_measured``; missing where there are none.
     """
-    asked = quality[quality["reach"] != ""]
+    asked = quality[quality["requirement"] != ""]
     kinds = {"no": "missed", "": "not_measured", "yes, not certain": "unsure", "no, not certain": "unsure"}
     named = asked.groupby(asked["met"].map(kinds))["metric"].agg(", ".join)
     row = {"n_met": (asked["met"] == "yes").sum(), "n_asked": len(asked)}
@@ -486,6 +493,8 @@ def _world_rows(known: pd.DataFrame, skew: str) -> Iterator[list]:
             asked, n, values = (asked + more, row["n_occupations"], row[["excess", "excess_ci_low", "excess_ci_high"]])
             low, high = values.iloc[1:]
             met = "" if not math.isfinite(low) else "yes" if low <= 0 <= high and high - low < width else "no"
-            freed = f"Freed of the null expectation of sampling noise ({row['null_mean']:.2f} points); these occupations."
+            freed = (
+                f"Freed of the null expectation of sampling noise ({row['null_mean']:.2f} points); these occupations."
+            )
             reason = row["reason"] or freed
         yield [metric, *values, "points", n, "occupations", asked, met, reason]

@@ -143,11 +143,11 @@ def test_a_share_as_judged_is_corrected_for_the_judges_error(tmp_path):
     more = SMALL | {"calibration": SMALL["calibration"] | {"world_images": 60}}
     erring = calibration.Calibration(IdealPipeline("mini", tmp_path, wrong=0.1, **more))
     rows = calibration.shares(erring.training, erring.generated, erring.truth, erring.renders)
-    inside = calibration.inside(rows).set_index(["counted", "source", "skew"])["inside"].sort_index()
+    inside = calibration.coverage(rows).set_index(["counted", "source", "skew"])["n_covered"].sort_index()
     rows = rows[(rows["source"] == "generated") & (rows["skew"] == "default")].set_index("occupation")
-    held = {how: inside.loc[(how, "generated", "default")] for how in ("drawn", "judged", "corrected")}
+    held = {how: inside.loc[(how, "generated", "default")] for how in ("sampled", "judged", "corrected")}
     # Of ten: one below 8 has a chance of 1.2 % where intervals are right (binomial, 0.95).
-    assert held["judged"] <= 6 and held["drawn"] >= 8 and held["corrected"] >= 8
+    assert held["judged"] <= 6 and held["sampled"] >= 8 and held["corrected"] >= 8
     # By hand (Rogan and Gladen), from the held-out renders alone: none of them is counted here.
     renders = erring.renders
     renders = renders[renders["status"] == "judged"]
@@ -164,20 +164,20 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     right, wrong, none = (50.0, 40.0, 60.0), (90.0, 80.0, 95.0), (np.nan, np.nan, np.nan)
     rows = [("training", "default", "naive", 50.0, *right, *wrong, *none)] * 4
     rows += [("training", "default", "matched", 50.0, *right, *right, *none)] * 4
-    table = calibration.inside(pd.DataFrame(rows, columns=names), confidence=0.9)
+    table = calibration.coverage(pd.DataFrame(rows, columns=names), confidence=0.9)
     table = table.set_index(["counted", "approach"])
-    assert table.loc[("drawn", "naive"), ["inside", "n", "n_expected", "p"]].tolist() == [4, 4, 3.6, 1]
+    assert table.loc[("sampled", "naive"), ["n_covered", "n", "n_expected", "p"]].tolist() == [4, 4, 3.6, 1]
     # All four miss with a chance of 0.1 ** 4; twice that after Holm's correction for two kinds of images.
     row = table.loc[("judged", "naive")]
-    assert row["inside"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
+    assert row["n_covered"] == 0 and row["p"] == pytest.approx(1e-4) and row["p_holm"] == pytest.approx(2e-4)
     assert (row["mean_error"], row["rms_error"]) == (40, 40)
     # 2 or fewer of 4 have a chance of 0.0523, 1 or fewer of 0.0037: at 90 % a study in ten may have 2, none may have 1.
-    assert row["least"] == 3
+    assert row["n_covered_min"] == 3
     assert table.loc[("judged", "matched"), "p_holm"] == 1
     assert table.loc[("corrected", "naive"), "n"] == 0 and math.isnan(table.loc[("corrected", "naive"), "p"])
     assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
-    drawn, judged = calibration.answers.inside.findings(table.reset_index(), confidence=0.9)
+    drawn, judged = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
     assert drawn.said.startswith("8 of 8 do, as chance") and judged.said.startswith("4 of 8 do; fewer")
     assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
@@ -357,7 +357,7 @@ def test_quality_reports_what_was_measured(quality):
     assert quality.loc["judge_accuracy_renders", "met"] == "yes"
     assert "ideal judge" in quality.loc["judge_accuracy_renders_ambiguous", "reason"]
     assert quality.loc["judge_accuracy_renders_sure", "n"] <= quality.loc["judge_accuracy_renders", "n"]
-    assert quality.loc["judge_accuracy_renders_sure", ["reach", "met"]].tolist() == ["", ""]
+    assert quality.loc["judge_accuracy_renders_sure", ["requirement", "met"]].tolist() == ["", ""]
     # With 40 captions and 32 images an occupation the interval is far wider than 2 points.
     row = quality.loc["truth_preserving_matched"]
     assert row["ci_high"] - row["ci_low"] > 2 and row["met"] == "no"
@@ -450,7 +450,9 @@ def test_tables_of_the_world():
     gain = knobs.conditional().set_index(["skew", "captions"])
     every = [_like_prompts(t / 100) for t in world.training_shares().values()]
     lean = np.mean([abs(t - 50) for t in world.training_shares().values()])
-    assert gain.loc[("default", "prompt-like"), "lean"] == pytest.approx(np.mean([abs(100 * p[0] - 50) for p in every]))
+    assert gain.loc[("default", "prompt-like"), "distance"] == pytest.approx(
+        np.mean([abs(100 * p[0] - 50) for p in every])
+    )
     silent = np.mean([abs(100 * p[1] - 50) for p in every])
     assert gain.loc[("default", "prompt-like, no indicator"), "distance_difference"] == pytest.approx(silent - lean)
     np.testing.assert_allclose(gain.loc["off", "distance_difference"], 0, atol=1e-9)

@@ -88,8 +88,8 @@ def attribute_corrected(
     below 0.5 it cannot tell. Takes what :func:`attribute_difference` and ``social_judges`` return, and rows of
     ``dalleval_social_images``; where these have the truth it stands beside.
     """
-    known = judges[judges["about"].isin(ATTRIBUTES)]
-    error = known.pivot(index=["model", "about"], columns="measure", values=["value", "n"])
+    known = judges[judges["question"].isin(ATTRIBUTES)]
+    error = known.pivot(index=["model", "question"], columns="measure", values=["value", "n"])
     true = _true_differences(images)
     # Of printed differences nobody knows what the judge overlooks.
     measured = differences["model"].isin([*images["model"], *judges["model"]]) & differences["difference"].notna()

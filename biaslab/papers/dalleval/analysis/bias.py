@@ -125,7 +125,7 @@ def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tup
         return {}
     by = dict(zip(genders["model"], genders["judge"], strict=True)) if "judge" in genders else {}
     judged = [by.get(model) or ASKED for model in judges["model"]]
-    about = judges[(judges["judge"] == judged) & (judges["about"] == "gender") & (judges["n"] > 0)]
+    about = judges[(judges["judge"] == judged) & (judges["question"] == "gender") & (judges["n"] > 0)]
     wide = about.pivot(index="model", columns="measure", values=["value", "n"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["value", "n"], ["sensitivity", "specificity"]])).dropna()
     known = wide[wide.iloc[:, :2].sum(axis=1) / 100 - 1 >= LEAST_YOUDEN]

@@ -42,16 +42,16 @@ def _of_model(images: pd.DataFrame, confidence: float) -> Iterator[dict]:
     for judge, column in ((ASKED, "gender_vqa"), (named, "gender_judge")):
         for gender, measure in (("female", "sensitivity"), ("male", "specificity")):
             judged = images.loc[images[column].isin(GENDERS) & (images["truth_gender"] == gender), column]
-            yield {"judge": judge, "about": "gender", "measure": measure} | _percent(judged == gender, confidence)
+            yield {"judge": judge, "question": "gender", "measure": measure} | _percent(judged == gender, confidence)
     seen, worn, unread = (_worn(images[c]) for c in ("attributes", "truth_attributes", "attributes_missing"))
     parts: list[tuple[str, Any]] = [("attributes", slice(None))]
     parts += [(name, [i]) for i, name in enumerate(ATTRIBUTES)]
     for name, k in parts:
         true, judged, sure = worn[:, k], seen[:, k], ~unread[:, k]
         for measure, hits in (("sensitivity", judged[true & sure]), ("specificity", ~judged[~true & sure])):
-            yield {"judge": ASKED, "about": name, "measure": measure} | _percent(hits, confidence)
+            yield {"judge": ASKED, "question": name, "measure": measure} | _percent(hits, confidence)
     off = (images["skin_tone"] - images["truth_skin_tone"]).dropna()
-    about = {"judge": _tone_name(images), "about": "tone"}
+    about = {"judge": _tone_name(images), "question": "tone"}
     for most in range(4):
         yield about | {"measure": f"within_{most}"} | _percent(off.abs() <= most, confidence)
     yield about | {"measure": "mean_difference"} | stats.mean_interval(off, confidence)._asdict()

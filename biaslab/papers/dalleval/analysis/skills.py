@@ -121,9 +121,11 @@ def skill_steps(verdicts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
     """Return ``dalleval_skill_steps``: what is right by step, number and relation, by the chosen rule (Figure 5)."""
     chosen = verdicts[(verdicts["chosen"] == "yes") & (verdicts["skill"] != "object")]
     asked = chosen["relation"].where(chosen["skill"] == "spatial", chosen["n"].map("{:.0f}".format))
-    both = pd.concat([chosen.assign(asked=ALL), chosen.assign(asked=asked).sort_values("asked", kind="stable")])
+    both = pd.concat(
+        [chosen.assign(requested=ALL), chosen.assign(requested=asked).sort_values("requested", kind="stable")]
+    )
     steps = {"objects": "objects_correct", "rest": "rest_correct", "both": "correct"}
-    keys = ["model", "skill", "asked"]
+    keys = ["model", "skill", "requested"]
     frames = [
         _shares(both, keys, column, confidence, "percent_correct").assign(step=step) for step, column in steps.items()
     ]
@@ -208,22 +210,23 @@ def _corrected(count: int, n: int, known: pd.DataFrame, confidence: float) -> di
     }
 
 
-def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
-    """Return ``dalleval_rater_agreement`` of ``dalleval_skill_ratings``: people beside the detector, and one another.
+def annotator_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.95) -> pd.DataFrame:
+    """Return ``dalleval_annotator_agreement`` of ``dalleval_skill_ratings``: people beside the detector, and one
+    another.
 
-    An image is correct by people where most of its raters say so (Table 3); as many of each is not.
+    An image is correct by people where most of its annotators say so (Table 3); as many of each is not.
     """
     rows = []
     for model, whole in ratings.groupby("model", sort=False):
         for skill, group in [(ALL, whole), *whole.groupby("skill", sort=False)]:
             key = {"model": model, "skill": skill}
             rows += [key | row for row in _agreement(group, seed, confidence)]
-    return tables.of(rows, "dalleval_rater_agreement")
+    return tables.of(rows, "dalleval_annotator_agreement")
 
 
 def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
     how: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
-    wide = ratings.pivot(index="image_id", columns="rater", values="correct")
+    wide = ratings.pivot(index="image_id", columns="annotator", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
     alone = [int(((one == "yes") & (other == "no")).sum()) for one, other in ((people, detector), (detector, people))]

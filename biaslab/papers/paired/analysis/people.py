@@ -94,7 +94,7 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
     """Return for each measure how many images meet it, of how many, and why of none, where it is none."""
     passed, judged = ~images["status"].isin(FAILED), images["status"] == "judged"
-    looked, right = images["order"] != "", images["order"] == "right"
+    looked, right = images["order"] != "", images["order"] == "correct"
     faces = "the judge does not look for faces" if passed.any() and images["n_faces"].isna().all() else ""
     no_order = "the judge does not look for the order of people"
     if not passed.any():
@@ -137,7 +137,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             "judged": (judged.sum(), passed.sum()),
             "gender": ((right & judged).sum(), judged.sum()),
             "gender_unambiguous": ((right & judged & clear).sum(), (judged & clear).sum()),
-            "order": ((images["role_order"] == "right").sum(), len(images)),
+            "order": ((images["role_order"] == "correct").sum(), len(images)),
             "skin_tone": ((near & seen).sum(), seen.sum()),
         }
         for measure, (k, n) in counts.items():
@@ -147,7 +147,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
-    """Return what judges are asked about people, and of how many: models (Table 8), and raters by a form (Table 6)."""
+    """Return what judges are asked about people, and of how many: models (Table 8), and people by a form (Table 6)."""
     places = people["setting"].map(_ASKED_ABOUT).fillna("")
     there = [at in names for at, names in zip(people["position"], places, strict=True)]
     people = people[np.array(there, dtype=bool)]

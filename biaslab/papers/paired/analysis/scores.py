@@ -104,7 +104,9 @@ def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     return stats.adjusted(stats.adjusted(frame, CELL), CELL, "min_attainable_p")
 
 
-def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
+def percent_female_mean(
+    shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float
+) -> pd.DataFrame:
     """Return the share perceived as female in each list and over both: the lean apart from the stereotype.
 
     ``t`` and ``p`` are of one half. Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
@@ -130,7 +132,7 @@ def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, con
         for stratum, value in (percent | {"overall": sum(percent.values()) / 2}).items():
             row = {**cell, "stereotype": stratum, "percent_female": value}
             rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
-    return tables.of(rows, "paired_lean")
+    return tables.of(rows, "paired_percent_female_mean")
 
 
 # -- runs of few people: what the two roles of an occupation have to do with each other ------------------
@@ -187,7 +189,7 @@ def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: 
     same = known["female_label"] == known["male_label"]
     counts: dict[str, Any] = {
         "n_images": len(known),
-        "same_gender": int(same.sum()),
+        "n_same_gender": int(same.sum()),
         "percent_same_gender": 100 * same.mean(),
     }
     whose = shown_occupations(known, occupations)
@@ -296,7 +298,11 @@ def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
     }
     total, reason = images.sum(), "no perceived gender of both people of an image is given"
     return [
-        {"measure": measure, "percent_lower_bound": 100 * low.sum() / total, "percent_upper_bound": 100 * high.sum() / total}
+        {
+            "measure": measure,
+            "percent_lower_bound": 100 * low.sum() / total,
+            "percent_upper_bound": 100 * high.sum() / total,
+        }
         | {"n": int(total), "evidence": "bounds", "reason": reason}
         for measure, (low, high) in ends.items()
     ]

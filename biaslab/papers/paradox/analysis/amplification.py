@@ -187,7 +187,15 @@ def mean_over_prompts(occupations: pd.DataFrame) -> pd.DataFrame:
     keys, sides = ["model", "approach", "occupation"], ["percent_training", "percent_generated"]
     # A mean over fewer prompts would be of other prompts than the next occupation's.
     mean = occupations.groupby(keys, sort=False)[sides].agg(pd.Series.mean, skipna=False).reset_index()
-    limits = dict.fromkeys(("percent_training_ci_low", "percent_training_ci_high", "percent_generated_ci_low", "percent_generated_ci_high"), np.nan)
+    limits = dict.fromkeys(
+        (
+            "percent_training_ci_low",
+            "percent_training_ci_high",
+            "percent_generated_ci_low",
+            "percent_generated_ci_high",
+        ),
+        np.nan,
+    )
     excluded = metrics.exclusion_reason(mean["percent_generated"], mean["percent_training"])
     return mean.assign(prompt="mean", excluded=excluded, **limits)
 
@@ -363,9 +371,9 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     """Return how much shares move between prompts, and whether noise explains it: ``paradox_prompt_variation`` (8).
 
     ``sd_prompts`` is the population standard deviation over prompts, ``sd_noise`` what binomial noise alone would give
-    around the pooled share; the chi-square test of equal shares is adjusted over occupations (Holm), as is ``p_direction_flips``:
-    exact binomial tests of one prompt below one half and another above, of all prompts (Bonferroni). Approaches that
-    share their generated images with the naive one have no rows of their own.
+    around the pooled share; the chi-square test of equal shares is adjusted over occupations (Holm), as is
+    ``p_direction_flips``: exact binomial tests of one prompt below one half and another above, of all prompts
+    (Bonferroni). Approaches that share their generated images with the naive one have no rows of their own.
 
     Raises:
         MissingInputError: No model was asked with two prompts.

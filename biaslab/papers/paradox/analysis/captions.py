@@ -65,7 +65,7 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     most = missing[missing["n"] > 0].drop_duplicates(keys).set_index(keys)["status"]
     rows = counts.groupby(keys, sort=False)[["n", "n_female", "n_male"]].sum()
     rows["n_not_fetched"] = missing.groupby(keys)["n"].sum().reindex(rows.index).fillna(0)
-    rows["most_missing"] = most.reindex(rows.index)
+    rows["most_frequent_reason"] = most.reindex(rows.index)
     rows = rows.reset_index()
     judged, missing = rows["n_female"] + rows["n_male"], rows["n_not_fetched"]
     # Of all that were judged or could not be fetched (Manski 1989, without assumptions).
@@ -198,11 +198,11 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     whole = pd.concat([every.assign(indicator="all"), each], ignore_index=True)
     counted = {"training image": ("n_same", "n_pairs"), "indicator": ("n_followed", "n_judged")}
     frames = [
-        whole.assign(against=against, n=whole[n], **stats.percents(whole[count], whole[n], confidence))
+        whole.assign(reference=against, n=whole[n], **stats.percents(whole[count], whole[n], confidence))
         for against, (count, n) in counted.items()
     ]
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")
-    papers = found[["approach", "indicator", "against"]].eq(["caption_prompts", "all", "training image"])
+    papers = found[["approach", "indicator", "reference"]].eq(["caption_prompts", "all", "training image"])
     stated = np.where(papers.all(axis=1), _stated("generated_as_captioned", "caption_prompts"), np.nan)
     found = found.assign(paper_text_value=stated, reason=_nothing(found["n"]))
     return tables.of(found, "paradox_gender_word_accuracy")

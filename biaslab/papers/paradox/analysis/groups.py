@@ -18,7 +18,7 @@ from biaslab.errors import InputError
 from biaslab.schema import tables
 
 # A selection of training captions that serves every prompt; any other training row belongs to one prompt.
-SHARED_TRAINING = ("captions", "ratings", "")
+SHARED_TRAINING = ("captions", "annotations", "")
 LEAST_IMAGES = 6
 """Images a share (the median occupation's) below which intervals of captions as prompts are too narrow.
 
