@@ -82,7 +82,7 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
     p = ttest_1samp(values, 0, axis=1).pvalue
     gap, percent = (
         {of: mean.ravel(), f"{ends}ci_low": (mean - half).ravel(), f"{ends}ci_high": (mean + half).ravel()}
-        for of, ends in (("gap", ""), ("relative_gap", "percent_"))
+        for of, ends in (("gap", ""), ("relative_gap", "relative_gap_"))
     )
     table = pd.DataFrame(gap | percent).assign(
         model="A", dataset=np.repeat(np.arange(studies).astype(str), metrics), unit="1", sample="triplets",

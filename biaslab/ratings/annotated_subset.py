@@ -28,7 +28,7 @@ def read(path: str | Path) -> pd.DataFrame:
     """Read ratings: a row for each person who is in the file.
 
     Returns :data:`COLUMNS`: model (empty: of any), source (``generated`` or ``training``), image_id in its plain form,
-    position, about (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unannotated``),
+    position, question (empty: perceived gender), label (the most frequent rating, ``tie`` or ``unannotated``),
     n_annotators (ratings of the person) and probability (0–1, NaN where the file does not say).
 
     Raises InputError where the file cannot be read, a value is out of its range, or a person is there twice.
@@ -65,7 +65,7 @@ def read(path: str | Path) -> pd.DataFrame:
     table["probability"] = readers.probabilities(table, path)
     several = table.groupby(_KEYS)["probability"].transform("nunique") > 1
     cells.refuse(several, path, "image {} has several probabilities", "give one", table["image"])
-    votes = readers.votes_on(table, _KEYS, annotators, path, "image {image}, position {position} {about}")
+    votes = readers.votes_on(table, _KEYS, annotators, path, "image {image}, position {position} {question}")
     drawn = table.groupby(_KEYS)["probability"].first().reindex(pd.MultiIndex.from_frame(votes.items))
     found = votes.items.assign(probability=drawn.to_numpy(), label=votes.label)
     answered = found["label"].replace({said: short for short, said in _YES.items() if len(short) > 1})

@@ -499,7 +499,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
                 some = own[(own["rated"] == answer) & own["judged"].notna()]
                 right = (some["judged"] == answer).astype(float)
                 row[name] = 100 * np.average(right, weights=some["weight"]) if len(some) else np.nan
-                row[f"{name}_n"] = len(some)
+                row[f"n_{name}"] = len(some)
             rows.append(row)
     return tables.of(rows, "custom_corrected")
 

@@ -16,7 +16,7 @@ from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
 
 JUDGE, ANNOTATIONS, BOTH = "judge", "annotations", "both"
-NOW, POINTS = "now", (10, 5, 2)
+CURRENT, POINTS = "current", (10, 5, 2)
 """Half-widths that sizes are told for, in percentage points of shares."""
 LEAST_WORTH = 1.1
 """How many ratings one is worth with the judge from which on the judge brings something."""
@@ -153,7 +153,7 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
         design = stats.pilot(one.cells, one.people, drawn=one.drawn, folded=one.folded)
         row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
         half = design.half_width(confidence)
-        now = {"target": NOW, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
+        now = {"target": CURRENT, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}
         rows.append(row | now | {"reason": "" if np.isfinite(half) else "too few clusters or images"})
         for points in POINTS:
             n, other = design.sizes(points * one.scale, confidence)

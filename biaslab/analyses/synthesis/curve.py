@@ -147,7 +147,7 @@ def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     means = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moved = grid["measure"].map(means["same_direction"] - means["none"])
-    return tables.of(grid.assign(moved=moved), "synthesis_exclusion_by_measure")
+    return tables.of(grid.assign(exclusion_effect=moved), "synthesis_exclusion_by_measure")
 
 
 def extremes(curve: pd.DataFrame) -> pd.DataFrame:

@@ -93,7 +93,7 @@ def _regions(ax: Axes, rows: pd.DataFrame) -> None:
     for corner in ((0, 50), (50, 0)):
         look: Any = {"facecolor": "none", "edgecolor": style.LIGHT, "hatch": "////", "lw": 0, "zorder": 0}
         ax.add_patch(Rectangle(corner, 50, 50, **look))
-    wide = [rows[f"{side}_high"] - rows[f"{side}_low"] for side in ("training", "generated")]
+    wide = [rows[f"percent_{side}_ci_high"] - rows[f"percent_{side}_ci_low"] for side in ("training", "generated")]
     x, y = (float(width.median()) / 2 for width in wide)
     if np.isfinite(x + y):
         # In the corner where least is: all training images female, all generated ones male.

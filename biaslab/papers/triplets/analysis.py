@@ -81,7 +81,7 @@ def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     by = ["topic", "profession"]
     of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
     asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
-    counted = of.assign(n_prompts=asked.reindex(of.index, fill_value=0))
+    counted = of.assign(n_sentences_used=asked.reindex(of.index, fill_value=0))
     return tables.of(counted.reset_index(), "triplets_professions")
 
 
@@ -334,7 +334,7 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         row["relative_gap"] = 100 * (far - near) / far if distance else np.nan
         if np.isfinite(row.get("ci_low", np.nan)):
             times = row["relative_gap"] / row["gap"] if row["gap"] else 0.0
-            row |= {f"percent_{end}": times * row[end] for end in _ENDS}
+            row |= {f"relative_gap_{end}": times * row[end] for end in _ENDS}
         # Printed values a unit apart may be equal; the margin is for binary fractions.
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
@@ -393,8 +393,8 @@ def chi_square(
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
     decisive = frame["p_permutation"].fillna(frame["p"])
-    frame = stats.adjusted(frame.assign(p_decisive=decisive), family, "p_decisive")
-    return stats.adjusted(frame.drop(columns="p_decisive"), family)
+    frame = stats.adjusted(frame.assign(p_primary=decisive), family, "p_primary")
+    return stats.adjusted(frame.drop(columns="p_primary"), family)
 
 
 def bias_score(
@@ -542,7 +542,7 @@ def _scores(
     rows = counts.groupby([*cell, "object", "prompt_gender"])["count"].sum().unstack()
     rows = rows.reindex(columns=sets).fillna(0).astype(int).reset_index()
     images = counts.groupby([*cell, "prompt_gender"])["n_images"].first().unstack().reindex(columns=sets)
-    rows = rows.merge(images.dropna().add_prefix("images_").reset_index(), on=cell)
+    rows = rows.merge(images.dropna().add_prefix("n_images_").reset_index(), on=cell)
     words = reference.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
     rows = rows.assign(minimum_count=minimum_count or stated.astype(int))

@@ -111,7 +111,7 @@ def detector_counts() -> pd.DataFrame:
     text = reference.load("triplets_text")
     counts = {
         "n_images": _stated("rated_images"),
-        "nouns": _stated("nouns"),
+        "n_nouns": _stated("nouns"),
         "n_nouns_both": text.query("quantity == 'nouns_agreed' and unit == 'nouns'")["value"],
         "n_nouns_detector_only": _stated("nouns_model_only"),
         "n_nouns_people_only": np.nan,

@@ -152,7 +152,7 @@ def test_three_estimates_of_own_shares_and_what_they_are_worth(own_people):
     assert whole.loc["both", "n_annotated"] == len(rated) and whole.loc["both", "is_more_precise"] == 1
     (card,) = precision.answers.rated.findings(table)
     assert card.question == "What is the share perceived as female of m, by annotations and judge combined?"
-    assert f"as precise as {whole.loc['both', 'worth']:.0f} annotations alone" in " ".join(card.details)
+    assert f"as precise as {whole.loc['both', 'n_equivalent']:.0f} annotations alone" in " ".join(card.details)
     # Of one group those of that group alone: by hand without weights.
     one = own_people[(own_people["group"] == "2") & (own_people["status"] == "judged")]
     some = rated[rated["group"] == "2"]
@@ -211,7 +211,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     # Of nine images eight say nothing of a tie.
     (tie,) = dalleval.attribute_headlines(images, ["tie"])
     assert tie.cells["n"].tolist() == [1] * 16
-    text = "image,about,annotator,label\n"
+    text = "image,question,annotator,label\n"
     text += "".join(f"{image},skirt,ann,{'yes' if shows else 'no'}\n" for image, shows in truth.items())
     (tmp_path / "r.csv").write_text(text)
     said = tables.of(
@@ -223,7 +223,7 @@ def test_attributes_are_those_of_their_own_table_and_put_right(tmp_path):
     known = pd.Series(truth).groupby(images.set_index("image_id")["prompt"]).mean()
     assert found.loc["both", "estimate"] == pytest.approx(100 * (known["woman"] - known["man"]))
     assert found.loc["both", "estimate"] != pytest.approx(found.loc["judge", "estimate"])
-    (tmp_path / "r.csv").write_text("image,about,annotator,label\na,skirt,r,female\n")
+    (tmp_path / "r.csv").write_text("image,question,annotator,label\na,skirt,r,female\n")
     with pytest.raises(InputError, match="'female' is no answer about an attribute"):
         annotated_subset.read(tmp_path / "r.csv")
 
@@ -250,10 +250,10 @@ def test_estimates_nobody_judged_have_no_value_and_a_reason(own_people):
 def test_sizes_are_told_with_what_no_number_of_images_gives(own_people):
     table = precision.sizes(custom.headlines(own_people))
     whole = table[table["group"] == "all"].set_index("target")
-    assert whole.loc["now", "n_images_per_prompt"] == 30 and whole.loc["now", "half_width"] < 10
+    assert whole.loc["current", "n_images_per_prompt"] == 30 and whole.loc["current", "half_width"] < 10
     # Four times as many images halve an interval of fixed groups.
     assert whole.loc["±2", "n_images_per_prompt"] == pytest.approx(
-        30 * (whole.loc["now", "half_width"] / 2) ** 2, rel=0.1
+        30 * (whole.loc["current", "half_width"] / 2) ** 2, rel=0.1
     )
     assert whole.loc["±10", "percent_additional"] == 0
 

@@ -57,7 +57,7 @@ def test_interval_over_lists_is_welchs_and_twice_as_wide_where_they_share_images
     limits = scipy_stats.ttest_1samp(female, 0).confidence_interval(0.95)
     found = one(rows, stereotype="female")
     assert [found["ci_low"], found["ci_high"]] == pytest.approx([*limits], abs=0.01)
-    lean = one(printed["lean"], aspect="occupation", setting=setting, stereotype="overall")
+    lean = one(printed["percent_female_mean"], aspect="occupation", setting=setting, stereotype="overall")
     # A share is 50 plus or minus half a score, so its half-width is a quarter of the difference's.
     assert lean["ci_high"] - lean["ci_low"] == pytest.approx(half / times, abs=0.01)
 
@@ -119,7 +119,7 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     lost = {"n": 0, "percent_female": np.nan}
     rows = [r | lost if r["identity"] in ("o0, male", "o2, female") else r for r in rows]
     t = tables_of(percent_female=rows)
-    for name, column in (("stereotype_score", "score"), ("lean", "percent_female")):
+    for name, column in (("stereotype_score", "score"), ("percent_female_mean", "percent_female")):
         of = t[name].set_index("stereotype")[column]
         assert of["overall"] == pytest.approx((of["female"] + of["male"]) / 2)
     # Low power 100, 0, 100; high power -100, 0, 0 of o1 to o3 (o0 and o2 have one role).
@@ -136,7 +136,7 @@ def test_overall_is_the_mean_of_the_lists_where_roles_were_not_judged(tables_of)
     assert overall["p"] == pytest.approx(2 * scipy_stats.t.sf(50 / 3 / se, 3))
     # And the difference of high and low power restates the lean of the same people.
     coupling = t["role_coupling"].iloc[0]
-    lean = one(t["lean"], stereotype="overall")
+    lean = one(t["percent_female_mean"], stereotype="overall")
     assert coupling["percent_female"] == pytest.approx(lean["percent_female"])
     assert coupling["difference"] == pytest.approx(-100 / 3 - 200 / 3)
     assert coupling["difference_p"] == pytest.approx(lean["p"])
@@ -199,7 +199,7 @@ def test_stereotype_score_of_roles_with_missing_people_is_clustered_by_occupatio
 
 def test_intervals_of_no_width_are_none(tables_of):
     t = tables_of(percent_female=lists([5] * 8, [0] * 8, 5) + lists([3] * 8, [0] * 8, 3, "single"))
-    for name in ("stereotype_score", "lean", "score_change", "adherence"):
+    for name in ("stereotype_score", "percent_female_mean", "score_change", "adherence"):
         ends = t[name][["ci_low", "ci_high"]]
         assert len(ends) and ends.isna().all(axis=None), name
         assert (t[name]["reason"] != "").all(), name

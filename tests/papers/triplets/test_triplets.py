@@ -489,7 +489,7 @@ def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pool
     gap = triplets.disparity_gap(pd.concat(rows, ignore_index=True))
     for end in ("low", "high"):
         times = gap["relative_gap"] / gap["gap"]
-        assert gap[f"percent_ci_{end}"].to_numpy() == pytest.approx((times * gap[f"ci_{end}"]).to_numpy())
+        assert gap[f"relative_gap_ci_{end}"].to_numpy() == pytest.approx((times * gap[f"ci_{end}"]).to_numpy())
     assert (gap["relative_gap_ci_low"] < gap["relative_gap"]).all()
     assert triplets.gap_summary(gap)["relative_gap_ci_low"].isna().all()
 

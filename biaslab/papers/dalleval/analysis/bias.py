@@ -75,7 +75,7 @@ def overall_average(
             mean = stats.mean_interval(values, confidence)
             shared = group["reason"].iloc[0] if group["reason"].nunique() == 1 else ""
             row: dict[str, Any] = {"model": model, "category": category, "average": mean.value} | mean._asdict()
-            row |= {"printed": known.get((model, category)), "n_images_per_profession": group["n"].median()}
+            row |= {"paper_table_value": known.get((model, category)), "n_images_per_profession": group["n"].median()}
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
                 if rates := error.get(str(model)):
