@@ -91,7 +91,7 @@ def paraphrases(
         store: Where the model's answers are kept, so that none is paid for twice.
         names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
 
-    Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
+    Returns a row a caption, in order: ``text``, ``status`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
     :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not
     take. Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of

@@ -103,7 +103,7 @@ class EndpointImages(MadeImages):
         first = left.iloc[0]
         raise RunError(
             f"{self.name} has not delivered {len(left)} of {len(self.table)} images ({counts}; first "
-            f"{first['image_id']}: {first['detail'] or OUTCOMES[first['outcome']]}). {STAYS}; run again for the others."
+            f"{first['image_id']}: {first['detail'] or OUTCOMES[first['status']]}). {STAYS}; run again for the others."
         )
 
     def _image(self, place: tuple[str, Bought]) -> np.ndarray | Unreadable:

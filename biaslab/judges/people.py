@@ -56,7 +56,7 @@ def judge_people(
     ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it). ``min_face``
     is a share of the image's height and, of n people asked for, of an n-th of its width.
 
-    Returns one row per row of ``asked``, in its order: image_id, position, outcome (of
+    Returns one row per row of ``asked``, in its order: image_id, position, status (of
     :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image),
     x0, y0, x1, y1 (this person's face, NaN where it is not clear whose is whose), image_width, image_height, reason
     (also why roles could not be looked for), role (of the whole image: ``right``, ``swapped``, ``unclear``, or empty

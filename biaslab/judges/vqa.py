@@ -37,7 +37,7 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
     hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``how`` and errors are as for
     :func:`ask_about`.
 
-    Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: outcome is ``judged``, ``uncertain``
+    Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: status is ``judged``, ``uncertain``
     (``reason`` says what the answer lacks), ``unreadable`` or ``blocked``; answer is the model's own text. What faces
     and probabilities would give is NaN, and ``role`` is empty. Raises InputError where an image is not in the source's
     table.

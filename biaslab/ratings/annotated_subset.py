@@ -36,7 +36,7 @@ def read(path: str | Path) -> pd.DataFrame:
     path = cells.located(path)
     known = {*_KEYS, "image_id", "occupation", "annotator", "label", *person_ratings.CONTEXT}
     table, left_out = cells.load(path, known)
-    table = readers.usual(table)
+    table = readers.usual(table, path)
     cells.require(table, ["image"], path, _NEEDS, known)
     long = {"annotator", "label"} <= {*table}
     annotators = None if long else [c for c in table if c and c not in known]

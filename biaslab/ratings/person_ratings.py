@@ -151,7 +151,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     """Return the cells with known columns in their usual spelling, and those of annotators if the form is wide."""
     known = {*_KEYS, *_LONG, *CONTEXT, "image"}
     table, left_out = cells.load(path, known)
-    table = readers.usual(table)
+    table = readers.usual(table, path)
     if "image_id" not in table:
         table = table.rename(columns={"image": "image_id"})
     # Of a column that is spelt otherwise it is asked whether it is meant.

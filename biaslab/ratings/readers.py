@@ -26,6 +26,7 @@ import pandas as pd
 from biaslab.errors import InputError, name_help, unknown_name
 from biaslab.io import cells, delimited, plaintext
 from biaslab.metrics import agreement
+from biaslab.schema import old_names
 
 OTHER = "other"
 LABELS = (*agreement.LABELS, OTHER)
@@ -163,7 +164,7 @@ def read(path: str | Path) -> Rated:
     """
     path = cells.located(path)
     frame, left_out = cells.load(path, {*_LONG, *_FORMATS["shares"], *_OPTIONAL, *DRAWN})
-    frame = usual(frame)
+    frame = usual(frame, path)
     check_wave(frame, path)
     frame = frame.drop(columns=[*DRAWN], errors="ignore")
     kind = _kind(list(frame.columns), path)
@@ -206,10 +207,14 @@ def read(path: str | Path) -> Rated:
     return _resolved(kind, votes, notes)
 
 
-def usual(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of ratings with its columns as this module calls them (:data:`CALLED`)."""
+def usual(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a table of ratings with its columns as this module calls them (:data:`CALLED`).
+
+    Raises InputError: A column has its name of an earlier version.
+    """
+    old_names.check_columns(map(str, frame), {*_LONG, "question"}, str(path))
     long = cells.called(frame, CALLED)
-    # Of ratings in wide form every other column is a annotator.
+    # Of ratings in wide form every other column is an annotator.
     wide = {name: CALLED[name] for name in ("image", "occupation")}
     return long if {"annotator", "label"} <= {*long} else cells.called(frame, wide)
 
@@ -248,7 +253,7 @@ def votes_on(frame: pd.DataFrame, keys: list[str], annotators: list[str] | None,
         path: The file, for errors.
         called: What errors call an item, with columns in braces.
 
-    Raises InputError where a cell is no rating, a annotator has no name, or an item is there twice, or twice for one
+    Raises InputError where a cell is no rating, an annotator has no name, or an item is there twice, or twice for one
     annotator.
     """
     codes, notes = _label_codes(frame[annotators or ["label"]], path)
@@ -342,6 +347,7 @@ def _shares(frame: pd.DataFrame, path: Path, notes: list[Note]) -> Rated:
             "percent_female is 0 to 100: multiply by 100."
         )
     prompt = frame["prompt"].astype(object) if "prompt" in frame else pd.Series("", index=frame.index)
+    cells.refuse(prompt == "ratings", path, "prompt is ratings", "it is now annotations: rename it")
     frame = frame.assign(percent_female=percent, n=n, prompt=prompt.where(prompt != "", "annotations"))
     fix = "give one, or tell them apart by the columns model or prompt"
     twice = frame.duplicated(_CELL)
@@ -443,7 +449,7 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
         for j, (text, label) in enumerate(zip(spelt, labels, strict=True)):
             if label not in position:
                 row = cells.row_told(pd.Series(codes == j, index=columns.index))
-                fix = "" if name == "label" else f" If {name!r} is not a annotator, remove or rename it."
+                fix = "" if name == "label" else f" If {name!r} is not an annotator, remove or rename it."
                 raise InputError(
                     f"{path}: column {name!r} holds {cells.shortened(values[j])} in data row {row}, which is not a "
                     f"rating. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"

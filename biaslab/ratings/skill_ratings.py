@@ -16,6 +16,7 @@ import pandas as pd
 
 from biaslab.io import cells
 from biaslab.judges.segmenters import folded
+from biaslab.schema import old_names
 
 STEPS = ("objects", "number", "relation")
 _YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}
@@ -65,6 +66,7 @@ def _answers(
     keys = ["image_id", about] if about else ["image_id"]
     path, known, image_ids = cells.located(path), {*keys, *columns, "annotator"}, set(image_ids)
     table, _ = cells.load(path, known)
+    old_names.check_columns(map(str, table), known, str(path))
     cells.require(table, [*keys, *columns], path, needs, known)
     table["image_id"] = cells.image_ids(table["image_id"], image_ids)
     table["annotator"] = (

@@ -559,7 +559,7 @@ if status.exists():
     peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1])
 else:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-print(json.dumps({"peak": peak, "outcomes": made["outcome"].tolist()}))
+print(json.dumps({"peak": peak, "outcomes": made["status"].tolist()}))
 """
 
 

@@ -95,7 +95,7 @@ def test_columns_that_are_not_used_may_hold_anything(tmp_path):
     frame.to_parquet(path)
     notes = readers.read(path).notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "seen, tags, raw"
-    # In wide form each column is a annotator.
+    # In wide form each column is an annotator.
     frame = frame.drop(columns=["annotator", "label", "seen", "raw"]).assign(Ann="female")
     frame.to_parquet(path)
     with pytest.raises(InputError, match=r"column 'tags' holds list<.*>; only text and numbers are read"):

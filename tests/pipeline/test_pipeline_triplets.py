@@ -65,7 +65,7 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     assert (prompts.groupby("noise_id")["prompt_gender"].agg(list).str.len() == 3).all()
     assert prompts.groupby("noise_id")["triplet_id"].nunique().eq(1).all()
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
-    assert sets["triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
+    assert sets["n_triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
     assert (sets["seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
 
 
@@ -267,7 +267,7 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
     found = gap[gap["sample"] == "seeds"].set_index("metric")
     assert found.loc["ssim", "n"] == 3 and found.loc["t", "n"] == 1 and np.isnan(found.loc["t", "ci_low"])
     sizes = triplets.measure.prompt_sets(p).set_index("dataset")
-    assert sizes.loc["captions.txt (one triplet)", ["triplets", "seeds"]].tolist() == [1, 3]
+    assert sizes.loc["captions.txt (one triplet)", ["n_triplets", "n_seeds"]].tolist() == [1, 3]
 
 
 def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):

@@ -151,7 +151,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     """Return ``n`` drawings of people, as of :func:`balanced_scene`, to measure judges on.
 
     ``decoded`` is the folder of an autoencoder through which the images pass, if any. Returns images whose table has
-    ``image_id``, ``prompt`` and ``profession`` (empty), ``outcome`` (``ok``) and the truth as of :func:`generate`.
+    ``image_id``, ``prompt`` and ``profession`` (empty), ``status`` (``ok``) and the truth as of :func:`generate`.
     """
     asked = prompts.to_dict("records")
 

@@ -101,7 +101,7 @@ def renders(
 
     ``prompts`` has ``prompt_id`` (unique) and ``n_images``. ``scene`` and the columns of ``truth`` are asked by a
     prompt's id and an image's number; ``given`` is what else the images depend on. The table has ``image_id``
-    (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``outcome`` (always ``ok``) and the columns of
+    (``<prompt_id>/<index>``), ``prompt_id``, ``index``, ``seed``, ``status`` (always ``ok``) and the columns of
     ``truth``.
     """
     table = prompts.loc[prompts.index.repeat(prompts["n_images"]), ["prompt_id"]].reset_index(drop=True)

@@ -33,7 +33,7 @@
 
   const isName = (text) => typeof text === "string" && /^[\p{L}\p{N}_][\p{L}\p{M}\p{N}_-]{0,39}$/u.test(text);
 
-  // -- the order: the same for a annotator each time, another for each; people of one picture follow one another
+  // -- the order: the same for an annotator each time, another for each; people of one picture follow one another
 
   const asks = data.questions?.length > 0;
   const follows = (item) => asks && item > 0 && item < n && data.pictures[item] === data.pictures[item - 1];

@@ -269,7 +269,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     found = annotated_subset.read(tmp_path / "long.csv")
     rows = [["a/0", "female", 2, 0.5], ["b/0", "unannotated", 0, 0.25]]
     assert found[["image_id", "label", "n_annotators", "probability"]].values.tolist() == rows
-    # Whoever reads these as ratings of images takes no probability for a annotator.
+    # Whoever reads these as ratings of images takes no probability for an annotator.
     wide = "image,source,occupation,probability,ann\na/0,generated,nurse,0.5,female\n"
     (tmp_path / "wide.csv").write_text(wide)
     assert readers.read(tmp_path / "wide.csv").annotators == ("ann",)

@@ -62,7 +62,7 @@ def verdicts(
 
     Arguments and errors are as in :func:`statements`; ``asked`` has one row an image: ``image_id`` and the columns of
     ``prompts.skills``. Returns it with ``correct``, ``objects_correct`` (the classes alone), ``rest_correct`` (the
-    number alone, of whatever class; the relation where the classes are right) and ``outcome``: ``correct``, ``nothing
+    number alone, of whatever class; the relation where the classes are right) and ``status``: ``correct``, ``nothing
     found``, ``other objects``, ``other number`` or ``other relation``.
     """
     parts = []
