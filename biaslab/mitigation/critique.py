@@ -184,9 +184,10 @@ def named(identity: str, *, many: bool = False) -> str:
 def critiques_table(critiques: Sequence[Critique]) -> pd.DataFrame:
     """Return critiques as a long table: a row for each critique (identity empty), then one for each of its findings.
 
-    Columns round, aspect, batch_id, identity, outcome, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
+    Columns round, aspect, batch_id, identity, status, cause, biased (``yes``, ``no`` or empty), kind, reasons, gender,
     share (percent of prompts, NaN without a guideline), guideline, and unsupported_fields where a model does not take
-    all that it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing, n_images.
+    all that it was asked; percent_female with its 95 % interval ci_low, ci_high (Wilson), n_people, n_missing and
+    n_images.
     """
     import pandas as pd
 

@@ -110,7 +110,7 @@ def test_what_stands_around_a_paraphrase_goes(server, answer, text):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("caption", "first", "status"),
+    ("caption", "first", "outcome"),
     [
         ("a prime minister speaks", "a politician speaks", "lost_occupation"),
         ("the prime minister and her dog", "the prime minister with a dog", "lost_gender"),

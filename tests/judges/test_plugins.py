@@ -65,7 +65,7 @@ def test_unknown_and_unfit_judges_are_refused_with_the_reason(installed):
 
 
 @pytest.mark.parametrize(
-    ("says", "status", "gender", "p", "reason"),
+    ("says", "outcome", "gender", "p", "reason"),
     [
         ("sure", "judged", "male", 0.02, ""),
         ("word", "judged", "female", 1.0, ""),

@@ -9,9 +9,8 @@ from paired_rows import lists, roles, share
 from biaslab.papers import paired
 
 F, M = "female", "male"
-DRAWN = {name: (name,) for name in ("power_score", "percent_female_mean", "outcomes")} | {
-    "cases": ("adherence", "changed_cases")
-}
+PLAIN = ("power_score", "percent_female_mean", "outcomes")
+DRAWN = {name: (name,) for name in PLAIN} | {"cases": ("adherence", "changed_cases")}
 ROWS = {
     "empty": [],
     "only single": lists([3, 2], [0, 1], 3, setting="single"),
