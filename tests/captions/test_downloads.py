@@ -306,7 +306,7 @@ def outcomes(tmp_path_factory):
         source = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
         found = source.table
         assert found["caption_id"].tolist() == source.table["image_id"].tolist() == ids
-        yield found.set_index("caption_id"), made, source
+        yield found.set_index("caption_id"), made, source, folder
 
 
 @pytest.mark.parametrize("path", HOSTILE)
@@ -321,12 +321,14 @@ def test_every_url_ends_in_its_own_outcome(outcomes, path):
 
 
 def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
-    found, server, _ = outcomes
+    found, server, _, folder = outcomes
     ok = found.loc[to("/red")[:60]]
     assert (ok["width"], ok["height"], ok["original_width"], ok["original_height"]) == (90, 60, 90, 60)
     assert ok["sha256"] == hashlib.sha256(RED).hexdigest() and len(ok["key"]) == 9
     assert found.loc["status/404", "detail"] == "not_found: status 404"
-    assert found.loc["svg", "status"] == "failed_to_resize" and found.loc["busy", "status"] == "failed_to_download"
+    saved = pd.concat(map(pd.read_parquet, folder.glob("*.parquet"))).set_index("url")["status"]
+    assert saved[found.loc["svg", "url"]] == "failed_to_resize"
+    assert saved[found.loc["busy", "url"]] == "failed_to_download"
     requests = {"reset": 3, "reset-once": 2, "busy": 3, "later": 2, "much-later": 1, "status/404": 1, "html": 1}
     assert {path: len(server.times(path)) for path in requests} == requests
     first, second = server.times("later")

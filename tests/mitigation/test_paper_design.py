@@ -45,7 +45,7 @@ def seen(prompts, shares, told, rng):
     """People as a judge without error sees them in one drawing of all images."""
     people = prompts.people.merge(prompts.texts[["prompt_id", "aspect"]], on="prompt_id", how="left")
     gender = np.where(rng.random(len(people)) < shares, "female", "male")
-    return people.assign(told=told, gender=gender, outcome="judged", image_id=people["prompt_id"] + "/0")
+    return people.assign(told=told, gender=gender, status="judged", image_id=people["prompt_id"] + "/0")
 
 
 def expected(people, shares):
