@@ -6,7 +6,7 @@ its mean), annotations without errors, spread evenly over groups. It prints in %
 truth: of both combined, annotations alone and the judge alone. Root mean square errors follow in points, with the ratio
 of both to annotations alone. "drawn" holds for other groups as well.
 
-Rows "as reported" take the path of a report: images drawn by ``biaslab rate``, ``custom.headlines`` and
+Rows "as reported" take the path of a report: images drawn by ``biaslab annotate``, ``custom.headlines`` and
 ``precision.estimates``. There the judge leaves people unclear (in % of the first and second half of the groups),
 images show several people who match in gender (in % of images), or annotators skip women (in %).
 

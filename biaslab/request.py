@@ -59,7 +59,7 @@ class Request:
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
                     "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
-                    "numbers beside a folder or ratings."
+                    "values in addition to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
                 raise ParameterError(

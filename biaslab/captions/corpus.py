@@ -116,7 +116,7 @@ def open_corpus(
             raise ParameterError(f"columns maps {role!r} to {column!r}; it must be the name of a column.")
     if not name:
         raise MissingInputError(
-            "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a data set."
+            "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a dataset."
         )
     if name in (brought := plugins.points(plugins.CORPORA)):
         with loading(name, "captions"):

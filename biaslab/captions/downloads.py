@@ -39,7 +39,7 @@ TEMPORARY = (*_UNREACHED, "rate_limited", "server_error", "failed", fetched.MISS
 _NOT_REQUESTED = (fetched.NO_URL, "bad_url", "refused_scheme")
 # Fewer hosts that cannot be reached say nothing of this machine's network, once another host has answered.
 _SILENT_HOSTS = 10
-_KEPT = "Images that were fetched are kept and will be found again: {fix} and run again."
+_KEPT = "Fetched images stay in the cache: {fix} and run again."
 # One image at a time is decoded, because one of many pixels takes hundreds of megabytes.
 _DECODING = threading.Lock()
 

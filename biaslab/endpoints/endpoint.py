@@ -250,7 +250,7 @@ class Requests:
                 return status, headers, data
             with self.mutex:
                 if name not in self.left_out:
-                    _log.warning("%s takes no %r of its own: it is asked without.", self.settings.model, name)
+                    _log.warning("%s takes no %r of its own: the request omits it.", self.settings.model, name)
                     self.left_out.add(name)
 
     def post(self, client: httpx.Client, digest: str, whole: bytes) -> tuple[int, httpx.Headers, bytes]:

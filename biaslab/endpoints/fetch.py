@@ -72,7 +72,7 @@ async def _get(text: str, limits: Limits, allow: Collection[str]) -> bytes:
 
 
 async def _body(response: httpx.Response, limits: Limits) -> bytes:
-    """Return the body of a response as received; a compressed one, which was not asked for, is refused."""
+    """Return the body of a response as received; a compressed one, which was not requested, is refused."""
     status, headers = response.status_code, response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", "")) if status in (429, 503) else None
@@ -80,7 +80,7 @@ async def _body(response: httpx.Response, limits: Limits) -> bytes:
     if asked := opted_out(headers, limits.opt_out):
         raise Failed("opted_out", asked)
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
-        raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not asked for")
+        raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
     if (stated := int(headers.get("content-length", 0))) > limits.most_bytes:
         raise Failed("too_many_bytes", f"{stated} bytes stated")
     body = bytearray()

@@ -41,7 +41,7 @@ REFUSED = "refused"
 OUTCOMES: dict[str, str] = {
     OK: "there is an image",
     REFUSED: "the endpoint's content policy stopped the prompt or the image",
-    "not_an_image": "what was bought is no picture (PNG, JPEG, WebP, …) that can be decoded within the limits",
+    "not_an_image": "the bought file is not an image (PNG, JPEG, WebP, …) that can be decoded within the limits",
     "lost": "what was bought is not to be had at the address that the endpoint named",
     "not_fetched": "what was bought could not be fetched from its address yet; the next run tries again",
     "malformed": "what came back is no answer of an images endpoint, three times",
@@ -101,9 +101,9 @@ def buy(
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
             f"{settings.model} at {settings.url}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
-            f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
-            f"kept. To go on, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; to work "
-            "with what there is, set buy to false."
+            f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images are "
+            f"cached. To continue, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; "
+            "to use the bought images only, set buy to false."
         ) from None
 
 
@@ -133,8 +133,8 @@ class _Buying(Requests):
             if not self._useful and self._wasted >= _WASTED:
                 raise RunError(
                     f"{self.where} was paid for {self._wasted} images and sent none: {answer.outcome} "
-                    f"({answer.detail}). See that the model {self.settings.model!r} makes images there. {STAYS}; "
-                    "run again to go on."
+                    f"({answer.detail}). Check that the model {self.settings.model!r} generates images there. "
+                    f"{STAYS}; run again to continue."
                 )
 
     def attempt(self, client: httpx.Client, digest: str, question: Mapping[str, Any]) -> tuple[Bought, float | None]:
@@ -259,9 +259,9 @@ class _Buying(Requests):
         raise RunError(
             f"{self.where} sent the same image twice: the first two images of {prompt!r} by {self.settings.model} have "
             f"identical {same}. Nothing more is bought, because copies are not independent observations. Let the "
-            "server draw a new seed for each request, switch off the cache of a gateway before it, or ask for one "
-            f"image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is asked for again, and run "
-            "again."
+            "server use a new seed for each request, switch off the cache of a gateway in front of it, or request "
+            f"one image per prompt. {STAYS}: delete the copy in the store, {path}, so that it is requested again, "
+            "and run again."
         )
 
     def out_of_order(self, last: Bought) -> RunError:

@@ -35,7 +35,7 @@ def _plain_url(url: str) -> str:
         parts = urlsplit(url.strip())
         _ = parts.port
     except ValueError:
-        raise ParameterError(f"The endpoint's URL is not a valid URL; give one {example}.") from None
+        raise ParameterError(f"The endpoint's URL is not valid; give one {example}.") from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or re.search(r"\s", url.strip()):
         raise ParameterError(f"The endpoint's URL is {url!r}; give an http or https URL {example}.")
     path = parts.path.rstrip("/")

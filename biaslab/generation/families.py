@@ -81,7 +81,7 @@ class Family:
         """
         asked = {"height": settings.height, "width": settings.width}
         if not self.sized and any(asked.values()):
-            raise ParameterError(f"{name} is a {self.pipeline}, which is told no size: set height and width to 0.")
+            raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
         for side, value in asked.items():
             if self.denoiser and value % self.multiple:
                 near = max(self.multiple, round(value / self.multiple) * self.multiple)
@@ -107,7 +107,7 @@ class Family:
                 f"guidance_scale is {scale:g}, {what}, whose images no guidance changes. Leave it empty (null)."
             )
         if settings.steps is not None and self.steps is None:
-            raise ParameterError(f"steps is {settings.steps}, {what}, which is told none. Leave steps empty (null).")
+            raise ParameterError(f"steps is {settings.steps}, {what}, which takes none. Leave steps empty (null).")
         if negative and not self.negative:
             raise ParameterError(
                 f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network."

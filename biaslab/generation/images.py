@@ -156,7 +156,7 @@ class GeneratedImages(MadeImages):
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
-            raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
+            raise InputError(f"No latents of {self.name} are saved: its prompts have no column {NOISE!r}.")
         return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
 
     def _image(self, place: int) -> np.ndarray | Unreadable:
@@ -302,7 +302,7 @@ def units_of(prompts: pd.DataFrame) -> pd.DataFrame:
                 raise InputError(f"The prompts' column {column!r} holds {value!r}; it must hold texts, none empty.")
     twice = prompts.loc[prompts["prompt_id"].duplicated(), "prompt_id"]
     if len(twice):
-        raise InputError(f"prompt_id {twice.iloc[0]!r} stands for two prompts; it must be unique.")
+        raise InputError(f"prompt_id {twice.iloc[0]!r} is the id of two prompts; it must be unique.")
     units = prompts.loc[:, texts].astype(object).reset_index(drop=True)
     units = units.loc[units.index.repeat(prompts["n_images"].to_numpy(np.int64))].reset_index(drop=True)
     units = units.assign(index_=units.groupby("prompt_id").cumcount().to_numpy(np.int64))

@@ -88,10 +88,10 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
         if own and not (named.adapters or named.none):
             used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{model_names.NONE}"
             fix = f"Write {used} to use it, or {bare} to leave it out."
-            raise ParameterError(f"{given.base} holds {own[0]} beside the model. {fix}")
+            raise ParameterError(f"{given.base} holds {own[0]} next to the model. {fix}")
         used = {checkpoints.file_of(one.name) for one in named.adapters}
         if left := [path for path in (*own, *others) if path not in used]:
-            remark = f"{given.base}: {', '.join(left)} lies beside the model and is not used."
+            remark = f"{given.base}: {', '.join(left)} is next to the model and is not used."
             found = replace(found, base=replace(found.base, remarks=(*found.base.remarks, remark)))
     if not named.adapters:
         return found

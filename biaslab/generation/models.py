@@ -122,14 +122,14 @@ class FolderModel(ImageModel):
 
     def check_attention(self) -> None:
         """Refuse: nothing is known of how pictures came about."""
-        raise ParameterError(f"{self.label} is a folder of pictures: set triplets.attention to false.")
+        raise ParameterError(f"{self.label} is a folder of images: set triplets.attention to false.")
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
         """Return the pictures of prompts, ``n_images`` at most; MissingInputError where there are none."""
         table = self._of(prompts)
         if table.empty:
             raise MissingInputError(
-                f"{self.label} has no picture of any of these prompts, such as {prompts['text'].iloc[0]!r}."
+                f"{self.label} has no image of any of these prompts, such as {prompts['text'].iloc[0]!r}."
             )
         source = DescribedImages(self.folder, table)
         source.pictures = self.pictures

@@ -83,11 +83,11 @@ def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> No
     example = f", such as {role.example!r}" if pictures == registry.PHOTOGRAPHS else ""
     if not name:
         raise ParameterError(
-            f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one that "
-            f"knows these{example}."
+            f"{setting} is empty, but {pictures} of {of} are to be classified: name a model that {role.does} for "
+            f"these{example}."
         )
     raise ParameterError(
-        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
-        f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
-        f"generation.pictures={known}, of a folder by a file {registry.DECLARED} in it."
+        f"{setting} is {name!r}, which is made for {known}, but the images of {of} are {pictures}, so its answers "
+        f"would be meaningless. Set {setting} to a model for {pictures}{example}. If they are {known}, declare it: "
+        f"for a model by generation.pictures={known}, for a folder by a file {registry.DECLARED} in it."
     )

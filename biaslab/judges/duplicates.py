@@ -229,10 +229,10 @@ def remarks(images: ImageSource) -> list[str]:
         example = f"{copies['image_id'].iloc[0]}, which has the pixels of {copies['copy_of'].iloc[0]}"
         said.append(
             f"Copies of another image of the group (identical pixels): {len(copies):,} of {total:,} images, such as "
-            f"{example}. Each image counts once; copies have the outcome {DUPLICATE}."
+            f"{example}. Each image counts once; copies have the status {DUPLICATE}."
         )
     if black := int((found["status"] == BLACK).sum()):
-        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (outcome {BLACK}).")
+        said.append(f"Black images, as content filters return them: {black:,} of {total:,} (status {BLACK}).")
     counted = found[(found["status"] == "") & (found["pixels"] != "")]
     shared = counted[counted["pixels"].duplicated(keep=False)]
     if len(shared):

@@ -100,8 +100,8 @@ def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> 
         there = [labels[name] for name in map(folded, (one, *others)) if name in labels]
         if not there:
             raise ParameterError(
-                f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector "
-                "of all classes that are asked for, such as facebook/detr-resnet-101-dc5."
+                f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector of all "
+                "classes in the prompts, such as facebook/detr-resnet-101-dc5."
             )
         found.append(there[0])
     return found

@@ -150,7 +150,7 @@ def _gender(name: str, gender: str, p: float | None = None, reason: str = "") ->
     if gender not in sure:
         raise InputError(f"{name} answers {gender!r}; an answer is one of {', '.join(map(repr, sure))}.")
     if p is not None and not 0 <= p <= 1:
-        raise InputError(f"{name} gives {p:g}; a probability lies from 0 to 1.")
+        raise InputError(f"{name} gives {p:g}; a probability is from 0 to 1.")
     if not gender:
         return sure[gender], str(reason) or "the judge says nothing"
     if p is None or gender == UNCLEAR:

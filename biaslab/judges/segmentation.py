@@ -161,7 +161,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     there = table[table["object"] != ""].copy()
     empty = (table["object"] == "") & (table[["score", *BOX]] != "").any(axis=1)
     fix = "name it, or leave the row to image_id"
-    cells.refuse(empty, path, "object is empty beside a score or a box", fix)
+    cells.refuse(empty, path, "object is empty, but the row has a score or a box", fix)
     for column in ("score", *BOX):
         values = cells.numbers(there[column], path)
         bad = ~((values >= 0) & (values <= 1))
@@ -174,7 +174,7 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     _check_masks(there, path)
     twice = there.duplicated(["image_id", "object", *BOX, "rle"])
     if twice.any():
-        _log.warning("%s: %d instances stand there twice and count once.", path, int(twice.sum()))
+        _log.warning("%s: %d instances are duplicates and count once.", path, int(twice.sum()))
     there = there[~twice].sort_values("score", ascending=False, kind="stable")
     ids = list(dict.fromkeys(table["image_id"])) if ids is None else ids
     place = {image_id: k for k, image_id in enumerate(ids)}

@@ -57,8 +57,8 @@ class JudgeSettings(Group):
     )
     ratings: Named = field(
         "",
-        "A file, or a folder of files, in which people rated a part of the images (`biaslab rate RUN`): shares, scores "
-        "and what follows from them are estimated from judge and ratings together.",
+        "A file, or a folder of files, in which people annotated a subset of the images (`biaslab annotate RUN`): "
+        "shares, scores and what follows from them are estimated from judge and annotations together.",
     )
     tone: str = field(
         "",

@@ -59,10 +59,10 @@ _LONGEST = 2000
 
 
 class Said(NamedTuple):
-    """What became of a question: the answer, or the outcome ``unanswered`` and why."""
+    """What became of a question: the answer, or the status ``unanswered`` and why."""
 
     answer: str
-    outcome: str = ""
+    status: str = ""
     reason: str = ""
 
 
@@ -143,7 +143,7 @@ class Vision:
         if lost := [answer for answer in answers if answer.outcome == "unavailable"] or lost:
             raise RunError(
                 f"{self.endpoint.model} has no answer to {len(lost)} of {len(answers)} questions ({lost[0].detail}). "
-                "Those that it gave are kept; see what is wrong, and run again for the others."
+                "The other answers are cached; fix the cause and run again."
             )
         return [_read(answer, form) for answer in answers]
 
@@ -294,7 +294,7 @@ def judge_people(
     answer = seen.loc[answered, "answer"]
     seen.loc[answered, "status"] = answer.map({UNCLEAR: "uncertain", NOBODY: "no_face"}).fillna(JUDGED)
     seen.loc[answered, "gender"] = answer.where(answer.isin((*GENDERS, NOBODY)), "unsure").replace(NOBODY, "")
-    seen.loc[answered & (seen["answer"] == NOBODY), "reason"] = "the judge sees nobody"
+    seen.loc[answered & (seen["answer"] == NOBODY), "reason"] = "the judge detects no person"
     return judge.frame(seen, vqa.COLUMNS)
 
 

@@ -87,7 +87,7 @@ def fleiss_kappa(
     counts, n_annotators = _rated(ratings, labels)
     columns = np.shape(ratings)[1]
     counts = counts[counts.sum(axis=1) == columns] if columns >= 2 else counts[:0]
-    reason = _without_value(counts, labels, "a rating by every one of two or more annotators")
+    reason = _without_value(counts, labels, "a label by each of two or more annotators")
     return _estimate(fleiss, counts, n_annotators, reason, seed, replicates, confidence)
 
 
@@ -123,11 +123,11 @@ def cohen_kappa(
     a, b = aligned(a=a, b=b)
     first, second = _codes(a, labels, ndim=1), _codes(b, labels, ndim=1)
     if first.shape != second.shape:
-        raise InputError(f"a {first.shape} and b {second.shape} must rate the same items.")
+        raise InputError(f"a {first.shape} and b {second.shape} must label the same items.")
     both = np.stack([first, second], axis=1)
     n_annotators = int((both >= 0).any(axis=0).sum())
     pairs = both[(both >= 0).all(axis=1)]
-    reason = "" if len(pairs) else "no item has a rating by both annotators"
+    reason = "" if len(pairs) else "no item has a label by both annotators"
     for name, codes in zip("ab", pairs.T, strict=True):
         if not reason and (codes == codes[0]).all():
             reason = f"annotator {name} uses one label only: {labels[codes[0]]}"
@@ -139,12 +139,12 @@ def _codes(ratings: ArrayLike, labels: Sequence[str], ndim: int) -> np.ndarray:
     array = np.asarray(ratings, dtype=object)
     if array.ndim != ndim:
         wanted = "(items, annotators)" if ndim == 2 else "(items,)"
-        raise InputError(f"Ratings must have the shape {wanted}; got {array.shape}.")
+        raise InputError(f"Labels must have the shape {wanted}; got {array.shape}.")
     codes = label_codes(array, labels)
     known = (codes >= 0) | (label_codes(array, (*VOTES, "")) >= 0) | pd.isna(array)
     if not known.all():
         wrong = array[~known].flat[0]
-        raise InputError(f"A rating is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''.")
+        raise InputError(f"A label is {wrong!r}. {name_help(str(wrong), labels)} Missing is None, NaN or ''.")
     return codes
 
 

@@ -5,8 +5,8 @@ below 50 leans male, one above 50 leans female, and one of exactly 50 nowhere; s
 
 Zhao et al. (2017) average the change in the share of the gender that is over-represented in training: for two genders
 the signed change along the training lean, our ``signed``. It equals the paper's ``|G-50| - |T-50|`` but where the
-lean flips or is nowhere: the paper's definition leaves such occupations out, ``all`` counts a flip as no more than
-its change in distance from 50.
+lean flips or is nowhere: the paper's definition leaves such occupations out, ``all`` counts a flip as no more
+than its change in distance from 50.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Custom(Part):
         rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
         if rows.empty:
             asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, asked['text'][:3]))}."
-            raise InputError(f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, {asks}")
+            raise InputError(f"No image of {self.folder.name} has a prompt of {s.prompts}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
@@ -119,7 +119,7 @@ class Custom(Part):
         whom, file = self.whom(), judge.removeprefix(RATINGS)
         if (person_ratings.judge_people(whom, file)["status"] == "unannotated").all():
             raise InputError(
-                f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
+                f"{file} annotates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
 
     def whom(self) -> pd.DataFrame:
@@ -204,7 +204,7 @@ class Custom(Part):
             said = said.set_index(units.index)
             answer = said["answer"].where(said["answer"] != vision.NOBODY, "")
             why = said["reason"].where(said["reason"] != "", said["status"])
-            why = why.where(said["answer"] != vision.NOBODY, "the judge sees nobody")
+            why = why.where(said["answer"] != vision.NOBODY, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
             none = whom["status"].where(whom["status"] != "judged", "no face")
             rows.append(

@@ -28,7 +28,7 @@ from biaslab.pipeline.stages import Part, Stages, kept
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
 
-NO_MAPS = "Attention, which says what words guide, was not kept. Set triplets.attention to true."
+NO_MAPS = "Attention to the words of prompts was not saved. Set triplets.attention to true."
 
 
 class TrueMaps:

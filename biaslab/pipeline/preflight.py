@@ -223,4 +223,4 @@ def _under_way(parts: Collection[Trial], purchases: list[Trial]) -> str:
     fetched = f", after {formatting.megabytes(size)} of weights are fetched" if size else ""
     names = " and ".join(trial.request.model for trial in purchases)
     bought = f"; then one image of {names} is bought" if names else ""
-    return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."
+    return f"Preflight check: {len(parts)} models are run on one image{fetched}{bought}."

@@ -145,7 +145,7 @@ class Stages:
         if (found := self.known_truth(of)) is None:
             pictures = self.image_model(of).pictures
             raise MissingInputError(
-                f"No installed package brings {pictures} of known truth, on which to measure {what}."
+                f"No installed package provides {pictures} with ground truth, on which to measure {what}."
             )
         return found
 
@@ -167,7 +167,7 @@ class Stages:
         """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
         s = self.settings
         if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
-            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks for faces"
+            why = f"for {setting}, and with {s.judging.gender!r} as judging.gender faces are not detected"
             raise ParameterError(f"vision.shown is 'crop' {why}: set vision.shown to 'position'.")
 
     @property
@@ -185,7 +185,7 @@ class Stages:
     def check_gate_is_named(self) -> None:
         """Look, before there are images, who judges. Raises MissingInputError: A setting of :attr:`gate` is empty."""
         if bare := self.unnamed(*self.gate):
-            raise MissingInputError(f"Nobody is judged, as nothing is named by {' and '.join(bare)}.")
+            raise MissingInputError(f"No person can be classified, as these settings are empty: {' and '.join(bare)}.")
 
     @property
     def tone_is_asked(self) -> bool:

@@ -44,10 +44,12 @@ WIDTH = 9.2
 """Inches that a report gives a figure."""
 LONGEST = 38
 """Letters of a line of a row's name."""
-NO_VALUES = "Every value is missing: nobody could be judged, or nothing was measured. The table says why."
+NO_VALUES = (
+    "Every value is missing: no person could be classified, or nothing was measured. The table gives the reason."
+)
 DECLARED = "declared"
 """Limits that the table declares for the value that is drawn."""
-_LEGEND = {"null_mean": "by chance at this n", "band": "what a fair model shows", "mark": "as printed"}
+_LEGEND = {"null_mean": "null expectation at this n", "band": "null range (unbiased model)", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
@@ -83,17 +85,17 @@ OUTCOMES = look(
         "judged": ("judged", style.LIGHT),
         "swapped": ("judged, in another order", style.VERMILION),
         "unclear": ("judged, order not clear", style.YELLOW),
-        "uncertain": ("judge not sure of somebody", style.ORANGE),
+        "uncertain": ("judge uncertain about a person", style.ORANGE),
         "no_face": ("no face", style.BLACK),
-        "one_face": ("fewer faces than asked for", style.BLUE),
-        "too_many_faces": ("more faces than asked for", style.GREEN),
+        "one_face": ("fewer faces than prompted", style.BLUE),
+        "too_many_faces": ("more faces than prompted", style.GREEN),
         "overlapping": ("faces overlap", style.PURPLE),
         "face_too_small": ("a face too small", style.SKY),
         "unreadable": ("unreadable", style.GREY),
         "blocked": ("withheld by the model", style.GREY),
         "black": ("black image", style.GREY),
         "duplicate": ("copy of another image", style.GREY),
-        "unannotated": ("not rated", style.GREY),
+        "unannotated": ("not annotated", style.GREY),
         "unanswered": ("no answer of the judge", style.GREY),
     }
 )

@@ -55,7 +55,7 @@ def prompts(path: str, images: int) -> pd.DataFrame:
     cells.refuse(texts == "", file, "prompt is {}, empty", "give one, or leave the row out", frame["prompt"])
     cells.refuse(~texts.map(is_printable), file, "prompt is {}", "use printable characters", frame["prompt"])
     same = texts.map(same_text)
-    cells.refuse(same.duplicated(), file, "prompt {} stands twice", "keep one row, with n", frame["prompt"])
+    cells.refuse(same.duplicated(), file, "prompt {} occurs twice", "keep one row, with n", frame["prompt"])
     groups = cells.names(frame["group"], file, empty=True).astype(object) if "group" in frame else ""
     rows = pd.DataFrame({"text": texts, "group": groups})
     rows["group"] = rows["group"].where(rows["group"] != "", rows["text"])
@@ -73,7 +73,7 @@ def benchmark(path: str) -> pd.DataFrame:
     frame, _ = cells.load(file, set(_SHARES))
     cells.require(frame, _SHARES[:2], file, _NEEDS_SHARES, set(_SHARES))
     groups = pd.Series(cells.names(frame["group"], file), frame.index).astype(object)
-    cells.refuse(groups.duplicated(), file, "group {} stands twice", "keep one row", frame["group"])
+    cells.refuse(groups.duplicated(), file, "group {} occurs twice", "keep one row", frame["group"])
     missing, fix = frame["percent_female"].str.strip() == "", "give a number from 0 to 100, or leave the row out"
     cells.refuse(missing, file, "group {} has no percent_female", fix, frame["group"])
     shares = cells.numbers(frame["percent_female"], file)

@@ -186,7 +186,7 @@ def occupation_pairs(per_list: int = 0, words: Words | None = None) -> list[tupl
     if not per_list and max(map(len, lists)) > most:
         sizes = [f"{len(names)} for {gender}" for gender, names in zip(_DRAWN, lists, strict=True)]
         warnings.warn(
-            f"The lists of stereotyped occupations have {' and '.join(sizes)}: {most} of each are asked for, evenly "
+            f"The lists of stereotyped occupations have {' and '.join(sizes)}: {most} of each are prompted, evenly "
             "spread. Make both lists equally long to use all.",
             stacklevel=2,
         )

@@ -128,7 +128,7 @@ def _occupations(frame: pd.DataFrame, file: Path) -> dict[str, dict[str, str]]:
     names = pd.Series(cells.names(frame["occupation"], file), frame.index).astype(object)
     slugs, texts = names.map(slug), frame.map(plaintext.name)
     cells.refuse(slugs == "", file, "occupation is {}", "give it letters or digits", names)
-    cells.refuse(slugs.duplicated(), file, "occupation {} stands twice, but for marks", "keep one", names)
+    cells.refuse(slugs.duplicated(), file, "occupation {} occurs twice, except for diacritics", "keep one", names)
     allowed = {"stereotype": GENDERS, "power": ("yes", "no")}
     for name, column in texts.items():
         odd = ~column.map(plaintext.is_printable)
@@ -149,7 +149,7 @@ def _lists(file: Path, part: str, given: Any) -> dict[str, tuple[str, ...]]:
         found[name] = tuple(map(plaintext.name, words))
     listed = Counter(word.casefold() for words in found.values() for word in words)
     if twice := [word for words in found.values() for word in words if listed[word.casefold()] > 1]:
-        raise InputError(f"{file}: {part}: {twice[0]!r} stands twice; keep it in one place.")
+        raise InputError(f"{file}: {part}: {twice[0]!r} occurs twice; keep it in one place.")
     return found
 
 

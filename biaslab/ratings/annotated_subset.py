@@ -1,9 +1,9 @@
 """Annotations of a subset of a run's images, and the probability at which each image was drawn.
 
-A table of :mod:`biaslab.io.cells` as ``biaslab rate`` gives it: ``image`` and one column per annotator, or ``image``,
-``annotator`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost), ``question`` (an
-attribute, whose labels are yes and no), ``probability`` (at which the person's image was drawn); without it people are
-taken as drawn at random from those alike.
+A table of :mod:`biaslab.io.cells` as ``biaslab annotate`` gives it: ``image`` and one column per annotator, or
+``image``, ``annotator`` and ``label``; where needed ``model``, ``source``, ``position`` (1 is the leftmost),
+``question`` (an attribute, whose labels are yes and no), ``probability`` (at which the person's image was drawn);
+without it people are taken as drawn at random from those alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMNS = ("model", "source", "image_id", "position", "question", "label", "n_an
 _KEYS = ["model", "source", "image", "position", "question"]
 # Yes and no are counted as the labels of gender are.
 _YES = {"yes": "female", "y": "female", "no": "male", "n": "male"}
-_NEEDS = "Ratings need image and one column per annotator; or image, annotator and label."
+_NEEDS = "Annotations need image and one column per annotator; or image, annotator and label."
 
 
 def read(path: str | Path) -> pd.DataFrame:

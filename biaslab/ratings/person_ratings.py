@@ -1,9 +1,9 @@
 """Human ratings of each person in an image, read from a file, and how far judges and annotators agree.
 
-Two formats of a table (:mod:`biaslab.io.cells`): wide, ``image_id, position`` and one column per annotator; or long,
-``image_id, position, annotator, label``, a row a person and annotator. ``position`` is 1 for the leftmost person, 2, …,
-or ``left``, ``middle``, ``right``, and may be empty or missing where images show one person. Ratings are as in
-:mod:`biaslab.ratings.readers`.
+Two formats of a table (:mod:`biaslab.io.cells`): wide, ``image_id, position`` and one column per annotator; or
+long, ``image_id, position, annotator, label``, one row per person and annotator. ``position`` is 1 for the leftmost
+person, 2, …, or ``left``, ``middle``, ``right``, and may be empty or missing where images show one person. Ratings are
+as in :mod:`biaslab.ratings.readers`.
 
 Source: paired paper, appendix B (Tables 6 and 7) and D (Table 9).
 """
@@ -41,8 +41,8 @@ _LONG = ("annotator", "label")
 # What a file may carry beside ratings, and nobody reads.
 CONTEXT = ("phrase", "prompt", "aspect", "setting", "model", "occupation", *readers.DRAWN)
 _NEEDS = (
-    "Ratings of people need: image_id, position (not where images show one person) and one column per annotator; or "
-    "image_id, position, annotator, label."
+    "Annotations of people need: image_id, position (not where images show one person) and one column per "
+    "annotator; or image_id, position, annotator, label."
 )
 _PERSON = "position {position} of image {image_id}"
 # Above this share of resamples in which kappa is undefined, limits from the others would mislead.
@@ -84,14 +84,15 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     if unknown == "error" and len(others):
         named = others.map(cells.shortened).drop_duplicates().to_dict("records")
         raise InputError(
-            f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
-            f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
+            f"{path} annotates {len(named)} people that are not in the sample (first in data row "
+            f"{others.index[0] + 1}): "
+            f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Remove them."
         )
     drawn = readers.probabilities(table, path)
     table = table.assign(person=person)[person >= 0]
     votes = readers.votes_on(table, ["person"], annotators, path, _PERSON)
     if not votes.n_annotators and unknown == "error":
-        raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
+        raise InputError(f"{path} annotates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
     people["label"] = pd.Series(votes.label, index=rows, dtype=object).reindex(people.index)
     if drawn.notna().any():
@@ -164,7 +165,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
         return table, None
     cells.refuse_left_out(left_out, path)
     if not annotators:
-        raise InputError(f"{path} has no column of ratings. {_NEEDS}")
+        raise InputError(f"{path} has no column of annotations. {_NEEDS}")
     return table, annotators
 
 

@@ -1,7 +1,7 @@
 """Read a user's own measurements: ratings of images, or shares that were already counted.
 
 Three formats, told apart by their columns, of a table (:mod:`biaslab.io.cells`), or of a folder of such files, as
-those that annotators send back (``biaslab rate``):
+those that annotators send back (``biaslab annotate``):
 
 - ratings, wide: ``image, source, occupation`` and one column per annotator;
 - ratings, long: ``image, source, occupation, annotator, label``, one row per image and annotator;
@@ -53,8 +53,8 @@ UNNAMED = "unnamed"
 _LONG = ("image", "source", "occupation", "annotator", "label")
 _FORMATS = {"wide": _LONG[:3], "long": _LONG, "shares": ("occupation", "source", "percent_female", "n")}
 _NEEDS = {
-    "wide": "Ratings in wide form need: image, source, occupation and one column per annotator.",
-    "long": f"Ratings in long form need: {', '.join(_LONG)}.",
+    "wide": "Annotations in wide form need: image, source, occupation and one column per annotator.",
+    "long": f"Annotations in long form need: {', '.join(_LONG)}.",
     "shares": f"Shares need: {', '.join(_FORMATS['shares'])}.",
 }
 _OPTIONAL = ("model", "prompt")
@@ -136,8 +136,8 @@ class Rated:
         ids = cells.image_ids(self.images["image"]).map(plaintext.plain)
         if ids.duplicated().any():
             raise InputError(
-                f"Image {ids[ids.duplicated()].iloc[0]!r} stands in several rows of the ratings (other models, sources "
-                "or occupations); keep the rows of the images that are judged here."
+                f"Image {ids[ids.duplicated()].iloc[0]!r} occurs in several rows of the annotations (other models, "
+                "sources or occupations); keep the rows of the images judged here."
             )
         return pd.Series(self.images["label"].astype(str).to_numpy(object), index=ids.to_numpy(object))
 
@@ -200,10 +200,10 @@ def read(path: str | Path) -> Rated:
     cells.refuse(strange, path, "image is {}, empty or of several lines", fix, frame["image"])
     annotators = None if kind == "long" else [c for c in frame if c not in _ITEM]
     if annotators == []:
-        raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
+        raise InputError(f"{path} has no column of annotations. {_NEEDS['wide']}")
     votes = votes_on(frame, _ITEM, annotators, path, "image {image} ({source}, {occupation})")
     if not votes.n_annotators:
-        raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
+        raise InputError(f"{path} contains no annotation: all cells are empty. Allowed are {', '.join(LABELS)}.")
     return _resolved(kind, votes, notes)
 
 
@@ -223,7 +223,7 @@ def read_ratings(path: str | Path) -> Rated:
     """Read ratings from ``path``; as :func:`read`, but shares are an InputError, too."""
     rated = read(path)
     if rated.ratings is None:
-        raise InputError(f"{path} holds shares; give ratings, one row per image.")
+        raise InputError(f"{path} contains shares; give annotations, one row per image.")
     return rated
 
 
@@ -258,8 +258,8 @@ def votes_on(frame: pd.DataFrame, keys: list[str], annotators: list[str] | None,
     """
     codes, notes = _label_codes(frame[annotators or ["label"]], path)
     if annotators:
-        fix = "give it once. With one row for each rating, name the columns annotator and label"
-        cells.refuse(frame.duplicated(keys), path, f"{called} stands there twice, again", fix, frame)
+        fix = "give it once. With one row for each annotation, name the columns annotator and label"
+        cells.refuse(frame.duplicated(keys), path, f"{called} occurs twice, again", fix, frame)
         items, names = frame[keys].reset_index(drop=True), annotators
     else:
         items, codes, names = _spread(frame, keys, codes[:, 0], path, called)
@@ -286,11 +286,11 @@ def _spread(
     given = label >= 0
     # An image that nobody rated has no annotator either.
     unnamed = given & (frame["annotator"].str.strip() == "")
-    cells.refuse(unnamed, path, "annotator is empty", "name who gave the rating")
+    cells.refuse(unnamed, path, "annotator is empty", "name the annotator")
     annotator = cells.names(frame["annotator"], path, empty=True)
     item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
     again = given & frame.assign(item=item, annotator=annotator, given=given).duplicated(["item", "annotator", "given"])
-    cells.refuse(again, path, f"{called} has two ratings by annotator {{annotator}}, the second", "keep one", frame)
+    cells.refuse(again, path, f"{called} has two annotations by annotator {{annotator}}, the second", "keep one", frame)
     items = frame[~frame.duplicated(keys)][keys].reset_index(drop=True)
     item, label = item[given], label[given]
     column, names = pd.factorize(annotator[given])
@@ -299,7 +299,7 @@ def _spread(
         column = pd.Series(item).groupby(item).cumcount().to_numpy()
         width = int(column.max(initial=0)) + 1
     if len(items) * width > delimited.MOST_CELLS:
-        raise InputError(f"{path} has {len(items)} images with up to {width} ratings, too many to hold.")
+        raise InputError(f"{path} has {len(items)} images with up to {width} annotations, too many for memory.")
     codes = np.full((len(items), width), -1, dtype=np.int8)
     codes[item, column] = label
     return items, codes, list(names)
@@ -452,7 +452,7 @@ def _label_codes(columns: pd.DataFrame, path: Path) -> tuple[np.ndarray, list[No
                 fix = "" if name == "label" else f" If {name!r} is not an annotator, remove or rename it."
                 raise InputError(
                     f"{path}: column {name!r} holds {cells.shortened(values[j])} in data row {row}, which is not a "
-                    f"rating. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not rated.{fix}"
+                    f"label. {name_help(values[j][:40], LABELS).rstrip('.')}, or empty for not annotated.{fix}"
                 )
             if label != text:
                 read_as[text, label] += int((codes == j).sum())

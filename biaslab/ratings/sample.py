@@ -28,7 +28,7 @@ from biaslab.schema.genders import GENDERS
 LABEL_SETS = {"female/male/unsure": measures.LABELS, "female/male": ("female", "male")}
 PUBLISHED = {("krippendorff_alpha", "female/male/unsure"): 0.948, ("judge_agreement", "female/male"): 98.0}
 """What A.4 prints, for all its images."""
-NO_RATINGS = "no image has been rated yet"
+NO_RATINGS = "no image has been annotated yet"
 
 
 def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] = (JUDGED,)) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def draw(images: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     ``probability`` (0–1) at which such an image is drawn. Raises ParameterError where ``n`` is below 1.
     """
     if n < 1:
-        raise ParameterError(f"n is {n!r}; rate at least 1 image.")
+        raise ParameterError(f"n is {n!r}; annotate at least 1 image.")
     rng = np.random.default_rng(seed)
     images = images.sort_values(["source", "image_id"], kind="stable").reset_index(drop=True)
     among = ["source", *(["model"] if "model" in images else [])]
@@ -140,15 +140,15 @@ def collect(
         if len(set(rated.percent_female["model"])) > 1:
             rated = rated.of(model)
         by = f"{rated.n_annotators} annotator{'' if rated.n_annotators == 1 else 's'}"
-        return Collected(rated, "annotations", f"Ratings come from {Path(file).name}: {by}.")
+        return Collected(rated, "annotations", f"Annotations come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
-        return Collected(None, "annotations", f"No ratings yet: the sample has {len(sampled)} images to rate.")
+        return Collected(None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate.")
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
-        f"SIMULATED ratings, no person's: {simulated} made-up annotators see the known truth of {known} of "
+        f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of {known} of "
         f"{len(made)} images and err independently ({100 * error:g} % the other gender, {100 * unsure:g} % unsure). "
-        "They show the tables, and say nothing about people."
+        "They illustrate the tables and are no evidence about people."
     )
     with tempfile.TemporaryDirectory() as folder:
         rated = readers.read(tables.write(made, Path(folder) / "simulated.csv"))

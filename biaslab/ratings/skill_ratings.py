@@ -20,9 +20,9 @@ from biaslab.schema import old_names
 
 STEPS = ("objects", "number", "relation")
 _YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}
-_NEEDS = f"Ratings of skills need: image_id, {', '.join(STEPS)} and, where several people rated, annotator."
+_NEEDS = f"Annotations of skills need: image_id, {', '.join(STEPS)} and, with several annotators, annotator."
 _NEEDS_OBJECTS = (
-    "Ratings of objects need image_id, object and shown (yes or no), and where several people rated, annotator."
+    "Annotations of objects need image_id, object and shown (yes or no), and with several annotators, annotator."
 )
 
 
@@ -35,7 +35,7 @@ def read(path: str | Path, image_ids: Iterable[str]) -> pd.DataFrame:
     """
     table = _answers(path, image_ids, STEPS, _NEEDS)
     steps = table[list(STEPS)]
-    cells.refuse((steps == "").all(axis=1), Path(path), "nothing is rated", "rate a step, or take the row out")
+    cells.refuse((steps == "").all(axis=1), Path(path), "nothing is annotated", "annotate a step, or remove the row")
     table["correct"] = (steps != "no").all(axis=1).map({True: "yes", False: "no"})
     return table[["image_id", "annotator", *STEPS, "correct"]].reset_index(drop=True)
 
@@ -83,5 +83,5 @@ def _answers(
         cells.refuse(~said.isin(list(meant)), path, f"{column} is {{}}", fix, table[column])
         table[column] = said.map(meant)
     twice, last = table.duplicated([*keys, "annotator"]), keys[-1]
-    cells.refuse(twice, path, f"{last} {{}} is rated twice by one", "keep one row", table[last])
+    cells.refuse(twice, path, f"{last} {{}} is annotated twice by one", "keep one row", table[last])
     return table

@@ -29,7 +29,7 @@ STRIP_BYTES, PAGE_BYTES = 500_000, 6_000_000
 _SIDES = (256, 192, 128, 96, 64, 48)
 _QUALITY, _TRIED, _AT_A_TIME = 82, 24, 32
 # What stands below a picture for each person: a mark, and what it says.
-MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "shows what was asked", "n": "not judged"}
+MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "matches the prompt", "n": "not judged"}
 _OF_GENDER = {"female": "f", "male": "m"}
 
 

@@ -58,9 +58,9 @@ def check_there(one: Asked, run: str) -> None:
     """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
     if not one.made_by.truthful and one.there < one.images:
         raise ParameterError(
-            f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
-            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
-            f"parameters name no folders), or run {run} again first."
+            f"Of {one.images:,} images that {run} requests from {one.model}, {one.there:,} are in the cache "
+            f"{one.pipeline.store.root}. Name the cache that contains them with --set compute.store=FOLDER (a run's "
+            f"own parameters name no folders), or run {run} again first."
         )
 
 
@@ -106,8 +106,8 @@ def check_ratings(found: Iterable[Asked]) -> list[str]:
         left = [image_id for image_id in own if image_id not in ids]
         if left and len(left) == len(own):
             raise InputError(
-                f"{file} rates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
-                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+                f"{file} annotates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
+                "it as the page of 'biaslab annotate' does, or leave out judging.ratings."
             )
         if left:
             sentences.append(
@@ -144,7 +144,7 @@ def said(found: Rehearsal, confidence: float = 0.95) -> str:
         free, cache = preflight.free()
         notes.append(
             f"Download: {megabytes(size)} to {cache}, where {megabytes(free)} are free. "
-            "What is not here was looked up and not tried; --fetch fetches it and tries it, too."
+            "Models that are not here were resolved but not run; --fetch downloads and runs these, too."
         )
     where = {part.tried.device for part in found.parts if part.tried} or {"cpu"}
     for device in sorted(where):
@@ -159,7 +159,7 @@ def said(found: Rehearsal, confidence: float = 0.95) -> str:
 
 # More than a model that is tried with a thread for each processor.
 _BUSY = 1.5
-_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds an image", "price", "pictures")
+_COLUMNS = ("what", "name", "commit", "download", "memory", "seconds per image", "price", "pictures")
 _NONE = "-"
 _AFTER = "  After a run, 'biaslab plan RUN --precision POINTS' expects intervals of its headlines from its images."
 
@@ -189,7 +189,7 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
         if use.name.startswith(ENDPOINT) and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
         pictures = domains.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
-    there = "here" if all(part.here for part in parts) else "size not told"
+    there = "here" if all(part.here for part in parts) else "size unknown"
     fetched = megabytes(size) if size else there if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
 

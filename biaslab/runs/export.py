@@ -43,11 +43,11 @@ def export(
     run: str | Path,
     *,
     outputs: str | Path = "outputs",
-    to: str | Path | None = None,
+    output: str | Path | None = None,
 ) -> Path:
     """Write one zip file with what a run's record names, a reader needs and repeats the run, and return its path.
 
-    ``run`` is a folder, or a name below ``outputs``; the file is by default ``<run>.zip`` there, and replaces an
+    ``run`` is a folder, or a name below ``outputs``; ``output``, by default ``<run>.zip`` there, replaces an
     earlier export.
 
     Raises:
@@ -57,10 +57,10 @@ def export(
     """
     folder = find(run, Path(outputs))
     record = record_of(folder, comparisons=True)
-    target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
-    check_target(target, _is_export, "export", "--to")
+    target = Path(output) if output else Path(outputs) / f"{folder.name}.zip"
+    check_target(target, _is_export, "export", "--output")
     part = temporary_of(target)
-    with explaining(target, "The run is as it was: {fix}, or name another place with --to, and export it again."):
+    with explaining(target, "The run is as it was: {fix}, or name another file with --output, and export it again."):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -114,10 +114,10 @@ def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, st
         if key.encode() in data:
             raise RunError(
                 f"{name} holds the key in the environment variable {variable}. Take it out of what its notebook "
-                "shows or saves, and run that with --again."
+                "shows or saves, and run that with --force."
             )
     if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
-            "such as biaslab.redact.named gives, and run it with --again."
+            "such as biaslab.redact.named gives, and run it with --force."
         )

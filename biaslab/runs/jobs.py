@@ -100,7 +100,7 @@ def plan(params: RunParams) -> list[Job]:
                 without = sources.left_out(notebook.takes, notebook.needs, request.opened)
                 reason = without.reason if without.on_purpose else ""
                 if reason and notebook.id in params.notebooks:
-                    raise ParameterError(f"The notebook {notebook.id} was asked for and cannot run. {reason}")
+                    raise ParameterError(f"The notebook {notebook.id} was selected and cannot run. {reason}")
             planned.append(Job(notebook, words, suffix, given, reason, request=request, without=without))
         doing = [job for job in planned if not job.reason]
         if not doing:
@@ -109,8 +109,8 @@ def plan(params: RunParams) -> list[Job]:
         printed = any(sources.stands_beside(name, whole.source) for name in taken)
         if "compare_with" in params.set_here and "published" in whole.beside and not printed:
             raise ParameterError(
-                "Nothing is printed of what is measured here, so that no printed number could stand beside it. Leave "
-                "out --beside published, or select a paper's notebooks."
+                "The papers print no values of these measures, so there is nothing to compare with. Leave out "
+                "--baselines reference, or select a paper's notebooks."
             )
         if whole.makes_images:
             from biaslab.pipeline import validation
@@ -151,13 +151,13 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
         elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
         elif name in ("judging.questions", "judging.annotator") and not questions:
-            why = "questions are asked about pictures or prompts of one's own alone. Name them"
+            why = "questions apply only to your own images or prompts. Name these"
         elif name == "judging.ratings" and not rated:
-            why = "no notebook is executed that puts ratings and judge together. Select one, such as beyond_precision"
+            why = "no selected notebook combines annotations and judge. Select one, such as beyond_precision"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
             if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):
-                why = "no captions are asked for. Name them with captions.corpus, of an audit with --corpus"
+                why = "no captions are given. Name them with captions.corpus, of an audit with --corpus"
             elif not (of_captions if of_corpus else of_captions & {"captions", "captioned"}):
                 why = "no notebook that is executed takes captions. Select some that do"
         elif takes and group != "generation" and whose not in used:
@@ -198,9 +198,9 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
     default = notebook.parameters.get("source", "published")
     source, model = (request.source, request.model) if request else (default, given.get("model", "all"))
     if default == "ratings" and source != "ratings":
-        return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
+        return "It reads a file of annotations: set source to 'ratings' and ratings to the file."
     if source == "ratings" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
-        return f"Ratings hold no measurements for {paper}."
+        return f"Annotations contain no measurements for {paper}."
     if request is not None and request.makes_images:
         if paper not in tables.measuring():
             return f"The pipeline measures nothing for {paper}."

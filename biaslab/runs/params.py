@@ -279,7 +279,7 @@ def _defaults(cells: Sequence[tuple[str, str, set[str]]]) -> dict[str, Any]:
     """Return the literals that the tagged cell sets; a ParameterError where what a run sets would have no effect."""
     at = next(i for i, (_, _, tags) in enumerate(cells) if _TAG in tags)
     if any("injected-parameters" in tags for _, _, tags in cells[:at]):
-        raise ParameterError("Values of an earlier run stand above the cell tagged 'parameters'. Delete that cell.")
+        raise ParameterError("Values of an earlier run are above the cell tagged 'parameters'. Delete that cell.")
     defaults, line = {}, 1
     try:
         for node in ast.parse(cells[at][0]).body:

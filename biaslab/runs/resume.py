@@ -107,11 +107,11 @@ def declared() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def keep(folder: Path, earlier: list[dict], jobs: list[Job], again: bool) -> tuple[list[dict], list[Job], list[str]]:
+def keep(folder: Path, earlier: list[dict], jobs: list[Job], force: bool) -> tuple[list[dict], list[Job], list[str]]:
     """Return the records of earlier notebooks that stay, the jobs that are left to do, and what was changed on disk."""
     selected = {job.notebook.id for job in jobs}
     stay = [n for n in earlier if n["id"] not in selected]
-    by_slug = {n["slug"]: n for n in earlier if not again}
+    by_slug = {n["slug"]: n for n in earlier if not force}
     left, said, spoilt = [], [], _spoilt(folder, earlier)
     for name, changed in spoilt.items():
         # It must not become what the run measured, whatever is executed now.

@@ -57,7 +57,7 @@ def declared(word: str = "") -> list[Declared]:
 
 def groups() -> dict[str, str]:
     """Return what each group of settings decides, by its dotted name; the settings beside all groups under ''."""
-    return dict(_groups(Settings)) | {"": "What stands side by side, and what is set of single models."}
+    return dict(_groups(Settings)) | {"": "Models to compare, and settings of single models."}
 
 
 def lines(found: list[Declared]) -> Iterator[str]:

@@ -1,72 +1,54 @@
-"""Names of earlier versions: each is an error that gives the name that replaces it, until version 0.2.
-
-``old_names.yaml`` is the one table of them, by kind: ``commands``, ``options``, ``settings``, ``parameters``,
-``values``, ``columns`` and ``environment``.
-"""
+"""Names of earlier versions, and the names that replaced them: one table, ``old_names.toml``, dropped at 0.2."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from importlib import resources
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
 
 from biaslab.errors import InputError, ParameterError
 
+SECTIONS = ("commands", "options", "settings", "parameters", "values", "columns")
+
 
 @cache
-def table() -> Mapping[str, Mapping[str, str]]:
-    """Return all old names with their new ones, by kind."""
-    import yaml
-
-    text = (resources.files(__package__) / "old_names.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)
+def table(section: str) -> Mapping[str, str]:
+    """Return the new names of one of :data:`SECTIONS` by the old ones."""
+    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    return MappingProxyType(tomllib.loads(text)[section])
 
 
-def replacement(section: str, name: str) -> str | None:
-    """Return the name that replaces an old one of a kind, one of :func:`table`; None where the name is not old."""
-    return table()[section].get(name)
+def check(section: str, names: Iterable[str], *, text: str = "{}") -> None:
+    """Refuse old names.
+
+    Args:
+        section: The section of the table, one of :data:`SECTIONS`.
+        names: Names that a user gave; names that are not in the table pass.
+        text: How the error writes a name, such as ``biaslab {}`` for a command.
+
+    Raises:
+        ParameterError: One of the names is an old one; the error names the new one.
+    """
+    for name in names:
+        if name in table(section):
+            raise ParameterError(f"{text.format(name)} is now {text.format(table(section)[name])}.")
 
 
-def message(section: str, name: str, where: str = "") -> str | None:
-    """Return the error for an old name in ``where``, such as a file; None where the name is not old."""
-    new = replacement(section, name)
-    return new and f"{name} is now {new}: rename it{where and f' in {where}'}."
+def check_columns(names: Iterable[str], known: Collection[str], where: str) -> None:
+    """Refuse old names of the ``known`` columns of a file, where it lacks the new one.
 
+    Args:
+        names: Names of the file's columns; other names pass.
+        known: The columns that are read.
+        where: What an error calls the file.
 
-def check(section: str, names: Iterable[str], where: str = "") -> None:
-    """Raise a ParameterError with all old names among ``names``, which are those in ``where``."""
-    if found := [text for name in names if (text := message(section, name, where))]:
-        raise ParameterError(" ".join(dict.fromkeys(found)))
-
-
-def settings_of(given: Any) -> Iterator[str]:
-    """Yield the dotted names of settings in a mapping of groups, in each of a list of them, and of single models."""
-    if isinstance(given, list | tuple):
-        for one in given:
-            yield from settings_of(one)
-    elif isinstance(given, Mapping):
-        yield from _names({key: value for key, value in given.items() if key != "models"})
-        models = given.get("models")
-        for one in models.values() if isinstance(models, Mapping) else ():
-            yield from settings_of(one)
-
-
-def _names(given: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in given.items():
-        if isinstance(value, Mapping) and value:
-            yield from _names(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-def check_columns(columns: Iterable[str], known: Collection[str], where: str = "") -> None:
-    """Raise an InputError with all old names of ``known`` columns among ``columns``, where the new one is missing."""
-    columns = list(columns)
-    renamed = [name for name in columns if name not in known and _missing(replacement("columns", name), columns, known)]
-    if renamed:
-        raise InputError(" ".join(f"{message('columns', name, where)}" for name in dict.fromkeys(renamed)))
-
-
-def _missing(new: str | None, columns: Collection[str], known: Collection[str]) -> bool:
-    return new in known and new not in columns
+    Raises:
+        InputError: A column has its old name; the error names the new one.
+    """
+    names = list(names)
+    for name in names:
+        new = table("columns").get(name, "")
+        if name not in known and new in known and new not in names:
+            raise InputError(f"{where}: the column {name} is now {new}; rename it.")

@@ -146,7 +146,7 @@ def pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: boo
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:
-        raise InputError("Nobody is judged, so that nothing is known of how shares vary.")
+        raise InputError("No classified people, so the variance of shares cannot be estimated.")
     c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
     each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
     rows = cells.loc[np.repeat(cells.index, n)]

@@ -196,7 +196,7 @@ def check_all(request: Request) -> None:
 
         models = set(readers.read(request.ratings).percent_female["model"])
         if model not in ("all", *models):
-            raise unknown_name("model in the ratings", model, sorted(models))
+            raise unknown_name("model in the annotations", model, sorted(models))
     elif source not in names():
         held = [name for name in _readable() if has(name, source=source)]
         if not held:

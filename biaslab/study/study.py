@@ -46,7 +46,7 @@ PARTS = ".parts"
 # The file there that says how far a notebook's stages are.
 PROGRESS = "progress.log"
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
-_KEPT = "What was finished before is kept: {fix} and run it again."
+_KEPT = "Finished results are cached: {fix} and run it again."
 # A dict, as notebooks have it; never written to.
 _NO_SETTINGS: dict = {}
 
@@ -312,7 +312,7 @@ class Study:
             tables.write(frame, path)
         self._record("tables", {"name": name})
         if frame.empty:
-            print(f"The source has no measurements for the table {name}, or nobody could be judged.")
+            print(f"The source has no measurements for the table {name}, or no person could be classified.")
         frame.attrs["table"] = name
         return frame
 
@@ -427,7 +427,7 @@ class Study:
             # As text where nothing shows more.
             (print if get_ipython() is None else display)(finding)
         if not each:
-            print("The source has no measurements for this answer, or nobody could be judged.")
+            print("The source has no measurements for this answer, or no person could be classified.")
 
     @property
     def printed_models(self) -> set[str]:

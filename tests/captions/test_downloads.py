@@ -520,7 +520,7 @@ def test_a_full_disk_is_an_error_and_complete_shards_stay(server, fetch, monkeyp
             real(path, data[:10])
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Images that were fetched are"):
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"No space left .*Fetched images stay"):
         patch.setattr(pathlib.Path, "write_bytes", full)
         fetch("red/1", "red/2")
     assert fetch("red/1", "red/2")["status"].tolist() == ["ok", "ok"]

@@ -16,7 +16,7 @@ from biaslab.errors import ParameterError
         ({"url": "ftp://example.org/v1"}, "is 'ftp://example.org/v1'; give an http or https URL"),
         ({"url": "http://"}, "give an http or https URL"),
         ({"url": "http://a b/v1"}, "give an http or https URL"),
-        ({"url": "http://host:port/v1"}, "not a valid URL"),
+        ({"url": "http://host:port/v1"}, "URL is not valid"),
         ({"key_variable": "secret-word"}, "never the key itself"),
         ({"price": -1}, "price is -1; allowed is 0 or more."),
         ({"cost_limit": float("inf")}, "cost_limit is inf"),

@@ -401,7 +401,7 @@ def test_what_no_request_can_mend_ends_it_at_once_and_keeps_what_is_paid(server,
     server.reply = lambda text, n: reply if n == 4 else drawn(picture(of(text)))
     with pytest.raises(kind, match=message) as error:
         made(server, store, asked(9), concurrency=1)
-    assert "Images bought before are kept" in str(error.value) and KEY not in str(error.value)
+    assert "Images bought earlier are cached" in str(error.value) and KEY not in str(error.value)
     assert len(server.requests) == 4
     images = made(server, store, asked(9))
     assert set(images.table["status"]) == {"ok"}
@@ -587,6 +587,6 @@ def test_a_full_disk_is_told_and_what_came_is_kept(server, store, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(purchases, "replace", full)
-        with pytest.raises(RunError, match=r"No space left to write .*What was bought before is kept"):
+        with pytest.raises(RunError, match=r"No space left to write .*Purchases stay in the cache"):
             made(server, store, asked(1))
     assert made(server, store, asked(1)).table["status"].tolist() == ["ok"]

@@ -204,7 +204,7 @@ def test_a_second_host_buys_nothing_until_the_first_has_ended_or_is_released(ser
     other = process(_buy_elsewhere, server.url, store.root)
     wait(lambda: holding, other)
     refused = rf"The host elsewhere buys with {store.root / NAME}.*nothing is bought on {platform.node()}: .*"
-    refused += rf"biaslab ledger --release {store.root}"
+    refused += rf"biaslab purchases --release --cache {store.root}"
     for killed in (False, True):
         with pytest.raises(RunError, match=refused):
             made(server, store, asked(2), key_variable="")
@@ -214,7 +214,7 @@ def test_a_second_host_buys_nothing_until_the_first_has_ended_or_is_released(ser
     assert len(server.requests) == 1
     # What there is can be read all the same.
     assert made(server, store, asked(2), buy=False).spent == 0.25
-    assert cli.main(["ledger", "--release", str(store.root)]) == 0
+    assert cli.main(["purchases", "--release", "--cache", str(store.root)]) == 0
     assert "spent: 0.25\nimages: none\nreplies: 0\n" in capsys.readouterr().out
     holding.clear()
     server.reply = lambda text, n: drawn(picture(of(text)))
@@ -325,7 +325,7 @@ def test_the_command_says_what_was_bought_of_each_model(server, store, ten, caps
     made(server, store, asked(1), model="other")
     monkeypatch.setenv("BIASLAB_STORE", str(store.root))
     folders = [path.relative_to(store.root) for path in store.root.glob("bought_images/*")]
-    assert cli.main(["ledger"]) == 0
+    assert cli.main(["purchases"]) == 0
     blocks = capsys.readouterr().out.split("\n\n")
     found = sorted(block.strip().splitlines() for block in blocks)
     assert [lines[:4] for lines in found] == [
@@ -334,7 +334,7 @@ def test_the_command_says_what_was_bought_of_each_model(server, store, ten, caps
     ]
     assert sorted(lines[4] for lines in found) == sorted(f"folder: {folder}" for folder in folders)
     shutil.rmtree(store.root)
-    assert cli.main(["ledger", str(tmp_path)]) == 2
-    assert f"{tmp_path} has no {NAME}: nothing was bought with this store." in capsys.readouterr().err
+    assert cli.main(["purchases", "--cache", str(tmp_path)]) == 2
+    assert f"{tmp_path} has no {NAME}: nothing was bought with this cache." in capsys.readouterr().err
     with pytest.raises(InputError, match="nothing was bought"):
         purchases.release(tmp_path)

@@ -170,7 +170,7 @@ def test_no_images_are_an_empty_table(folders, tmp_path):
     [
         ({"text": ["a", None]}, r"'text' holds (None|nan)"),
         ({"prompt_id": ["a", " "]}, r"'prompt_id' holds ' '"),
-        ({"prompt_id": ["a", "a"]}, r"'a' stands for two prompts"),
+        ({"prompt_id": ["a", "a"]}, r"'a' is the id of two prompts"),
     ],
 )
 def test_prompts_that_do_not_fit_are_refused(folders, tmp_path, changes, message):

@@ -98,7 +98,7 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
     monkeypatch.delenv(kernels.REHEARSED)
     sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
-    record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
+    record = ran(root, tmp_path, ["audit", tiny.SD14, "--preset", "quick"], sets)
     assert said(record) == {}
     assert record["status"] == "ok"
     # What it made images with, and who judged them, to the commit.
@@ -111,12 +111,12 @@ def test_an_audit_by_name(root, tmp_path, monkeypatch):
 def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, stocked_for_all):
     monkeypatch.setattr(stocked_for_all.repositories[tiny.VQA], "closed", "private")
     monkeypatch.setattr(stocked_for_all.repositories[tiny.DETR], "closed", "private")
-    words = ["audit", tiny.SD14, "--size", "quick", "--paper", "dalleval"]
+    words = ["audit", tiny.SD14, "--preset", "quick", "--paper", "dalleval"]
     left_out = {"dalleval.vqa": "", "dalleval.detector": ""}
     record = ran(root, tmp_path, words, IMAGES | dotted("dalleval") | FACES | left_out)
     assert record["status"] == "ok"
     assert said(record).keys() == {f"dalleval/{n}" for n in ("4_1_paintskills", "5_2_skills", "5_3_attributes")}
-    assert all("names nothing that" in why for why in said(record).values())
+    assert all("is empty, but" in why for why in said(record).values())
     (page,) = tmp_path.glob("out/*/index.html")
     text = page.read_text(encoding="utf-8")
     assert len(record["left_out"]) == 2 and "Left out, as" in text

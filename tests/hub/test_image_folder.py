@@ -136,7 +136,7 @@ def test_pictures_that_nothing_tells_apart(tmp_path):
     ("text", "names"),
     [
         ("file,prompt\nno.png,a chef\n", "'no.png'"),
-        ("file,prompt\na.png,a chef\na.png,a nurse\n", "'a.png' stands twice"),
+        ("file,prompt\na.png,a chef\na.png,a nurse\n", "'a.png' occurs twice"),
         ("file,prompt,position\na.png,a chef,middle\n", "'middle'"),
         ("file,prompt,position\na.png,a chef,2\n", "'a.png'"),
         ("file,prompt\na.png,\n", "'a.png'"),

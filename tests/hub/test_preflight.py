@@ -116,9 +116,9 @@ def refused(root, tmp_path, capsys):
             return str(error.value)
         file, only = file_of(tmp_path, tiny.SD14, given), f"notebooks=[{', '.join(NOTEBOOKS)}]"
         words = {
-            "audit": ["audit", tiny.SD14, "--size", "quick", *in_words(given), "--set", only],
+            "audit": ["audit", tiny.SD14, "--preset", "quick", *in_words(given), "--set", only],
             "run": ["run", file],
-            "shard": ["shard", file, "--of", "0/2"],
+            "shard": ["shard", file, "--shard", "0/2"],
             "dry run": ["run", file, "--dry-run", "--fetch"],
         }
         assert cli.main([*words[command], "--notebooks-dir", str(root / "notebooks"), "--no-progress"]) == 2
@@ -166,7 +166,7 @@ def test_a_dry_run_fetches_nothing_unless_it_is_told_to(root, tmp_path, stocked_
     said = capsys.readouterr().out
     assert stocked.fetched() == 0
     lines = {line.split()[0]: line for line in said.splitlines() if line}
-    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch fetches it and tries it" in said
+    assert said.splitlines()[0].split("  ")[0] == "what" and "--fetch downloads and runs these" in said
     for setting, name in (("model", tiny.SD14), ("dalleval.detector", tiny.DETR), ("judging.further", tiny.VQA)):
         repository = stocked.repositories[name]
         assert name in lines[setting] and repository.commit[:8] in lines[setting]
@@ -258,7 +258,7 @@ def audit(root, tmp_path, shop, does) -> int:
     given |= {f"people.{name}": value for name, value in LEAST["people"].items()} | {"people.occupations": 2}
     given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
     given |= {"endpoint.key_variable": "''", "jobs": 1}
-    words = ["audit", "endpoint:seller", "--size", "quick", "--name", "a", "--no-progress", *in_words(given)]
+    words = ["audit", "endpoint:seller", "--preset", "quick", "--name", "a", "--no-progress", *in_words(given)]
     words += ["--set", f"notebooks=[{NOTEBOOKS[0]}]"]
     return cli.main([*words, "--notebooks-dir", str(root / "notebooks")])
 

@@ -65,7 +65,7 @@ FAULTS = ("misspelt", *CLOSED, "only .bin", "another kind")
 
 def filled(more: dict, sets: dict) -> dict:
     """Return an audit's parameters with settings of notebooks that it may not have, as a file gives them."""
-    given = audit.params_of([tiny.SD14], size="quick") | more
+    given = audit.params_of([tiny.SD14], preset="quick") | more
     for key, value in sets.items():
         group, *inner, name = key.split(".")
         part = given["settings"].setdefault(group, {})

@@ -54,13 +54,13 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
     with pytest.raises(ParameterError) as refused:
         check(model, Settings.of(given), {TABLES[role]})
     told = str(refused.value)
-    assert role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
+    assert role in told and DRAWN[role] in told and "which is made for drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
     drawn["generation"] = {"pictures": "drawings"}
     check(model, Settings.of(drawn), {TABLES[role]})
     given = settings(**DRAWN | {role: NAMES[role]})
-    with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
+    with pytest.raises(ParameterError, match=r"which is made for photographs, but the images of .* are drawings"):
         check("mini", Settings.of(given), {TABLES[role]})
 
 
@@ -73,7 +73,7 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     with pytest.raises(ParameterError) as refused:
         check(folders("sd1"), Settings.of(given), {TABLES[role]})
     told = str(refused.value)
-    assert told.startswith(f"{role} names nothing that {domains.ROLES[role].does}")
+    assert told.startswith(f"{role} is empty, but ") and f"a model that {domains.ROLES[role].does}" in told
     assert domains.ROLES[role].example in told and told.count(".") <= 4 + domains.ROLES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
     check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
@@ -143,5 +143,5 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
         lambda: stages.triplets.found(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
-        with pytest.raises(ParameterError, match="which knows drawings"):
+        with pytest.raises(ParameterError, match="which is made for drawings"):
             look()

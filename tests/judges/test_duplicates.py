@@ -350,8 +350,8 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         "pics: Images in formats that are not read (.heic) are left out: 1, such as nurse/5.heic. "
         "Convert them to PNG or JPEG.",
         "pics: Copies of another image of the group (identical pixels): 1 of 5 images, such as nurse/2.png, which has "
-        "the pixels of nurse/1.png. Each image counts once; copies have the outcome duplicate.",
-        "pics: Black images, as content filters return them: 1 of 5 (outcome black).",
+        "the pixels of nurse/1.png. Each image counts once; copies have the status duplicate.",
+        "pics: Black images, as content filters return them: 1 of 5 (status black).",
         "pics: Images that are in more than one group, and count in each: 1, such as 'chef/1.png', 'nurse/1.png'.",
     ]
     assert custom.remarks(pipeline) == [text[6:] for text in generated_images.remarks(asked)]

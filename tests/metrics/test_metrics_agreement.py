@@ -160,7 +160,7 @@ def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
     assert cohen_kappa(constant, constant, seed=0).reason == "annotator a uses one label only: male"
     assert np.isnan(cohen_kappa(mixed, constant, seed=0).value)
     empty = cohen_kappa([], [], seed=0)
-    assert (empty.n_items, empty.n_annotators, empty.reason) == (0, 0, "no item has a rating by both annotators")
+    assert (empty.n_items, empty.n_annotators, empty.reason) == (0, 0, "no item has a label by both annotators")
     assert np.isnan(empty.value)
 
 
@@ -196,10 +196,10 @@ def test_majority_vote_keeps_ties_unsure_and_unrated_apart():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: majority_vote([["femal", "male"]]), r"A rating is 'femal'\. Did you mean 'female'"),
-        (lambda: krippendorff_alpha([[3, "male"]], seed=0), "A rating is 3"),
-        (lambda: krippendorff_alpha(["male"] * 2, seed=0), r"^Ratings .* shape \(items, annotators\); got \(2,\)\.$"),
-        (lambda: cohen_kappa(["male"], ["male"] * 2, seed=0), r"a \(1,\) and b \(2,\) must rate the same items"),
+        (lambda: majority_vote([["femal", "male"]]), r"A label is 'femal'\. Did you mean 'female'"),
+        (lambda: krippendorff_alpha([[3, "male"]], seed=0), "A label is 3"),
+        (lambda: krippendorff_alpha(["male"] * 2, seed=0), r"^Labels .* shape \(items, annotators\); got \(2,\)\.$"),
+        (lambda: cohen_kappa(["male"], ["male"] * 2, seed=0), r"a \(1,\) and b \(2,\) must label the same items"),
         (lambda: percent_agreement([["female", "male"]], seed=0, confidence=95), "confidence.*95"),
         (lambda: percent_agreement([["female", "male"]], seed=0, replicates=0), "replicates.*0"),
     ],

@@ -164,7 +164,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     by = there.groupby(["approach", "prompt", "occupation"])
     assert (by["n"].sum() == by["n_images"].first()).all()
     said = capsys.readouterr().out
-    assert "or nobody could be judged" in said and "Every value is missing" in said
+    assert "or no person could be classified" in said and "Every value is missing" in said
 
 
 def finish(job):

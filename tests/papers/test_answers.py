@@ -110,10 +110,10 @@ def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer
     (found,) = answer(**lead, marks="{definition}", **COUNTED).findings(ROWS)
     assert (found.said, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
-        ("the paper's definition", 4.0, 2.0),
+        ("paper's definition", 4.0, 2.0),
         ("signed change", 2.0, 1.0),
     ]
-    assert found.details == ("the paper's definition: 2.00 to 6.00.",)
+    assert found.details == ("paper's definition: 2.00 to 6.00.",)
 
 
 def test_a_group_is_counted_by_its_tests(answer):
@@ -147,7 +147,7 @@ def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_
     lead = {"by": "model", "lead": {"definition": "signed"}, "p": "p", "n": "n_occupations", "unclear": "None."}
     rows = ROWS[ROWS["model"] == "up"].assign(p=[0.001, 0.4])
     (found,) = answer(**texts, **lead).findings(rows)
-    assert found.said == "4.00 (the paper's definition); 2.00 (no)."
+    assert found.said == "4.00 (paper's definition); 2.00 (no)."
     assert (found.estimate, found.ci_low, found.n, found.p) == (2.0, 1.0, 62, 0.001)
 
 
@@ -163,7 +163,7 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
     )
     rows = ROWS[ROWS["definition"] == "paper"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
-    open_ = "Inconclusive: with so few of them no outcome could be significant."
+    open_ = "Inconclusive: no test could be significant with so few of them."
     for least, words in ((0.012, "None of 4."), (0.013, open_)):
         (found,) = counted.findings(rows.assign(least=least))
         assert found.said == words

@@ -126,7 +126,7 @@ def fake(tmp_path):
         ({"endpoint": {"options": {"x": [float("inf")]}}}, "endpoint.options.x is inf"),
         ({"calibration": {"guidance_scales": [1.0, float("nan")]}}, "calibration.guidance_scales is nan"),
         ({"captions": {"rows": 10**400}}, "captions.rows is a whole number beyond what is allowed"),
-        ({1: 2}, "settings has the key 1, which is not a text"),
+        ({1: 2}, "settings has the key 1, which must be a string"),
         # Every problem is told at once.
         ({"stpes": 3, "generation": {"height": -1}}, "height is -1; allowed is 0 or more pixels"),
     ],

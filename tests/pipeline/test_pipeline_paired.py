@@ -297,7 +297,7 @@ def test_one_file_of_ratings_serves_all_kinds(rated):
 def test_ratings_of_what_nobody_asks_for_are_named(rated):
     base, write = rated
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
-    with pytest.raises(InputError, match=r"nobody asked for .*'painted-sheriff-nurse/0'"):
+    with pytest.raises(InputError, match=r"not in the sample .*'painted-sheriff-nurse/0'"):
         base.changed(judging={"gender": judge}).people.people("single")
 
 

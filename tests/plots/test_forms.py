@@ -48,7 +48,7 @@ def test_estimates_stand_beside_floor_and_mark():
         ROWS, "value", row="row", color="of", label="points", null_mean="null_mean", mark="paper_table_value",
         filled="sure", names={"filled": "sure", "hollow": "not sure"},
     )  # fmt: skip
-    assert texts(figure) == ["x", "y", "by chance at this n", "as printed", "sure", "not sure"]
+    assert texts(figure) == ["x", "y", "null expectation at this n", "as printed", "sure", "not sure"]
     assert figure.axes[0].get_xlabel() == "points" and names(figure.axes[0]) == ["a", "b"]
     dots = [x for line in figure.axes[0].lines[1:] for x in line.get_xdata() if np.isfinite(x)]
     assert sorted(dots) == [1, 2, 3]

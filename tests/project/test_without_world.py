@@ -81,7 +81,7 @@ def test_nothing_of_it_is_there(python):
     assert done.returncode == 1 and "No module named 'biaslab_world'" in done.stderr
     done = python("-m", "biaslab.cli", "models")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("No installed package brings a model.")
+    assert done.stdout.startswith("No installed package provides a model.")
     # Its names are no names here, and what says so names what there is.
     done = python("-m", "biaslab.cli", "audit", "mini")
     assert done.returncode == 2 and "There is no text-to-image model named 'mini'" in done.stderr
@@ -110,7 +110,7 @@ def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, bi
     monkeypatch.setattr(tiny, "LENGTH", 60)
     tiny.save("sd1", python.work / "tiny")
     given = [word for key, value in AUDIT.items() for word in ("--set", f"{key}={value}")]
-    record = biaslab("audited", "audit", "tiny", "--size", "quick", "--name", "audited", *given)
+    record = biaslab("audited", "audit", "tiny", "--preset", "quick", "--name", "audited", *given)
     assert record["status"] == "ok" and [n["status"] for n in record["notebooks"]] == ["ok"] * 2
     people = pd.read_csv(python.work / "outputs/audited/measured/paired_people.csv")
     alone = people[people["setting"] == "single"]

@@ -76,7 +76,7 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     path = write("image_id,position,Ann\na,1,female\nzz,1,male\nb,3,male\na,left,male\nb,middle,female\n")
     # Two stand in b, so nobody is third or in the middle; of one person in a nobody is left.
     listed = r"'1' of image 'zz'.*'3' of image 'b'.*'left' of image 'a'.*'middle' of image 'b'"
-    with pytest.raises(InputError, match=rf"rates 4 people .*data row 2\): .*{listed}"):
+    with pytest.raises(InputError, match=rf"annotates 4 people .*data row 2\): .*{listed}"):
         read(path, ASKED)
     # One file serves several tables of people: what is about others is left aside, even if that is all.
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
@@ -93,16 +93,16 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     [
         ("image,Ann\nb,female\n", "position is empty for an image of several people in data row 1"),
         ("image,positoin,Ann\na,1,female\n", "Rename 'positoin' to 'position'"),
-        ("image_id,position\na,1\n", "no column of ratings"),
+        ("image_id,position\na,1\n", "no column of annotations"),
         ("image_id,position,annotator\na,1,Ann\n", "no column 'label'"),
         ("image_id,position,Ann\na,1,femal\n", r"'Ann' holds 'femal' in data row 1.*Did you mean 'female'"),
         ("image_id,position,Ann\na,top,female\n", "position is 'top' in data row 1"),
         ("image_id,position,Ann\na,1.5,female\n", "position is '1.5' in data row 1"),
         ("image_id,position,Ann\n,1,female\n", "image_id is empty in data row 1"),
-        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' stands there twice"),
-        ("image_id,position,annotator,label\nb,1,Ann,male\nb,left,Ann,male\n", "two ratings by annotator 'Ann'"),
+        ("image_id,position,Ann\nb,1,female\nb,left,male\n", "'left' of image 'b' occurs twice"),
+        ("image_id,position,annotator,label\nb,1,Ann,male\nb,left,Ann,male\n", "two annotations by annotator 'Ann'"),
         ("image_id,position,annotator,label\na,1,,male\n", "annotator is empty in data row 1"),
-        ("image_id,position,Ann\na,1,\n", "rates none of the 8 people"),
+        ("image_id,position,Ann\na,1,\n", "annotates none of the 8 people"),
     ],
 )
 def test_bad_files_say_what_and_where(content, message, write):
@@ -228,7 +228,7 @@ def test_what_has_no_value_has_a_reason(write):
     shown = truth_of(people)
     blind = people.assign(status="no_face", gender="")
     row = agreement_tables({"x": blind}, shown, seed=1).iloc[0]
-    assert np.isnan(row["value"]) and row["reason"] == "no item has a rating by both annotators"
+    assert np.isnan(row["value"]) and row["reason"] == "no item has a label by both annotators"
     assert (row["n"], row["n_missing"]) == (0, 12)
     one = people.assign(status="judged", gender="female")
     assert "one label only: female" in agreement_tables({"x": one}, shown, seed=1).iloc[0]["reason"]

@@ -95,7 +95,9 @@ def test_without_ratings_the_truth_is_seen_through_simulated_raters_and_corrects
     wrong = sum(int(i.split("-")[1]) % 20 == 4 for i in drawn)
     assert judge["value"] == pytest.approx(100 * (30 - wrong) / 30) and judge["n_items"] == 30
     # Who rated is said with what they said.
-    assert findings(tmp_path)[0]["details"][0].startswith("SIMULATED ratings, no person's: 7 made-up annotators")
+    assert findings(tmp_path)[0]["details"][0].startswith(
+        "SIMULATED annotations, not by people: 7 simulated annotators"
+    )
     if wrong:
         assert (tmp_path / "out" / "figures" / "judging_disagreements.png").is_file()
     errors = read(tmp_path, "judging_error").query("reference == 'truth'")
@@ -124,7 +126,7 @@ def test_a_file_of_ratings_is_reported_and_corrects(execute, tmp_path):
     path.write_text("\n".join(rows) + "\n")
     space = execute(ratings_file=str(path))
     assert space["collected"].kind == "annotations"
-    assert findings(tmp_path)[0]["details"][0] == "Ratings come from ratings.csv: 2 annotators."
+    assert findings(tmp_path)[0]["details"][0] == "Annotations come from ratings.csv: 2 annotators."
     found = read(tmp_path, "judging_agreement").set_index(["statistic", "labels", "subset"])
     # Of each 120, 12 are turned away and 6 are judged wrong: 102 of 108 as the annotators say.
     both = found.loc[("judge_agreement", "female/male", "all")]

@@ -212,18 +212,18 @@ BAD = [
     (SHARES.replace("percent_female", "percent_femal"), "Rename 'percent_femal' to 'percent_female'."),
     ("occupation,source,percent_female\nnurse,training,40\n", "no column 'n'. Shares need: occupation, "),
     (SHARE_HEAD.replace("n\n", "n,modle\n") + "nurse,training,40,9,a\n", "'modle'. Did you mean 'model'?"),
-    ("image,source,occupation\na,training,nurse\n", "no column of ratings"),
+    ("image,source,occupation\na,training,nurse\n", "no column of annotations"),
     (f"{HEAD}a,training,nurse,female\nb,genrated,nurse,male\n", "source is 'genrated' in data row 2"),
-    (f"{HEAD}a,training,nurse,femal\n", "'r1' holds 'femal' in data row 1, which is not a rating"),
+    (f"{HEAD}a,training,nurse,femal\n", "'r1' holds 'femal' in data row 1, which is not a label"),
     ("image,source,occupation,modle,r1\na,training,nurse,SD 1.4,female\n", "'modle' holds 'SD 1.4'"),
     (LONG.replace("male\nb", "man?\nb"), "column 'label' holds 'man?' in data row 2"),
-    (f"{HEAD}a,training,nurse,\n", "holds no rating"),
+    (f"{HEAD}a,training,nurse,\n", "contains no annotation"),
     (f'{HEAD}a,training,"nurse,female\nb,training,nurse",female\n', "look for a quote left open"),
     (f"{HEAD}a,training, ,female\n", "occupation is ' ' in data row 1"),
     (f"{HEAD}a,training,nurse,female\n ,training,nurse,female\n", "image is '', empty"),
     (f"{HEAD}a,training,Nurse,female\nb,training,nurse,female\n", "spelt 'Nurse' and 'nurse'"),
-    (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') stands there twice"),
-    (f"{LONG}a,training,nurse,y,male\n", "has two ratings by annotator 'y', the second in data row 7"),
+    (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') occurs twice"),
+    (f"{LONG}a,training,nurse,y,male\n", "has two annotations by annotator 'y', the second in data row 7"),
     (f"{LONG}d,training,nurse,,male\n", "annotator is empty in data row 7"),
     (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give a number from 0 to 100"),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
@@ -243,9 +243,9 @@ def test_bad_input_names_the_file_and_the_value(write, content, message):
 
 def test_files_that_cannot_be_read(write, tmp_path):
     for path, message in (
-        (write(WIDE, "ratings.ods"), r"ratings\.ods.; it must be a file that is there and ends in \.csv"),
+        (write(WIDE, "ratings.ods"), r"ratings\.ods.; it must be an existing file that ends in \.csv"),
         (write(WIDE, "ratings.xlsx"), r"ratings\.xlsx cannot be read as Excel: .*; save it as CSV"),
-        (tmp_path / "no.csv", r"no\.csv.; it must be a file that is there"),
+        (tmp_path / "no.csv", r"no\.csv.; it must be an existing file"),
         (write(b"this is not Parquet at all", "no.parquet"), r"no\.parquet cannot be read as Parquet: '"),
     ):
         with pytest.raises(InputError, match=message):

@@ -31,7 +31,11 @@ def test_a_row_is_right_where_every_step_that_is_rated_is_and_most_raters_decide
 def test_a_rater_is_spelt_one_way_as_in_all_files_of_ratings(write):
     text = "image_id,objects,number,relation,annotator\na,yes,,,{}\na,no,,,{}\n"
     # A mark without width and blanks are no part of a name.
-    for other, message in (("R", "annotator is spelt 'r' and 'R'"), ("r\u200b", "rated twice"), (" r ", "rated twice")):
+    for other, message in (
+        ("R", "annotator is spelt 'r' and 'R'"),
+        ("r\u200b", "annotated twice"),
+        (" r ", "annotated twice"),
+    ):
         with pytest.raises(InputError, match=message):
             read(write(text.format("r", other)), IDS)
 
@@ -80,7 +84,7 @@ def test_of_objects_most_raters_decide_too(write):
         (f"{OBJECTS}z,dog,yes,1\n", r"'z' is no image.*data row 5"),
         (f"{OBJECTS}a, ,yes,1\n", "object is empty"),
         (f"{OBJECTS}a,dog,maybe,1\n", "shown is 'maybe'"),
-        (f"{OBJECTS}a,coffee  cup,no,1\n", "rated twice"),
+        (f"{OBJECTS}a,coffee  cup,no,1\n", "annotated twice"),
         ("image_id,object\na,dog\n", "no column 'shown'"),
     ],
 )

@@ -183,7 +183,7 @@ def test_pictures_are_walked_by_keyboard_and_narrowed_by_choices(tmp_path, visit
     page = visit(tmp_path / "pictures/model-1.html")
     page.get_by_label("Judged").select_option("male")
     assert page.locator(".item:visible").count() == 3
-    assert page.get_by_role("status").inner_text() == "3 pictures"
+    assert page.get_by_role("status").inner_text() == "3 images"
     page.locator("button.picture:visible").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")

@@ -26,7 +26,7 @@ class Audit:
     def __init__(self, root, folder):
         given = [*FEW, f"notebooks=[{', '.join(NOTEBOOKS)}]", "bootstrap_replicates=200", "jobs=2"]
         given += [f"compute.store={folder / 'store'}"]
-        words = ["audit", "world", "--size", "quick", "--name", "a", "--outputs", str(folder / "outputs")]
+        words = ["audit", "world", "--preset", "quick", "--name", "a", "--outputs", str(folder / "outputs")]
         words += ["--notebooks-dir", str(root / "notebooks"), *(w for one in given for w in ("--set", one))]
         self.words = [*words, "--no-progress"]
         self.code = f"import sys; from biaslab.cli import main; sys.exit(main({self.words!r}))"

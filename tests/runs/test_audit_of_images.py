@@ -184,7 +184,7 @@ def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_pat
     judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"ratings:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
     problems = validation.check_models(pipeline, {"custom_judges"})
-    assert len(problems) == 1 and "rates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
+    assert len(problems) == 1 and "annotates none of the 20 people here, such as 'nurse/0.png'" in problems[0]
     assert not validation.check_models(pipeline, {"custom_people"})
 
 

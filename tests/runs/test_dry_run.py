@@ -145,7 +145,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
             continue
         bare = of_all_judges(store, **without(*needed))
         assert set(requirements.lacking(bare, name)) & needed
-        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* names nothing that"):
+        with pytest.raises(MissingInputError, match=f"It takes {name}, and .* is empty, but"):
             sources.measured(name, source="pipeline", pipeline=bare)
     assert not made and not taken
 

@@ -71,12 +71,12 @@ def test_what_a_reader_needs_is_in_it_and_the_stages_are_not(outputs, capsys):
         assert packed.read("mine/tables/a.csv") == b"tables/a.csv"
     # The same run gives the same bytes.
     first = path.read_bytes()
-    assert export.export(outputs / "mine", to=path).read_bytes() == first
+    assert export.export(outputs / "mine", output=path).read_bytes() == first
     # Nothing else is left there, or written to: not what a link leads to that has an obvious name.
     (outputs / "theirs").write_bytes(b"theirs")
     (outputs / "mine.zip.part").symlink_to("theirs")
     before = sorted(outputs.iterdir())
-    export.export(outputs / "mine", to=path)
+    export.export(outputs / "mine", output=path)
     assert sorted(outputs.iterdir()) == before and (outputs / "theirs").read_bytes() == b"theirs"
 
 
@@ -84,7 +84,7 @@ def test_a_file_that_names_a_folder_of_this_machine_is_refused(outputs, monkeypa
     monkeypatch.setenv("BIASLAB_STORE", "/opt/elsewhere/store")
     for folder in (f"{Path.home()}/x", outputs, Path(export.__file__).parents[1], Path.cwd(), "/opt/elsewhere/store"):
         said = refused(outputs, "tables/a.csv", f"\0({folder}/x)", r"tables/a\.csv names .*, a folder of this machine")
-        assert "--again" in said
+        assert "--force" in said
     # What names none of them is sent.
     write(outputs / "mine" / "tables" / "a.csv", "see /usr/lib/python3, https://example.org/home/Alice")
     record(outputs / "mine")
@@ -198,6 +198,6 @@ def test_an_export_replaces_an_export_and_nothing_else(outputs, name):
     (outputs / "link.zip").symlink_to(first)
     target = outputs / name
     before = target.read_bytes() if target.is_file() else sorted(target.iterdir())
-    with pytest.raises(ParameterError, match=r"is there already and is no export of biaslab.* with --to\."):
-        export.export("mine", outputs=outputs, to=target)
+    with pytest.raises(ParameterError, match=r"already exists and is no export of biaslab.* with --output\."):
+        export.export("mine", outputs=outputs, output=target)
     assert before == (target.read_bytes() if target.is_file() else sorted(target.iterdir()))

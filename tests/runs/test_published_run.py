@@ -76,7 +76,7 @@ def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
     of_units = pd.concat(over(read)).dropna(subset="value")
     mean = of_units.groupby([*schema.keys, "unit"])["value"].mean().groupby(schema.keys).mean().rename("by_unit")
     rows = read(name).merge(mean.reset_index(), on=schema.keys)
-    # Not the mean of both lists, nor that over prompts by the paper's definition, which counts other occupations at
+    # Not the mean of both lists, nor that over prompts by the paper's definition, which counts others at
     # each.
     rows = rows[rows["stereotype"] != "overall"] if "stereotype" in rows else rows
     if "definition" in rows:

@@ -228,5 +228,7 @@ def holds(rated: Rated, file: str) -> pd.DataFrame:
         annotators = int(rated.ratings.notna().any().sum()) if rated.annotators else rated.n_annotators
         sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
-        words = f"{counted(len(rated.images), 'image')} of {occupations}, rated by {counted(annotators, 'annotator')}."
+        words = (
+            f"{counted(len(rated.images), 'image')} of {occupations}, annotated by {counted(annotators, 'annotator')}."
+        )
     return pd.DataFrame({"file": [file], "words": [words], "more": [" ".join(more)]})

@@ -28,7 +28,7 @@ _OUTCOMES = forms.look(
         "other": ("other", style.GREEN),
         "tie": ("tie", style.ORANGE),
         "unsure": ("unsure", "#B5B5B5"),
-        "unannotated": ("unannotated", style.BLACK),
+        "unannotated": ("not annotated", style.BLACK),
     }
 )
 
@@ -50,7 +50,7 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
 def outcomes(table: pd.DataFrame) -> Figure:
     """Draw how the vote on images ended, per occupation and source (``ratings_outcomes``), models added up."""
     if table["n_images"].isna().all():
-        return style.nothing("The file gives shares: the outcomes of single images are not known.")
+        return style.nothing("The file contains shares: the labels of single images are unknown.")
     table = table.rename(columns={"neither": "other"})
     known = [name for name in _OUTCOMES.names if name != "other" or table[name].any()]
     # The same training images are listed for every model that shares them.
@@ -70,7 +70,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
 def sensitivity(table: pd.DataFrame) -> Figure:
     """Draw amplification under every rule, extreme and annotator (``ratings_sensitivity``): a row of panels a model."""
     if table["amplification"].isna().all():
-        return style.nothing("There are no ratings of both sources to resolve in another way.")
+        return style.nothing("There are no annotations of both sources to resolve by another rule.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
     rows, panel = forms.by_model(rows, "definition", labels["definition"])

@@ -28,7 +28,7 @@ _NAMES = {
     "setting": _SETTINGS,
     "category": {"gender": "Gender", "skin_tone": "Skin tone"},
     "metric": _METRICS,
-    "definition": {"paper": "the paper's definition", "all": "all occupations", "signed": "signed change"},
+    "definition": {"paper": "paper's definition", "all": "all occupations", "signed": "signed change"},
 }
 # What measures are called; in braces columns of their tables.
 SCORE = "Stereotype Score, {aspect}, {setting}"

@@ -76,7 +76,7 @@ def skin_tone_check(check: pd.DataFrame) -> Figure:
     figure = forms.diagonal(
         check.assign(x=check["swatch"].astype(int) + beside), "x", "nearest_tone", color="computation",
         ends=(-0.75, 10.7), under=swatches,
-        labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation answers"),
+        labels=("Tone that the swatch defines (Monk scale)", "Tone that the computation assigns"),
     )  # fmt: skip
     figure.axes[0].set(xlim=(0.3, 10.7), xticks=range(1, 11), yticks=range(1, 11), aspect="auto")
     return figure
@@ -113,7 +113,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
     return forms.diagonal(
         rows, "percent_detr", "percent_human", color="model", look=MODELS, ends=(-3, 103), point="skill",
         named=len(rows), limits=(("low_detr", "high_detr"), ("low_human", "high_human")),
-        labels=("Correct according to the detector (%)", "Correct according to people (%)"),
+        labels=("Correct according to the detector (%)", "Correct according to annotators (%)"),
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     edges = np.array([-100, -60, -20, 20, 60, 100])
     known = scores.dropna(subset=["score"])
     if known.empty:
-        return style.nothing("Nobody in a role of power could be judged.")
+        return style.nothing("No person in a role of power could be classified.")
     table, panel = forms.by_model(known, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:
@@ -76,12 +76,12 @@ def power_score(scores: pd.DataFrame) -> Figure:
             ax.bar((edges[:-1] + edges[1:]) / 2 + aside, counts, 17, color=STEREOTYPES.colors[stereotype])
         n = rows["n"]
         each = f"{n.min():g}" if n.min() == n.max() else f"{n.min():g} to {n.max():g}"
-        ax.set_title(f"{rows[panel].iloc[0]} (people a role: {each})", fontsize=10)
+        ax.set_title(f"{rows[panel].iloc[0]} (people per role: {each})", fontsize=10)
         ax.set(xlabel="Stereotype score (points)", ylabel="Roles", xticks=edges)
         ax.locator_params(axis="y", integer=True)
     roles = {"female": "low power", "male": "high power"}
     handles = [forms.key(STEREOTYPES.colors[s], "s", name) for s, name in roles.items()]
-    forms.legend(figure, [*handles, forms.key(style.GREY, "", "each, of a fair model", line="--")])
+    forms.legend(figure, [*handles, forms.key(style.GREY, "", "each, null expectation", line="--")])
     return figure
 
 
@@ -196,7 +196,7 @@ def critiques(
         named = named.sort_values("percent", ascending=False, kind="stable").head(most)
     by_critique: dict[Any, pd.DataFrame] = dict(list(examples.groupby("critique")))
     rows = [_critique(row, by_critique[row.Index], pictures) for row in pd.concat([table[whole], named]).itertuples()]
-    titles = ("About", "Critique, and what prompts are told", "Before", "After")
+    titles = ("About", "Critique, and text added to prompts", "Before", "After")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return HTML(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
 

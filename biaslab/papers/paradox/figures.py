@@ -40,7 +40,7 @@ OUTCOMES = forms.Look(
     },
 )
 _COUNTED = forms.look(
-    {"": ("counted by the paper's definition", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
+    {"": ("included by the paper's definition", style.BLACK, "o"), "out": ("excluded by it", style.VERMILION, "X")}
 )
 _GENDERS = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s")}
 _SHARES = ("percent_training", "percent_generated")
@@ -62,7 +62,7 @@ def shares(occupations: pd.DataFrame, panel: Sequence[str] = ("model",)) -> Figu
     keys: list[Artist] = [
         Patch(facecolor=style.AMPLIFIED, alpha=0.3, label="amplified"),
         Patch(facecolor=style.DEAMPLIFIED, alpha=0.4, label="de-amplified"),
-        Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite lean"),
+        Patch(facecolor="white", edgecolor="#BBBBBB", hatch="////", label="opposite direction"),
     ]
     if rows["percent_training_ci_low"].notna().any():
         keys.append(Line2D([], [], color=style.GREY, marker="+", ms=11, ls="", label="median interval"))

@@ -280,7 +280,7 @@ def _checked(rows: pd.DataFrame, name: str, cell: list[str]) -> pd.DataFrame:
     mixed = (rows["case"] == MEAN) & (rows.groupby([*cell, "pair"])["case"].transform("size") > 1)
     if mixed.any():
         row = rows.loc[mixed, [*cell, "pair"]].iloc[0].to_dict()
-        raise InputError(f"{name} has the case 'mean' beside others for {row}; give the one or the others.")
+        raise InputError(f"{name} has the case 'mean' in addition to others for {row}; give either.")
     missing = rows["value"].isna() & (rows["reason"] == "")
     return rows.assign(
         rounding=rows["rounding"].fillna(0.0) if "rounding" in rows else 0.0,

@@ -28,7 +28,7 @@ def stand_ins(networks: pd.DataFrame) -> str:
         lambda metrics: ", ".join(names[metric] for metric in metrics)
     )
     named = "; ".join(f"{metrics} by {network}" for network, metrics in by.items())
-    return f"In what is measured, others stand in for the paper's networks: {named}." if named else ""
+    return f"Measured values use other networks than the paper: {named}." if named else ""
 
 
 def examples(images: list, shown: pd.DataFrame) -> Figure:
@@ -88,7 +88,7 @@ def dependency(example: Any) -> Figure:
     groups = tables.labels("triplets_group_share")["dependency_group"]
     for ax, (name, group, mask) in zip(axes[1], objects, strict=False):
         ax.imshow(_lit(example.image, mask), interpolation="nearest")
-        title = f"{name}\n{groups.get(group, 'not known').replace(' ', chr(10))}"
+        title = f"{name}\n{groups.get(group, 'unknown').replace(' ', chr(10))}"
         ax.set_title(title, fontsize=10, color=_GROUP_COLORS.get(group, style.GREY))
     hidden = f"; hidden: {', '.join(example.hidden)}" if example.hidden else ""
     figure.suptitle(f"“{example.text}”{hidden}".replace("$", r"\$"), fontsize=11)

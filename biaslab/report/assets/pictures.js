@@ -69,7 +69,7 @@
       item.hidden = !fits;
       shown += fits;
     }
-    count.textContent = `${shown.toLocaleString("en")} picture${shown === 1 ? "" : "s"}`;
+    count.textContent = `${shown.toLocaleString("en")} image${shown === 1 ? "" : "s"}`;
   }
   choices.forEach((one) => one.addEventListener("change", choose));
 })();

@@ -1,4 +1,4 @@
-// One image at a time: three answers, a way back, and a file of ratings at the end. Answers stay in this browser.
+// One image at a time: three answers, a way back, and a file of annotations at the end. Answers stay in this browser.
 (() => {
   "use strict";
   const LABELS = { f: "female", m: "male", u: "unsure" };
@@ -6,7 +6,7 @@
   const data = JSON.parse(block.textContent);
   block.remove();
   const n = data.rows.length;
-  const own = `biaslab-rate:${data.id}`;
+  const own = `biaslab-annotate:${data.id}`;
   const at = (id) => document.getElementById(id);
   const [start, rating, done, image, note] = ["start", "rating", "done", "image", "unsaved"].map(at);
   const ahead = new Image();
@@ -33,7 +33,7 @@
 
   const isName = (text) => typeof text === "string" && /^[\p{L}\p{N}_][\p{L}\p{M}\p{N}_-]{0,39}$/u.test(text);
 
-  // -- the order: the same for an annotator each time, another for each; people of one picture follow one another
+  // -- the order: the same for an annotator each time, another for each; people of one image follow one another
 
   const asks = data.questions?.length > 0;
   const follows = (item) => asks && item > 0 && item < n && data.pictures[item] === data.pictures[item - 1];
@@ -91,7 +91,7 @@
     if (asks) at("question").textContent = data.questions[item];
     if (place + 1 < n) ahead.src = data.pictures[order[place + 1]];
     at("count").textContent = `${asks ? "Person" : "Image"} ${place + 1} of ${n}`;
-    at("rated").textContent = `${answers.size} rated`;
+    at("rated").textContent = `${answers.size} annotated`;
     at("bar").value = answers.size;
     at("bar").textContent = `${answers.size} of ${n}`;
     for (const button of rating.querySelectorAll("[data-label]"))
@@ -126,7 +126,7 @@
     const rows = order.filter((item) => answers.has(item)).map((item) => [...data.rows[item], annotator, answers.get(item)]);
     const lines = [[...data.header, "annotator", "label"], ...rows].map(line);
     const url = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/csv" }));
-    const anchor = Object.assign(document.createElement("a"), { href: url, download: `ratings-${data.id}-${annotator}.csv` });
+    const anchor = Object.assign(document.createElement("a"), { href: url, download: `annotations-${data.id}-${annotator}.csv` });
     document.body.append(anchor);
     anchor.click();
     anchor.remove();

@@ -69,7 +69,7 @@ def test_shares_all_unclear_share_is_missing_with_a_reason():
         assert table.loc[(group, "female"), "reason"] == "no person is judged female or male"
     assert table.loc[("nurse", "unclear"), "percent"] == 100
     (found,) = custom.answers.shares.findings(table.reset_index())
-    assert found.said == "Not known: no person is judged female or male." and not found.numbers
+    assert found.said == "Not estimated: no person is judged female or male." and not found.numbers
 
 
 def couples(counts, group="g", persons=2, model="A"):

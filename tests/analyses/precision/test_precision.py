@@ -285,7 +285,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
         ("image,annotator,label,position\na,r,f,left\n", "position is 'left'.*give 1, 2"),
         ("image,annotator,label,source\na,r,f,web\n", "source is 'web'.*training or generated"),
         ("image,annotator,label,probability\na,r,f,0.5\na,s,f,0.6\n", "several probabilities"),
-        ("image,annotator,label\na,r,f\na,r,m\n", "two ratings by annotator"),
+        ("image,annotator,label\na,r,f\na,r,m\n", "two annotations by annotator"),
         ("picture,annotator,label\na,r,f\n", "no column 'image'"),
         ("image\na\n", "no column 'annotator'"),
     ],
@@ -345,16 +345,16 @@ def test_probabilities_of_turns_by_hand():
 @pytest.mark.long
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
-    asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
+    asked = audit.params_of(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
     assert asked["settings"]["judging"]["ratings"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,female\n")
-    given = ["--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
+    given = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
         ("triplets", r"judging\.ratings has no effect here"),
-        ("dalleval", r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'"),
+        ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
     ):
-        assert cli.main(["audit", "world", "--size", "quick", "--paper", paper, *given]) == 2
+        assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *given]) == 2
         assert re.search(said, capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,perhaps\n")
     settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})

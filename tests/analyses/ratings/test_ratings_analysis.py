@@ -193,8 +193,8 @@ def test_shares_have_no_ratings_to_agree_or_to_resolve(read):
     assert len(table) == 6 and table["value"].isna().all()
     assert table["reason"].unique().tolist() == ["the file holds shares, not ratings"]
     assert sensitivity(opened).empty
-    assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file gives shares")
-    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
+    assert text(figures.outcomes(ratings.outcomes(opened)))[0].startswith("The file contains shares")
+    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
 
 
 @pytest.mark.long
@@ -206,7 +206,7 @@ def test_one_source_alone_still_gives_shares_and_agreement(read):
     assert set(ratings.outcomes(opened)["reason"]) == {"no generated images of this occupation"}
     assert agreement(opened)["value"].notna().all()
     figures.percent_female(ratings.outcomes(opened))
-    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no ratings")
+    assert text(figures.sensitivity(sensitivity(opened)))[0].startswith("There are no annotations")
 
 
 def two_models() -> pd.DataFrame:
@@ -248,7 +248,7 @@ def answered(table):
         ((0.01, 0.02, 0.03), (5, 5, 5), "By 3 of 3 definitions; by 0 they reduce it."),
         ((0.01, 0.06, 0.001), (5, 5, -5), "By 1 of 3 definitions; by 1 they reduce it."),
         # One of three at p = 0.03: adjusted for the others nothing is shown.
-        ((0.03, 0.5, 0.5), (5, 1, 1), "No amplification is shown by any definition."),
+        ((0.03, 0.5, 0.5), (5, 1, 1), "Not significant by any definition."),
         ((np.nan,) * 3, (5, 1, 1), "Not tested."),
     ],
 )
@@ -296,9 +296,9 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 @pytest.mark.parametrize(
     ("content", "first", "lacking"),
     [
-        (unsure(), "5 images of 1 occupation, rated by 2 annotators.", "amplification"),
+        (unsure(), "5 images of 1 occupation, annotated by 2 annotators.", "amplification"),
         # 30 training, 40 of A and 40 of B.
-        (two_models(), "110 images of 4 occupations, rated by 2 annotators.", ""),
+        (two_models(), "110 images of 4 occupations, annotated by 2 annotators.", ""),
         (SHARES, "Shares of 1 occupation from 60 images.", ""),
     ],
     ids=["all unsure", "two models", "shares"],
@@ -317,7 +317,7 @@ def test_what_a_file_holds_is_told_for_one_model_alone(read):
         return found
 
     found = holds(read(two_models(), model="B"))
-    assert found.answer == "70 images of 4 occupations, rated by 2 annotators."
+    assert found.answer == "70 images of 4 occupations, annotated by 2 annotators."
     assert found.details == ("Images: 30 training, 40 generated. Models: B.",)
     both, alone = holds(read(SHARES)), holds(read(SHARES, model="B"))
     # Training shares without a model count once: 10 + 20 + 30, and 10 + 30 of B alone.

@@ -93,12 +93,12 @@ def test_corrected_shares_name_range_and_truth():
     found = answers.skills_corrected.findings(tables.of(rows, "dalleval_skill_corrected"))
     known, unknown, cannot, rival, nothing = found
     assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
-    assert known.said == "57.1 %, where the detector says 60.0 %." and known.question.endswith("objects?")
-    assert known.details == ("Over the ways of failing, one by one: 45.5 to 64.7 %.", "The truth is 50.2 %.")
+    assert known.said == "57.1 %; uncorrected, 60.0 %." and known.question.endswith("objects?")
+    assert known.details == ("Bounds over the failure modes, one by one: 45.5 to 64.7 %.", "Ground truth: 50.2 %.")
     assert len(unknown.details) == 1
     # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
-    assert cannot.said == rival.said == "This judge cannot tell." and np.isnan(rival.estimate)
-    assert "41.0 %" in cannot.details[0] and RIVALS in rival.details[0] and nothing.said == "Not known."
+    assert cannot.said == rival.said == "Inconclusive." and np.isnan(rival.estimate)
+    assert "41.0 %" in cannot.details[0] and RIVALS in rival.details[0] and nothing.said == "Not measured."
 
 
 def test_nothing_is_found_in_tables_without_rows():

@@ -34,7 +34,7 @@ def test_the_baseline_is_both_definitions_and_rests_on_both_tests():
     both.loc[signed, names] = 1.0, 1.5, -3.0, 5.0, p_of(1, -3, 5)
     (found,) = answers.baseline.findings(paradox.baseline(both))
     # One headline with two numbers says of each whether it is significant.
-    said = "12.0 points by the paper's definition (significant); 1.00 points by signed change (not significant)."
+    said = "12.0 points by the paper's definition (significant); 1.00 points by the signed change (not significant)."
     assert found.said == said and found.decided
     # Holm over both: twice the smaller p.
     assert [test.p for test in found.tests] == pytest.approx([2 * p_of(12, 9, 15), p_of(1, -3, 5)])

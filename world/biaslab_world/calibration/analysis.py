@@ -268,8 +268,10 @@ def amplification_told(table: pd.DataFrame, *, model: str) -> pd.DataFrame:
     rows = rows[rows["approach"].isin(["naive", MATCHED]) & rows["generator"].isin([WORLD, model])]
     off = (rows["skew"] == "off") & (rows["skew"] != rows["skew"].iloc[0]) if len(rows) else rows["skew"] == "off"
     beyond = (rows["generator"] != WORLD) | (rows["skew"] == "off")
-    without = np.where(off, "With every knob off, is anything left", "Without any model, is there amplification")
-    asked = np.where(rows["generator"] == WORLD, without, "Does the model add to what true shares imply")
+    without = np.where(off, "Without planted bias, is there amplification", "Without any model, is there amplification")
+    asked = np.where(
+        rows["generator"] == WORLD, without, "Does the model add to the amplification that true shares imply"
+    )
     excess = {
         "amplification_corrected": "excess",
         "ci_low": "excess_ci_low",

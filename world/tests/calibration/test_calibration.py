@@ -178,7 +178,9 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
     drawn, judged = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
-    assert drawn.said.startswith("8 of 8 do, as chance") and judged.said.startswith("4 of 8 do; fewer")
+    assert drawn.said.startswith("8 of 8 do, not significantly fewer") and judged.said.startswith(
+        "4 of 8 do; significantly fewer"
+    )
     assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
@@ -485,4 +487,4 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.
     assert found["world", "default", "naive"].said == "Yes."
-    assert found["world", "default", "matched"].said == "None is shown."
+    assert found["world", "default", "matched"].said == "Not significantly different from 0."

@@ -64,7 +64,7 @@ def test_shares_of_it_make_all_that_its_notebook_takes(tmp_path, monkeypatch):
         share = (len(left) % 2, 2)
         left.append(shards.compute_of(pipeline(tmp_path / "a"), [], share, ["paradox/4_baseline", NOTEBOOK]))
         assert len(left) < 12
-    assert "left to the others" in left[0][0]
+    assert "remain for the others" in left[0][0]
     whole = parts(tmp_path / "b")
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
     for one, other in zip(parts(tmp_path / "a"), whole, strict=True):
