@@ -47,7 +47,7 @@ class Drawing:
     def description(self):
         return {"batch_size": self.batch_size}
 
-    def tokens_cut(self, prompts):
+    def n_tokens_truncated(self, prompts):
         return np.zeros(len(prompts), dtype=int)
 
     def images(self, prompts, keys, seed, *, watch):

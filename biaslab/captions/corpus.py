@@ -43,8 +43,8 @@ ROLES = ("text", "caption_id", "url")
 _TAKEN = frozenset((
     "caption_id", "text", "url", "term", "rank", "priority", "n_captions", "n_corpus", "indicator", "spans",
     "occupation", "approach", "prompt", "cosine", "prompt_id", "n_images", "image_id", "index", "seed",
-    "outcome", "gender", "p_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
-    "paraphrase_outcome", "caption",
+    "status", "gender", "probability_female", "n_faces", "x0", "y0", "x1", "y1", "reason", "boxes", "paraphrase",
+    "paraphrase_status", "caption",
 ))  # fmt: skip
 # Bytes of a table of captions beside which no further row is put, and of an id.
 _BATCH_BYTES, _LONGEST_ID = 32 * 2**20, 200

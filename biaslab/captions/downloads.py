@@ -65,9 +65,9 @@ def download(
 
     with locked(folder / "shards", "fetching", kept=_KEPT):
         table = FetchedImages(folder, images).table
-        again = table["outcome"].isin(TEMPORARY) & ((table["attempt"] != attempt) | (attempt == ""))
-        other = not table["outcome"].isin((*TEMPORARY, *_NOT_REQUESTED)).all()
-        new = dict.fromkeys(table.loc[table["outcome"] == fetched.MISSING, "url"])
+        again = table["status"].isin(TEMPORARY) & ((table["attempt"] != attempt) | (attempt == ""))
+        other = not table["status"].isin((*TEMPORARY, *_NOT_REQUESTED)).all()
+        new = dict.fromkeys(table.loc[table["status"] == fetched.MISSING, "url"])
         urls = list(new | dict.fromkeys(table.loc[again, "url"]))
         hosts: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(PER_HOST))
         pool, stop, done = ThreadPoolExecutor(CONCURRENCY), threading.Event(), []

@@ -91,10 +91,11 @@ def paraphrases(
         store: Where the model's answers are kept, so that none is paid for twice.
         names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
 
-    Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
+    Returns a row a caption, in order: ``text``, ``status`` (``by_rule``; ``paraphrased`` by the model; what was wrong
     with both of its answers, a key of :data:`WHY`; ``not_asked``, as the caption is too long; or one of
-    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``asked_without``, fields of the request that the model does not take.
-    Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of order.
+    :data:`biaslab.endpoints.chat.OUTCOMES`), and ``unsupported_fields``, fields of the request that the model does not
+    take. Raises ParameterError: The endpoint does not accept the key or the model. RunError: The endpoint is out of
+    order.
     """
     pairs = list(zip(captions, occupations, strict=True))
     texts = [paraphrase(text, occupation, seed) for text, occupation in pairs]
@@ -106,7 +107,7 @@ def paraphrases(
         for i, (text, outcome, left_out) in zip(asked, found, strict=True):
             outcomes[i], without[i] = outcome, left_out
             texts[i] = text if outcome == "paraphrased" else texts[i]
-    return pd.DataFrame({"text": texts, "outcome": outcomes, "asked_without": without}, dtype=object)
+    return pd.DataFrame({"text": texts, "status": outcomes, "unsupported_fields": without}, dtype=object)
 
 
 def _by_model(

@@ -149,7 +149,7 @@ class FolderModel(ImageModel):
         table = shown.merge(asked[["prompt_id", "n_images", *keys]], on=keys).drop(columns=own)
         table["index"] = table.groupby("prompt_id").cumcount()
         table = table[table["index"] < table["n_images"]].reset_index(drop=True)
-        return table.drop(columns=["same", "n_images"]).assign(seed=0, outcome=OK)
+        return table.drop(columns=["same", "n_images"]).assign(seed=0, status=OK)
 
 
 def open_model(

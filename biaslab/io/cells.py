@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet", ".pq")
-NARROWER = "With more annotators, give one row per image and annotator, with the columns rater and label."
+NARROWER = "With more annotators, give one row per image and annotator, with the columns annotator and label."
 _MOST_BYTES = 1_000_000_000
 # What a spreadsheet would run as a formula is written with an apostrophe before it.
 _ESCAPED = r"^'(?=[=+\-@\t\r'])"

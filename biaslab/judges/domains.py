@@ -1,7 +1,7 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
 A model in a folder says it in a file (:func:`biaslab.hub.registry.pictures`), a judge of another package by
-``knows``; raters, files and what looks at pixels alone know any, all others photographs.
+``knows``; annotators, files and what looks at pixels alone know any, all others photographs.
 """
 
 from __future__ import annotations

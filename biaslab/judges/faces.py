@@ -57,8 +57,8 @@ class Face(NamedTuple):
 
 
 def gate(faces: Sequence[Face]) -> str:
-    """Return ``no_face`` or ``several_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
-    return "" if len(faces) == 1 else "several_faces" if faces else "no_face"
+    """Return ``no_face`` or ``multiple_faces``, ``""`` where an image shows one face (paradox paper, section 3)."""
+    return "" if len(faces) == 1 else "multiple_faces" if faces else "no_face"
 
 
 def large_enough(x0, y0, x1, y1, width, height, min_face: float = 0.1, people=1):

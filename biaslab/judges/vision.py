@@ -59,10 +59,10 @@ _LONGEST = 2000
 
 
 class Said(NamedTuple):
-    """What became of a question: the answer, or the outcome ``unanswered`` and why."""
+    """What became of a question: the answer, or the status ``unanswered`` and why."""
 
     answer: str
-    outcome: str = ""
+    status: str = ""
     reason: str = ""
 
 
@@ -278,21 +278,21 @@ def judge_people(
     """
     rows = asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
     counts = rows.groupby("image_id")["position"].transform("max")
-    seen = rows.reindex(columns=list(people.COLUMNS)).assign(outcome="", reason="", gender="", answer="", role="")
+    seen = rows.reindex(columns=list(people.COLUMNS)).assign(status="", reason="", gender="", answer="", role="")
     if vision.how.shown == "crop":
         found = judge.find_faces(images, settings, store=store, device=device, progress=progress)
         seen = seen.assign(**_gated(found.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
         big = large_enough(*sizes, settings.min_face, counts)
-        seen.loc[(seen["outcome"] == "") & ~big, "outcome"] = "face_too_small"
-    standing = seen["outcome"] == ""
+        seen.loc[(seen["status"] == "") & ~big, "status"] = "face_too_small"
+    standing = seen["status"] == ""
     units = units_of(seen[standing], GENDER, GENDERS, vision.how.shown)
     said = ask_about(images, units, vision, store=store, progress=progress, unit="people").set_index(units.index)
-    for column in ("outcome", "reason", "answer", "image_width", "image_height"):
+    for column in ("status", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = said[column]
-    answered = standing & (seen["outcome"] == "")
+    answered = standing & (seen["status"] == "")
     answer = seen.loc[answered, "answer"]
-    seen.loc[answered, "outcome"] = answer.map({UNCLEAR: "uncertain", NOBODY: "no_face"}).fillna(JUDGED)
+    seen.loc[answered, "status"] = answer.map({UNCLEAR: "uncertain", NOBODY: "no_face"}).fillna(JUDGED)
     seen.loc[answered, "gender"] = answer.where(answer.isin((*GENDERS, NOBODY)), "unsure").replace(NOBODY, "")
     seen.loc[answered & (seen["answer"] == NOBODY), "reason"] = "the judge detects no person"
     return judge.frame(seen, vqa.COLUMNS)
@@ -304,10 +304,10 @@ def _gated(found: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd.Dat
     looked = found.loc[rows["image_id"]].to_dict("records")
     for row, position, n in zip(looked, rows["position"], counts, strict=True):
         faces = sorted((Face(*box, 1.0) for box in np.reshape(row["boxes"], (-1, 4))), key=lambda f: f.x0 + f.x1)
-        outcome = row["outcome"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
+        outcome = row["status"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
         box = faces[position - 1][:4] if faces and not outcome else (np.nan,) * 4
-        gated.append(row | {"outcome": outcome} | dict(zip(BOX, box, strict=True)))
-    return pd.DataFrame(gated, columns=["outcome", "reason", "n_faces", "image_width", "image_height", *BOX])
+        gated.append(row | {"status": outcome} | dict(zip(BOX, box, strict=True)))
+    return pd.DataFrame(gated, columns=["status", "reason", "n_faces", "image_width", "image_height", *BOX])
 
 
 def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -> pd.DataFrame:
@@ -319,7 +319,7 @@ def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -
     found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=whom.index)
     units = units_of(whom, TONE, TONES, vision.how.shown)
     said = ask_about(images, units, vision, unit="people", **how).set_index(units.index)
-    why = said["reason"].where(said["reason"] != "", said["outcome"]).where(said["answer"] == "", said["answer"])
+    why = said["reason"].where(said["reason"] != "", said["status"]).where(said["answer"] == "", said["answer"])
     read = said["answer"].isin(TONES)
     found.loc[units.index, "tone"] = pd.to_numeric(said["answer"].where(read))
     found.loc[units.index, "reason"] = why.where(~read, "")

@@ -45,18 +45,18 @@ class Headline:
     drawn: bool = False
     """Whether its interval is of other clusters, too (Student's t over them), not of these alone."""
     about: str = ""  # What its shares are of, such as an attribute; empty is perceived gender.
-    floor: float = 0.0  # What chance adds to the sum on average, in its unit.
+    null_mean: float = 0.0  # What chance adds to the sum on average, in its unit.
     clusters: str = "clusters"  # What its clusters are called, for example professions.
     setting: str = ""  # The setting that holds the number of images per prompt; empty where none does.
 
     @property
     def value(self) -> float:
-        """The judge's number, without its floor; NaN where a cell has nobody."""
+        """The judge's number, without its null expectation; NaN where a cell has nobody."""
         cells = self.cells[self.cells["coefficient"] != 0]
         share = cells["count"] / cells["n"].where(cells["n"] > 0)
         if cells.empty:
             return float("nan")
-        return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.floor)
+        return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.null_mean)
 
 
 def judged(gender: pd.Series) -> np.ndarray:

@@ -99,7 +99,7 @@ class Custom(Part):
         """
         groups, s = self.groups(), self._pipeline.settings.custom
         if not s.benchmark:
-            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "named": asking.EVEN})
+            return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "name": asking.EVEN})
         shares = asking.benchmark(s.benchmark)
         rows = asking.matched(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
@@ -112,12 +112,12 @@ class Custom(Part):
                 f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
                 "custom.partial_benchmark to true to compare the other groups only."
             )
-        return rows.assign(named="the benchmark")
+        return rows.assign(name="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
         """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
         whom, file = self.whom(), judge.removeprefix(RATINGS)
-        if (person_ratings.judge_people(whom, file)["outcome"] == "unrated").all():
+        if (person_ratings.judge_people(whom, file)["status"] == "unannotated").all():
             raise InputError(
                 f"{file} annotates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
@@ -145,7 +145,7 @@ class Custom(Part):
         :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
         """
         self._pipeline.check_gate_is_named()
-        table = self.images().table.drop(columns="outcome", errors="ignore")
+        table = self.images().table.drop(columns="status", errors="ignore")
         asked = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         asked["position"] = asked.groupby("image_id").cumcount() + 1
         if self.folder is not None:
@@ -203,10 +203,10 @@ class Custom(Part):
                 said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
             said = said.set_index(units.index)
             answer = said["answer"].where(said["answer"] != vision.NOBODY, "")
-            why = said["reason"].where(said["reason"] != "", said["outcome"])
+            why = said["reason"].where(said["reason"] != "", said["status"])
             why = why.where(said["answer"] != vision.NOBODY, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
-            none = whom["outcome"].where(whom["outcome"] != "judged", "no face")
+            none = whom["status"].where(whom["status"] != "judged", "no face")
             rows.append(
                 whom[["image_id", "group", "text", "position"]].assign(
                     question=one.name,
@@ -226,7 +226,7 @@ class Custom(Part):
         known = self.people()[["image_id", "group", "position"]]
         gender = known["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
         judged = gender.isin(GENDERS) & (known["position"] == 1)
-        return known.assign(gender=gender.where(judged, ""), outcome=np.where(judged, JUDGED, "unrated"))
+        return known.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
 
     @property
     def judges(self) -> tuple[str, ...]:

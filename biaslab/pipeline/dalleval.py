@@ -155,7 +155,7 @@ class DallEval(Part):
         gender, yes = json.dumps([*GENDERS, UNCLEAR]), json.dumps(["yes", "no", UNCLEAR])
         units["answers"] = np.where(rows["attribute"] == "", gender, yes)
         said = pipeline.ask(pipeline.settings.dalleval.vqa, images.source, units)
-        return rows.assign(**{c: said[c].to_numpy() for c in ("outcome", "reason", "answer")})
+        return rows.assign(**{c: said[c].to_numpy() for c in ("status", "reason", "answer")})
 
     @kept
     def captioned(self) -> Captioned:
@@ -221,7 +221,7 @@ class DallEval(Part):
         question, kind = (vision.DESCRIPTION, {}) if name.startswith(ENDPOINT) else ("", {"kind": "captioner"})
         units = pd.DataFrame({"image_id": list(image_ids), "question": question}, dtype=object)
         said = pipeline.ask(name, images, units, unit="images", **kind)
-        return said.rename(columns={"answer": "caption"})[["image_id", "outcome", "reason", "caption"]]
+        return said.rename(columns={"answer": "caption"})[["image_id", "status", "reason", "caption"]]
 
     @property
     def gender_is_judged(self) -> bool:
@@ -234,7 +234,7 @@ class DallEval(Part):
         """Return the table of :meth:`people` with the columns of :meth:`biaslab.pipeline.Stages.judged`."""
         images = self.people(kind)
         judged = self._pipeline.judged(images.source)
-        return images.table.drop(columns="outcome").merge(judged, on="image_id", validate="one_to_one")
+        return images.table.drop(columns="status").merge(judged, on="image_id", validate="one_to_one")
 
     @kept
     def tones(self, kind: str) -> pd.DataFrame:
@@ -246,7 +246,7 @@ class DallEval(Part):
         pipeline, images = self._pipeline, self.people(kind)
         pipeline.check_judge("judging.faces", images.source)
         found = pipeline.run(find_faces, images.source, pipeline.settings.judging, device=pipeline.device)
-        found = found.drop(columns=["outcome", "reason", "image_width", "image_height"])
+        found = found.drop(columns=["status", "reason", "image_width", "image_height"])
         whole = images.table.merge(found, on="image_id", validate="one_to_one")
         tones = pipeline.skin_tones(images.source, whole)
         colour = {name: tones[name].to_numpy() for name in ("tone", "red", "green", "blue")}
@@ -263,5 +263,5 @@ def _drawn(scenes: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFra
 def _authors_images(folder: str, asked: pd.DataFrame) -> ImageSource:
     """Return the images of scenes in PaintSkills' folder, with what is asked of them."""
     ids = "image_" + asked["prompt_id"]
-    described = asked.drop(columns="n_images").assign(image_id=ids, outcome="ok")
+    described = asked.drop(columns="n_images").assign(image_id=ids, status="ok")
     return DescribedImages(CaptionImages(folder, ids), described)

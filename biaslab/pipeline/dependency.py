@@ -66,8 +66,8 @@ class Dependency(Part):
     def looked_at(self) -> pd.DataFrame:
         """Return the images in which objects were looked for."""
         table, looked = self._triplets.images().table, self._triplets.objects().images
-        seen = looked.loc[looked["outcome"] == "", "image_id"]
-        return table[(table["outcome"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
+        seen = looked.loc[looked["status"] == "", "image_id"]
+        return table[(table["status"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
     @kept
     def groups(self) -> pd.DataFrame:

@@ -80,7 +80,7 @@ class People(Part):
 
     @property
     def has_judges(self) -> bool:
-        """Whether anybody looks at images: raters have done so."""
+        """Whether anybody looks at images: annotators have done so."""
         return bool(self._looking)
 
     @property
@@ -173,7 +173,7 @@ class People(Part):
         """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
-        table = table.loc[~table["outcome"].isin((*NEVER_MADE, DUPLICATE)), columns]
+        table = table.loc[~table["status"].isin((*NEVER_MADE, DUPLICATE)), columns]
         # The judge's own column says whether people stand where their role is asked for.
         whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)

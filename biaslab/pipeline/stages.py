@@ -159,7 +159,7 @@ class Stages:
         return tuple(name for name in settings if not attrgetter(name)(self.settings))
 
     def looks_for_faces(self, judge: str) -> bool:
-        """Whether a judge is shown faces: raters, and models that are asked about positions, look for none."""
+        """Whether a judge is shown faces: annotators, and models that are asked about positions, look for none."""
         by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
         return not (by_position or judge.startswith((RATINGS, VQA)))
 
@@ -384,7 +384,7 @@ class Stages:
         """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
 
         Columns prompt_id, approach, occupation, prompt, text, n_images; of captions also caption_id and indicator, with
-        a row for each occupation that one names; of paraphrases paraphrase_outcome and asked_without as of
+        a row for each occupation that one names; of paraphrases paraphrase_status and unsupported_fields as of
         :func:`biaslab.captions.paraphrase.paraphrases`. Raises UnknownNameError: There is no such kind.
         """
         _check_kind(kind, KINDS[1:])
@@ -406,8 +406,8 @@ class Stages:
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
             how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
             made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
-            made = made.rename(columns={"outcome": "paraphrase_outcome"})
-            more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
+            made = made.rename(columns={"status": "paraphrase_status"})
+            more = {name: made[name].tolist() for name in ("text", "paraphrase_status", "unsupported_fields")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
         made = captions.assign(**same, **more, n_images=s.images_per_caption)
         columns = [*_PROMPT_COLUMNS, "caption_id", "indicator", *(c for c in more if c != "text")]
@@ -510,7 +510,7 @@ class Stages:
             self.check_gate_is_named()
         images = self.images(kind)
         judged = self.judged(images.source)
-        table = images.table.drop(columns="outcome", errors="ignore")
+        table = images.table.drop(columns="status", errors="ignore")
         return table.merge(judged, on="image_id", how="left", validate="many_to_one")
 
     def judged(self, images: ImageSource) -> pd.DataFrame:
@@ -523,7 +523,7 @@ class Stages:
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)
             seen = self.run(vision.judge_people, images, alone, self.vision(by.gender), by, device=self.device)
-            return judge.frame(seen.replace({"outcome": {"too_many_faces": "several_faces"}}), judge.COLUMNS)
+            return judge.frame(seen.replace({"status": {"too_many_faces": "multiple_faces"}}), judge.COLUMNS)
         return self.run(judge.judge, images, by, device=self.device)
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:

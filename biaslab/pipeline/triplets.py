@@ -105,8 +105,8 @@ class Triplets(Part):
         if kept_as is AttendedImages:
             pipeline.image_model("triplets").check_attention()
         made = pipeline.made(asked, "triplets", kept_as=kept_as)
-        table = made.table[["image_id", "prompt_id", "index", "outcome"]].merge(asked, on="prompt_id")
-        reason = table["outcome"].where(table["outcome"] != "ok", "")
+        table = made.table[["image_id", "prompt_id", "index", "status"]].merge(asked, on="prompt_id")
+        reason = table["status"].where(table["status"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
         return DescribedImages(made, table[list(_IMAGE_COLUMNS)])
 
@@ -185,7 +185,7 @@ class Triplets(Part):
         kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
         found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(segmentation.COLUMNS))
-        return segmentation.Found(found, units.assign(outcome="", reason=""))
+        return segmentation.Found(found, units.assign(status="", reason=""))
 
     @property
     def finds(self) -> bool:
@@ -223,7 +223,7 @@ class Triplets(Part):
 
 _IMAGE_COLUMNS = (
     *("image_id", "prompt_id", "model", "dataset", "triplet_id", "seed", "prompt_gender", "text"),
-    *("outcome", "reason"),
+    *("status", "reason"),
 )
 
 

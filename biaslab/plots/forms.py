@@ -8,7 +8,8 @@ without rows, or of which every value is missing, gives a figure that says so.
 - ``color``: The column that colours tell apart; ``look``: its colours, markers and names.
 - ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
-  (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
+  (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``null_mean``, ``band``, ``mark``, ``filled`` and
+  ``hollow``.
 - ``label``, ``labels``: What an axis, or both of them, show, with the unit; ``xlim``, ``ylim``, ``ends``: their ends.
 - ``limits``: The columns with the limits of the confidence interval; by default those that the table declares ``of``
   the value. None draws no intervals. Limits that the table declares for another estimate raise an InputError.
@@ -48,7 +49,7 @@ NO_VALUES = (
 )
 DECLARED = "declared"
 """Limits that the table declares for the value that is drawn."""
-_LEGEND = {"floor": "null expectation at this n", "band": "null range (unbiased model)", "mark": "as printed"}
+_LEGEND = {"null_mean": "null expectation at this n", "band": "null range (unbiased model)", "mark": "as printed"}
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
@@ -94,7 +95,7 @@ OUTCOMES = look(
         "blocked": ("withheld by the model", style.GREY),
         "black": ("black image", style.GREY),
         "duplicate": ("copy of another image", style.GREY),
-        "unrated": ("not annotated", style.GREY),
+        "unannotated": ("not annotated", style.GREY),
         "unanswered": ("no answer of the judge", style.GREY),
     }
 )
@@ -161,7 +162,7 @@ def estimates(
     look: Look = PLAIN,
     limits: tuple[str, str] | str | None = DECLARED,
     reference: float | None = 0.0,
-    floor: str = "",
+    null_mean: str = "",
     band: tuple[str, str] | None = None,
     mark: str = "",
     filled: str = "",
@@ -171,8 +172,9 @@ def estimates(
 ) -> Figure:
     """Draw estimates with their intervals, a row each; of several values of ``color``, side by side in the row.
 
-    ``floor`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare with,
-    a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no interval.
+    ``null_mean`` is a column with what chance alone gives, drawn as a grey mark; ``mark`` one with a value to compare
+    with, a thin black mark; ``band`` the ends of what lies grey behind each estimate. A dot without a line has no
+    interval.
     """
     ends = _limits(table, value, limits)
     if fallback:
@@ -205,8 +207,8 @@ def estimates(
             if band:
                 low, high = some[band[0]], some[band[1]]
                 ax.barh(y, high - low, 2 * tall, left=low, color=style.GREY, alpha=0.22, lw=0, zorder=0.5)
-            if floor:
-                ax.vlines(some[floor], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
+            if null_mean:
+                ax.vlines(some[null_mean], y - tall, y + tall, color=style.GREY, lw=4, alpha=0.5)
             if mark:
                 ax.vlines(some[mark], y - tall, y + tall, color=style.BLACK, lw=1.4)
             if ends:
@@ -225,8 +227,8 @@ def estimates(
         for k in range(0, len(values) if len(values) > 1 else 0, 2):
             ax.axhspan(k - 0.5, k + 0.5, color=style.LIGHT, alpha=0.35, lw=0, zorder=0)
     handles = _keys(looks)
-    if floor and table[floor].notna().any():
-        handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=words["floor"]))
+    if null_mean and table[null_mean].notna().any():
+        handles.append(Line2D([], [], color=style.GREY, lw=4, alpha=0.5, label=words["null_mean"]))
     if band:
         handles.append(Patch(color=style.GREY, alpha=0.22, lw=0, label=words["band"]))
     if mark and table[mark].notna().any():

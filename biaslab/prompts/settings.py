@@ -183,7 +183,7 @@ class TripletsDesign(Group):
         300, "Pictures of known truth: for what finds objects, maps of words and groups.", "drawings", ge=1
     )
     ratings: Named = field(
-        "", "A file in which people say what images show: image_id, object, shown (`yes` or `no`) and rater."
+        "", "A file in which people say what images show: image_id, object, shown (`yes` or `no`) and annotator."
     )
     nouns: str = field(
         "nltk",

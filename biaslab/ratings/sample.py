@@ -35,7 +35,7 @@ def candidates(judgements: Mapping[str, pd.DataFrame], outcomes: Sequence[str] =
     """Return the images that may be rated, of all sources in one table: judgements with one of ``outcomes``, by default
     those decided, as in the paper.
     """
-    frames = [table[table["outcome"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
+    frames = [table[table["status"].isin(outcomes)].assign(source=source) for source, table in judgements.items()]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -81,13 +81,19 @@ def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) 
 
 
 def simulate(
-    sampled: pd.DataFrame, truth: pd.Series, raters: int = 7, *, seed: int, error: float = 0.02, unsure: float = 0.01
+    sampled: pd.DataFrame,
+    truth: pd.Series,
+    annotators: int = 7,
+    *,
+    seed: int,
+    error: float = 0.02,
+    unsure: float = 0.01,
 ) -> pd.DataFrame:
-    """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
+    """Let made-up annotators rate what is known: only to show what the tables look like, never as a finding.
 
     Each says what the image shows (``truth``: ``female``, ``male`` or ``neither``, by image_id), with probability
     ``error`` the other gender and with probability ``unsure`` that they are unsure, independently of one another, while
-    people err together on the same hard images. Images whose truth is not known stay unrated.
+    people err together on the same hard images. Images whose truth is not known stay unannotated.
 
     Returns image, source, occupation, model (where known), and columns ``simulated-1``, …. Raises ParameterError where
     probabilities are out of their range.
@@ -97,7 +103,7 @@ def simulate(
     out = sampled.rename(columns={"image_id": "image"})
     shows = out["image"].map(truth.to_dict()).fillna("")
     other = shows.replace({"female": "male", "male": "female"})
-    for k, chance in enumerate(np.random.default_rng(seed).random((raters, len(sampled)))):
+    for k, chance in enumerate(np.random.default_rng(seed).random((annotators, len(sampled)))):
         answers = [shows == "", (shows == "neither") | (chance < unsure), chance < unsure + error]
         out[f"simulated-{k + 1}"] = np.select(answers, ["", "unsure", other], shows)
     return out
@@ -133,11 +139,11 @@ def collect(
         rated = readers.read_ratings(file)
         if len(set(rated.percent_female["model"])) > 1:
             rated = rated.of(model)
-        by = f"{rated.n_raters} annotator{'' if rated.n_raters == 1 else 's'}"
-        return Collected(rated, "ratings", f"Annotations come from {Path(file).name}: {by}.")
+        by = f"{rated.n_annotators} annotator{'' if rated.n_annotators == 1 else 's'}"
+        return Collected(rated, "annotations", f"Annotations come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
-        return Collected(None, "ratings", f"No annotations yet: the sample has {len(sampled)} images to annotate.")
+        return Collected(None, "annotations", f"No annotations yet: the sample has {len(sampled)} images to annotate.")
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
         f"SIMULATED annotations, not by people: {simulated} simulated annotators see the ground truth of {known} of "
@@ -163,12 +169,12 @@ def votes(rated: Rated | None) -> pd.Series:
     several rows.
     """
     found = pd.Series(dtype=object) if rated is None else rated.votes()
-    return found[found != "unrated"]
+    return found[found != "unannotated"]
 
 
 def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unannotated")
     outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
@@ -179,7 +185,7 @@ def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
 def agreement(
     rated: Rated | None, judgements: pd.DataFrame, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
 ) -> pd.DataFrame:
-    """Return the agreement of raters with one another and of the judge with their majority: table
+    """Return the agreement of annotators with one another and of the judge with their majority: table
     ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
     ratings rows have no values.
     """
@@ -202,8 +208,8 @@ def agreement(
                 found = (*percent, n, int(pd.notna(matrix).any(axis=0).sum()), reason)
         printed = PUBLISHED.get((statistic, labels), np.nan) if subset == "all" else np.nan
         rows.append([statistic, labels, subset, *found[:5], printed, found[5]])
-    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_raters"]
-    return pd.DataFrame(rows, columns=[*names, "published", "reason"])
+    names = ["statistic", "labels", "subset", "value", "ci_low", "ci_high", "n_items", "n_annotators"]
+    return pd.DataFrame(rows, columns=[*names, "paper_text_value", "reason"])
 
 
 def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
@@ -214,8 +220,8 @@ def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFr
 
 
 def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
-    """Return judged images whose raters' majority is another, those that the judge was surest of first."""
+    """Return judged images whose annotators' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(rated, judgements)
-    wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
-    sure = (wrong["p_female"] - 0.5).abs()
+    wrong = pairs[(pairs["status"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
+    sure = (wrong["probability_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

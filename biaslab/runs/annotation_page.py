@@ -148,7 +148,7 @@ def write(
 ) -> Page:
     """Write the page of a sample of images; errors are those of :func:`annotate`.
 
-    What is downloaded has the columns of the sample, then ``rater`` and ``label``.
+    What is downloaded has the columns of the sample, then ``annotator`` and ``label``.
 
     Args:
         drawn: Rows image_id, source, occupation, and model (empty for training images) and others where there are any.
@@ -323,7 +323,7 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
         table = images.table[images.table["prompt"] == "person"].rename(columns={"profession": "occupation"})
     if "position" in table:
         table, columns = _asked(table), [*columns, "position", QUESTION]
-    made = images.table.loc[images.table["outcome"] == OK, "image_id"]
+    made = images.table.loc[images.table["status"] == OK, "image_id"]
     return images, table.loc[table["image_id"].isin(made), columns]
 
 
@@ -375,9 +375,9 @@ def encoded(image: np.ndarray) -> str:
 
 
 def _readable(drawn: pd.DataFrame) -> list[list[str]]:
-    """Return header and rows of the file that annotators will download, without rater and label."""
+    """Return header and rows of the file that annotators will download, without annotator and label."""
     with tempfile.TemporaryDirectory() as folder:
-        path = tables.write(drawn.assign(rater="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
+        path = tables.write(drawn.assign(annotator="1", label=readers.LABELS[0]), Path(folder) / "ratings.csv")
         try:
             if "position" in drawn and drawn["image"].duplicated().any():
                 person_ratings.read(path, drawn.rename(columns={"image": "image_id"}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from biaslab.errors import ParameterError
+from biaslab.errors import InputError, ParameterError
 
 SECTIONS = ("commands", "options", "settings", "parameters", "values", "columns")
 
@@ -34,3 +34,21 @@ def check(section: str, names: Iterable[str], *, text: str = "{}") -> None:
     for name in names:
         if name in table(section):
             raise ParameterError(f"{text.format(name)} is now {text.format(table(section)[name])}.")
+
+
+def check_columns(names: Iterable[str], known: Collection[str], where: str) -> None:
+    """Refuse old names of the ``known`` columns of a file, where it lacks the new one.
+
+    Args:
+        names: Names of the file's columns; other names pass.
+        known: The columns that are read.
+        where: What an error calls the file.
+
+    Raises:
+        InputError: A column has its old name; the error names the new one.
+    """
+    names = list(names)
+    for name in names:
+        new = table("columns").get(name, "")
+        if name not in known and new in known and new not in names:
+            raise InputError(f"{where}: the column {name} is now {new}; rename it.")

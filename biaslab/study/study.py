@@ -232,7 +232,7 @@ class Study:
 
             print(f"No images: {missing}")
             of = ("prompt", "occupation", "text", "caption_id", "indicator", "rank")
-            return pd.DataFrame(columns=["image_id", *of, "outcome", "gender", "p_female"])
+            return pd.DataFrame(columns=["image_id", *of, "status", "gender", "probability_female"])
 
     # -- analyses that take long -------------------------------------------------------------------------
 

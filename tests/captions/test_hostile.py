@@ -153,7 +153,7 @@ class Drawn(Pipeline):
     def judged(self, images):
         ids = images.table["image_id"]
         gender = np.where(np.arange(len(ids)) % 2, "female", "male")
-        return pd.DataFrame({"image_id": ids, "outcome": "judged", "gender": gender, "p_female": 0.5})
+        return pd.DataFrame({"image_id": ids, "status": "judged", "gender": gender, "probability_female": 0.5})
 
     def made(self, prompts, *given, **more):
         return Made(prompts)
@@ -166,7 +166,7 @@ class Made:
 
     def __init__(self, prompts):
         assert prompts["prompt_id"].is_unique and all(isinstance(t, str) for t in prompts["text"])
-        one = {"index": 0, "seed": 0, "outcome": "ok"}
+        one = {"index": 0, "seed": 0, "status": "ok"}
         self.table = prompts[["prompt_id"]].assign(image_id=prompts["prompt_id"] + "/0", **one)
 
 
@@ -218,7 +218,7 @@ def measured(pipes):
 
 
 TABLES = [
-    *(f"paradox_{name}" for name in ("percent_female", "captions_found", "prompts", "indicators", "examples")),
+    *(f"paradox_{name}" for name in ("percent_female", "caption_counts", "prompts", "indicators", "examples")),
     *(f"paradox_{name}" for name in ("selection_examples", "judgement_outcomes", "gender_words", "paraphrases")),
     "pipeline_settings",
 ]

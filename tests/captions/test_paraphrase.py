@@ -66,7 +66,7 @@ def test_a_megabyte_of_words_that_could_change():
 # -- by a model ----------------------------------------------------------------------------------------------
 
 
-KINDS = ["text", "outcome"]
+KINDS = ["text", "status"]
 
 
 def by_model(server, captions, occupations, **more):
@@ -142,7 +142,7 @@ def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     store = Store(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
     found = by_model(server, ["a nurse"], ["nurse"], store=store)
-    assert found["outcome"].tolist() == ["too_long"]
+    assert found["status"].tolist() == ["too_long"]
     # The answer, and what of it is sent back.
     assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
     # Pages of 4,096 bytes: those of empty tables and their indices, and of two answers.
@@ -155,7 +155,7 @@ def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
     server.reply = lambda question, n: replies[caption_in(question)]
     store = Store(tmp_path)
     found = by_model(server, captions, ["nurse"] * 4, seed=3, store=store)
-    assert found["outcome"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
+    assert found["status"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
     assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
     # The first answer, and that there is none to the second, are kept.
     asked = len(server.requests)
@@ -192,9 +192,9 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     server.reply = lambda question, n: completion(f"Seen here: {caption_in(question)}")
     prompts = piped().prompts("paraphrased")
     captions = piped().prompts("caption_prompts")
-    assert "paraphrase_outcome" not in captions
+    assert "paraphrase_status" not in captions
     assert sorted(prompts["text"]) == sorted("Seen here: " + captions["text"])
-    assert set(prompts["paraphrase_outcome"]) == {"paraphrased"}
+    assert set(prompts["paraphrase_status"]) == {"paraphrased"}
     # The caption that names two occupations is asked about for each.
     assert len(server.requests) == len(prompts) == 4
     piped().prompts("paraphrased")
@@ -202,7 +202,7 @@ def test_the_pipeline_takes_paraphrases_of_either_kind(piped, server, tmp_path):
     assert KEY.encode() not in bytes_below(tmp_path)
     assert KEY not in str(piped().settings.describe())
     rules = piped(captions={"paraphraser": "rules"}).prompts("paraphrased")
-    assert set(rules["paraphrase_outcome"]) == {"by_rule"}
+    assert set(rules["paraphrase_status"]) == {"by_rule"}
     assert rules["prompt_id"].tolist() == prompts["prompt_id"].tolist()
 
 

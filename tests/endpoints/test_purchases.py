@@ -116,7 +116,7 @@ def test_killed_at_any_point_it_buys_what_is_left_under_the_limit(server, tmp_pa
     known = query(tmp_path, "select json_extract(asked, '$.prompt'), reply from images") if point > 2 else []
     before, saved = len(charged), sum(reply is not None for _, reply in known)
     images = buy_from(server.url, tmp_path, 6, **more)
-    assert images.table["outcome"].tolist() == ["ok", "ok", "refused", "ok", "ok", "ok"]
+    assert images.table["status"].tolist() == ["ok", "ok", "refused", "ok", "ok", "ok"]
     assert [image[0, 0, 0] for image in images.read(images.table["image_id"].drop(2))] == [0, 1, 3, 4, 5]
     assert len(charged) * 0.25 <= images.spent <= 1.5
     # Neither an image that is there nor one whose reply was saved is bought again.
@@ -265,7 +265,7 @@ def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, t
         with pytest.raises(RunError, match=rf"{NAME}: {message}"):
             made(server, store, asked(60), cost_limit=100)
     images = made(server, store, asked(60), cost_limit=100)
-    assert images.spent >= len(server.requests) * 0.25 and (images.table["outcome"] == "ok").sum() == 59
+    assert images.spent >= len(server.requests) * 0.25 and (images.table["status"] == "ok").sum() == 59
 
 
 def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monkeypatch):

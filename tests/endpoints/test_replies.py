@@ -85,7 +85,7 @@ def test_refusals_are_outcomes_and_kept(server, store, refusal):
     server.reply = lambda question, n: refusal
     # More in a row than an endpoint out of order would have.
     found = bought(server, store, 4)
-    assert found.table["outcome"].tolist() == ["refused"] * 4 and found.spent == 0
+    assert found.table["status"].tolist() == ["refused"] * 4 and found.spent == 0
     # Kept: nobody is asked again.
     bought(server, store, 4)
     assert len(server.requests) == 4

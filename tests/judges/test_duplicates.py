@@ -38,7 +38,7 @@ def save(path, image, **how):
 def searched(folder, group=lambda image_id: "one"):
     """Return a folder's images as a source, and which of them are copies."""
     images = FolderImages(folder)
-    images.table = images.table.assign(outcome="ok")
+    images.table = images.table.assign(status="ok")
     groups = images.table["image_id"].map(group)
     return images, duplicates.find(images, groups, store=Store(folder.parent / "store"), progress=False)
 
@@ -98,9 +98,9 @@ def test_find_black_and_unreadable_images_are_no_copies(tmp_path):
     statuses = dict.fromkeys(("a.png", "b.png", "e.png"), (BLACK, ""))
     assert status_of(found) == statuses | dict.fromkeys(("c.png", "d.png", "f.png"), ("", ""))
     distinct = duplicates.DistinctImages(images, found)
-    assert list(distinct.table["outcome"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
+    assert list(distinct.table["status"]) == [BLACK, BLACK, "ok", "ok", BLACK, "ok"]
     rows = [judge.opened(i, image) for i, image in zip("adf", distinct.read(["a.png", "d.png", "f.png"]), strict=True)]
-    assert [(row["outcome"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
+    assert [(row["status"], row["reason"]) for row in rows] == [(BLACK, ""), ("unreadable", "not an image"), ("", "")]
 
 
 def test_distinct_images_digest_is_that_of_the_source_without_copies(tmp_path):
@@ -154,8 +154,8 @@ def test_difference_hash_compares_neighbours_by_brightness():
 
 
 def annotations(**genders):
-    rows = [(f"{name}.png", 1, "judged" if gender else "unrated", gender) for name, gender in genders.items()]
-    return pd.DataFrame(rows, columns=["image_id", "position", "outcome", "gender"])
+    rows = [(f"{name}.png", 1, "judged" if gender else "unannotated", gender) for name, gender in genders.items()]
+    return pd.DataFrame(rows, columns=["image_id", "position", "status", "gender"])
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def copied(tmp_path):
 def test_annotated_copy_gives_its_annotation_to_the_image_that_counts(copied, said):
     given = annotations(a=said[0], b=said[1], c="male")
     found = duplicates.annotated(copied, given, "r.csv")
-    assert list(found["outcome"]) == ["judged", DUPLICATE, "judged"]
+    assert list(found["status"]) == ["judged", DUPLICATE, "judged"]
     assert list(found["gender"]) == ["female", "", "male"]
 
 
@@ -195,7 +195,7 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
         with pytest.raises(InputError, match=match):
             pipeline.custom.images()
     else:
-        outcomes = pipeline.custom.images().table.set_index("image_id")["outcome"]
+        outcomes = pipeline.custom.images().table.set_index("image_id")["status"]
         assert outcomes.to_dict() == {"a.png": "ok", "b.png": DUPLICATE, "c.png": "ok"}
 
 
@@ -218,10 +218,10 @@ def look(images, asked, *_, **__):
     rows = []
     for image_id, image in zip(asked["image_id"], images.read(list(asked["image_id"])), strict=True):
         row = judge.opened(image_id, image)
-        if not row["outcome"]:
+        if not row["status"]:
             gender = answers[int(image[0, 0, 0])]
             row["gender"] = gender
-            row["outcome"] = {"": "no_face", "unsure": "uncertain"}.get(gender, "judged")
+            row["status"] = {"": "no_face", "unsure": "uncertain"}.get(gender, "judged")
         rows.append(row)
     return judge.frame(pd.DataFrame(rows).assign(position=1, role=""), COLUMNS)
 
@@ -326,7 +326,7 @@ def test_custom_tables_are_the_same_whichever_images_are_duplicated(seen, portra
             again(place / "root" / model / group / f"m{k}.png", f"{start}-{group}-{k}-{way}-{number}.png", way)
     after = estimates(place / "root", rated, place / "after")
     n_files = sum(1 for path in (place / "root").rglob("*") if path.suffix in (".png", ".bmp"))
-    assert (after["people"]["outcome"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
+    assert (after["people"]["status"] == DUPLICATE).sum() == n_files - 2 * len(GROUPS) * EACH > 0
     for name in before.keys() - {"people"}:
         pd.testing.assert_frame_equal(after[name], before[name], obj=name)
 

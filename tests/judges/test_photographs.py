@@ -1,4 +1,4 @@
-"""Judges on pictures that look like photographs, which two raters labelled: what reports say of them is measured."""
+"""Judges on pictures that look like photographs, which two people labelled: what reports say of them is measured."""
 
 import numpy as np
 import photographed

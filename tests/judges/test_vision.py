@@ -75,9 +75,9 @@ def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judge
     answers = ["female", "male", "unclear", "nobody"]
     with FakeVision(lambda picture, text, form: answers[red(picture)]).running() as server:
         judged = judged_by(model(server), coloured(0, 1, 2, 3), 4)
-    assert judged["outcome"].tolist() == ["judged", "judged", "uncertain", "no_face"]
+    assert judged["status"].tolist() == ["judged", "judged", "uncertain", "no_face"]
     assert judged["gender"].tolist() == ["female", "male", "unsure", ""]
-    assert judged["p_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
+    assert judged["probability_female"].isna().all() and judged["image_width"].tolist() == [60.0] * 4
     texts = [r["messages"][0]["content"][0]["text"] for r in server.requests]
     assert len(texts) == 4 and not any("nurse" in text for text in texts)
     schema = server.requests[0]["response_format"]["json_schema"]["schema"]
@@ -112,14 +112,14 @@ def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch
     # Two faces, the right one named first; one face for two people; none; an image that cannot be read.
     boxes = [[50.0, 5.0, 70.0, 25.0, 10.0, 5.0, 30.0, 25.0], [10.0, 5.0, 30.0, 25.0], [], []]
     found = pd.DataFrame({"image_id": list("0123"), "boxes": boxes, "n_faces": [2, 1, 0, np.nan], "reason": ""})
-    found = found.assign(outcome=["several_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
+    found = found.assign(status=["multiple_faces", "", "no_face", "unreadable"], image_width=80.0, image_height=40.0)
     monkeypatch.setattr(vision.judge, "find_faces", lambda *_, **__: found)
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
         judged = judged_by(model(server, shown="crop"), [*[picture] * 3, Unreadable("damaged")], 4, 2)
     outcomes = ["judged", "one_face", "no_face", "unreadable"]
-    assert judged["outcome"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
+    assert judged["status"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
     assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
     with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
         images = [*coloured(0, 1, 2, 3), Unreadable("damaged")]
         judged, again = (judged_by(model(server), images, 5) for _ in range(2))
-    assert judged["outcome"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
+    assert judged["status"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
     assert judged["reason"][0] == "no answer of the list: A person."
     assert "refused" in judged["reason"][1] and "413" in judged["reason"][2]
     # Three readings of the first, and one of each of the others; nothing is asked again.

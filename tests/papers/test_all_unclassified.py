@@ -67,7 +67,7 @@ def show(monkeypatch, case, instead):
     def completed(self, **how):
         complete(self, **how).digest += case
         withheld = [getattr(instead(one, np.zeros(1)), "reason", "") == "blocked" for one in self.table["image_id"]]
-        self.table["outcome"] = self.table["outcome"].mask(withheld, "blocked")
+        self.table["status"] = self.table["status"].mask(withheld, "blocked")
         return self
 
     def replaced(self, caption_ids):
@@ -92,7 +92,7 @@ def answer_neither(monkeypatch):
         return [(np.zeros((0, len(self._columns))), np.zeros((0, 4)))] * len(images)
 
     monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
-    monkeypatch.setattr(zero_shot.ZeroShotGender, "p_female", lambda self, images: np.full(len(images), 0.5))
+    monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
     monkeypatch.setattr(objects.Detector, "look", nothing)
     monkeypatch.setattr(segmenters.Segmenter, "look", lambda self, images: [[] for _ in images])
@@ -160,7 +160,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Reasons are counted: every image has one.
     counted = tables.read(measured / "paradox_judgement_outcomes.csv", "paradox_judgement_outcomes")
     there = counted[(counted["n"] > 0) & (counted["source"] == "generated")]
-    assert set(there["outcome"]) == OUTCOMES[case]
+    assert set(there["status"]) == OUTCOMES[case]
     by = there.groupby(["approach", "prompt", "occupation"])
     assert (by["n"].sum() == by["n_images"].first()).all()
     said = capsys.readouterr().out

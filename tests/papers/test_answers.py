@@ -20,11 +20,11 @@ FOLDERS += [folder for folder in plugins.folders().values() if (folder / "answer
 # Three models: above 0, below it, and not told; of the last more is corrected than is left.
 ROWS = pd.DataFrame(
     [
-        ("up", "published", 4.0, 2.0, 6.0, 0.001, 4.5, 40),
-        ("up", "directional", 2.0, 1.0, 3.0, 0.01, 2.0, 62),
-        ("down", "published", -3.0, -5.0, -1.0, 0.02, -3.0, 40),
-        ("none", "published", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
-        ("noise", "published", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
+        ("up", "paper", 4.0, 2.0, 6.0, 0.001, 4.5, 40),
+        ("up", "signed", 2.0, 1.0, 3.0, 0.01, 2.0, 62),
+        ("down", "paper", -3.0, -5.0, -1.0, 0.02, -3.0, 40),
+        ("none", "paper", 1.0, -1.0, 3.0, 0.3, 1.1, 40),
+        ("noise", "paper", 1.0, 0.5, 1.5, 0.001, 4.0, 40),
     ],
     columns=[
         "model",
@@ -66,7 +66,7 @@ COUNTED = {"p": "p", "n": "n_occupations", **VERDICT}
 
 
 def test_a_row_is_told_above_below_or_not_at_all(answer):
-    found = answer(rows={"definition": "published"}, plain="amplification", **COUNTED).findings(ROWS)
+    found = answer(rows={"definition": "paper"}, plain="amplification", **COUNTED).findings(ROWS)
     assert [one.said for one in found] == ["Yes, by 4.00.", "No: by 3.00 less.", "Not told.", "Not told."]
     assert [one.model for one in found] == ["up", "down", "none", "noise"]
     # Units and what n counts are the columns' own.
@@ -82,18 +82,18 @@ def test_a_row_is_told_above_below_or_not_at_all(answer):
 
 
 def test_rows_without_a_test_are_not_tested_whatever_their_limits(answer):
-    one = answer(rows={"definition": "published"}, **COUNTED)
+    one = answer(rows={"definition": "paper"}, **COUNTED)
     assert {f.said for f in one.findings(ROWS.assign(p=np.nan))} == {"Not tested."}
     assert {f.said for f in one.findings(ROWS.assign(n_occupations=5))} == {"Inconclusive (only 5 occupations)."}
     # Student's t test is allowed from five.
-    by_t = answer(rows={"definition": "published"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
+    by_t = answer(rows={"definition": "paper"}, test="t", **COUNTED).findings(ROWS.assign(n_occupations=5))
     assert by_t[0].said == "Yes, by 4.00." and by_t[0].as_record()["details"] == [
         "Student's t test over 5 occupations."
     ]
 
 
 def test_verdict_and_interval_that_disagree_say_why(answer):
-    one = answer(rows={"definition": "published"}, **COUNTED)
+    one = answer(rows={"definition": "paper"}, **COUNTED)
     # The interval of 2 to 6 excludes 0, p adjusted for other tests does not reach the level.
     adjusted, *_ = one.findings(ROWS.assign(p=0.07))
     assert adjusted.said == "Not told." and adjusted.p == 0.07
@@ -106,7 +106,7 @@ def test_verdict_and_interval_that_disagree_say_why(answer):
 
 
 def test_a_group_speaks_by_its_leading_row_and_shows_the_others_beside_it(answer):
-    lead = {"by": "model", "lead": {"definition": "directional"}, "each": "{definition}: {interval}."}
+    lead = {"by": "model", "lead": {"definition": "signed"}, "each": "{definition}: {interval}."}
     (found,) = answer(**lead, marks="{definition}", **COUNTED).findings(ROWS)
     assert (found.said, found.n) == ("Yes, by 2.00.", 62)
     assert [(m.name, m.estimate, m.ci_low) for m in found.marks] == [
@@ -124,7 +124,7 @@ def test_a_group_is_counted_by_its_tests(answer):
         p="p",
         n="n_occupations",
         each="{model} {amplification_corrected:.1f}",
-        rows={"definition": "published"},
+        rows={"definition": "paper"},
     )
     (found,) = counted.findings(ROWS)
     assert found.said == "2 up, 1 down, 1 open of 4." and found.p == 0.001 and not np.isfinite(found.estimate)
@@ -144,7 +144,7 @@ def test_counted_answer_with_a_leading_row_has_its_estimate_and_says_which_rows_
         "named": "{amplification_corrected} ({definition})",
         "unnamed": "{amplification_corrected} (no)",
     }
-    lead = {"by": "model", "lead": {"definition": "directional"}, "p": "p", "n": "n_occupations", "unclear": "None."}
+    lead = {"by": "model", "lead": {"definition": "signed"}, "p": "p", "n": "n_occupations", "unclear": "None."}
     rows = ROWS[ROWS["model"] == "up"].assign(p=[0.001, 0.4])
     (found,) = answer(**texts, **lead).findings(rows)
     assert found.said == "4.00 (paper's definition); 2.00 (no)."
@@ -161,7 +161,7 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
     counted = answer(
         by="definition", answer="{up} up.", unclear="None of {rows}.", p="p", least="least", n="n_occupations"
     )
-    rows = ROWS[ROWS["definition"] == "published"].assign(p=0.4)
+    rows = ROWS[ROWS["definition"] == "paper"].assign(p=0.4)
     # Adjusted over four rows the least p is four times as large.
     open_ = "Inconclusive: no test could be significant with so few of them."
     for least, words in ((0.012, "None of 4."), (0.013, open_)):
@@ -171,7 +171,7 @@ def test_a_count_that_could_not_have_come_out_otherwise_says_so(answer):
 
 def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answer):
     one = answer(
-        rows={"definition": "published"},
+        rows={"definition": "paper"},
         known="amplification_corrected",
         instead={
             "value": "amplification",
@@ -179,7 +179,7 @@ def test_rows_that_an_entry_does_not_take_have_other_words_or_another_value(answ
             "up": "",
             "answer": "Plainly {amplification}.",
         }
-        | {"instead": {"rows": {"definition": "directional"}, "answer": "By direction.", "details": "{model}."}},
+        | {"instead": {"rows": {"definition": "signed"}, "answer": "By direction.", "details": "{model}."}},
         **COUNTED,
     )
     rows = ROWS.assign(amplification_corrected=ROWS["amplification_corrected"].where(ROWS["model"] != "down"))
@@ -211,7 +211,7 @@ def test_what_needs_a_missing_number_is_left_out(answer):
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
     monkeypatch.setattr(answers.registry, "said", lambda name, entry: f"{name}: {entry}.")
     (found, *_) = answer(planted="paradox_{definition}", **COUNTED).findings(ROWS)
-    assert found.details == ("up: paradox_published.",)
+    assert found.details == ("up: paradox_paper.",)
 
 
 def test_faults_of_declarations_and_of_rows_are_named(answer, tmp_path):

@@ -88,8 +88,8 @@ def test_benchmark_table_without_samples_is_read_as_it_was_written(four, tmp_pat
 def test_distance_group_without_a_share_is_left_out_of_the_mean():
     rows = [("chef", "female")] * 3 + [("chef", "male")] + [("pilot", "male")] * 5
     people = pd.DataFrame(rows, columns=["group", "gender"])
-    people = people.assign(model="A", prompt=people["group"], outcome="judged", position=1, image_id=range(9))
-    shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "named": "the benchmark"}
+    people = people.assign(model="A", prompt=people["group"], status="judged", position=1, image_id=range(9))
+    shares = {"group": ["chef", "pilot"], "percent_female": [25.0, np.nan], "n": np.nan, "name": "the benchmark"}
     table = custom.distance(people, pd.DataFrame(shares)).set_index("group")
     assert table.index.tolist() == ["all", "chef", "pilot"]
     assert table.loc["pilot", "reason"] == "the benchmark has no share of this group"
@@ -172,7 +172,7 @@ def test_unmatched_people_in_annotations_are_named(four, tmp_path):
 )
 def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, rows, said):
     folder = images(tmp_path / "a", "chef/0.png")
-    text = "\n".join(["model,image,rater,label", *(f"{row},r,female" for row in rows)])
+    text = "\n".join(["model,image,annotator,label", *(f"{row},r,female" for row in rows)])
     one = pipeline(folder, judging={"ratings": written(tmp_path, text, "r.csv")})
     asked = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
     if said is InputError:

@@ -39,7 +39,7 @@ class Generated:
 
     def __init__(self, prompts):
         rows = [
-            {"image_id": f"{p.prompt_id}/{i}", "prompt_id": p.prompt_id, "index": i, "seed": 0, "outcome": "ok"}
+            {"image_id": f"{p.prompt_id}/{i}", "prompt_id": p.prompt_id, "index": i, "seed": 0, "status": "ok"}
             for p in prompts.itertuples()
             for i in range(p.n_images)
         ]
@@ -75,7 +75,7 @@ class Fake(Pipeline):
                 rows.append((image_id, "no_face", ""))
             else:
                 rows.append((image_id, "judged", "female" if image[0, 0, 0] else "male"))
-        return pd.DataFrame(rows, columns=["image_id", "outcome", "gender"])
+        return pd.DataFrame(rows, columns=["image_id", "status", "gender"])
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def test_an_image_that_belongs_to_two_occupations_is_made_and_judged_once(fake):
     training = p.judgements("training")
     # Only what is asked for is computed.
     assert len(training) == 6 and (p.n_generated, p.n_judged) == (0, 5)
-    assert training.set_index("caption_id")["outcome"].to_dict()["e"] == "no_face"
+    assert training.set_index("caption_id")["status"].to_dict()["e"] == "no_face"
     judged = p.judgements("caption_prompts")
     # Captions a, b, c, d for nurse and d, e for engineer; two images each.
     assert judged.groupby("occupation").size().to_dict() == {"engineer": 4, "nurse": 8}
@@ -340,7 +340,7 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
     with pytest.raises(MissingInputError, match=r"This needs images, and source .* has tables only: set source to"):
         study.images("generated")
     none = study.judgements("generated", optional=True)
-    assert none.empty and {"image_id", "occupation", "outcome", "gender"} <= set(none)
+    assert none.empty and {"image_id", "occupation", "status", "gender"} <= set(none)
     if source == "published":
         with pytest.raises(MissingInputError, match="Published has no paradox_indicators: it takes images"):
             study.load("paradox_indicators")
@@ -416,11 +416,11 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
         ("d", "engineer"): "male",
         ("e", "engineer"): "",
     }
-    assert judged.loc[("b", "nurse"), "outcome"] == "unreadable"
+    assert judged.loc[("b", "nurse"), "status"] == "unreadable"
     # f names no occupation, and d is one image for two.
     assert sorted(pictures.asked) == ["/a", "/b", "/c", "/d", "/e"]
     found = p.downloads().set_index("caption_id")
-    assert found["outcome"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
+    assert found["status"].to_dict() == {"a": "ok", "b": "gone", "c": "ok", "d": "ok", "e": "ok"}
     assert set(found.loc[["a", "e"], "original_width"]) == {900}
     assert p.images("training").read(["a"])[0].shape == (64, 64, 3)
     assert p.images("training").read(["b"])[0].reason == "gone"
@@ -435,7 +435,7 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
 
 def test_tables_say_what_could_be_fetched(fetching):
     p = fetching(captions={"approaches": ["naive", "no_indicators", "caption_prompts"]})
-    counts = measure.download_outcomes(p).set_index(["approach", "occupation", "outcome"])[["n", "n_female", "n_male"]]
+    counts = measure.download_outcomes(p).set_index(["approach", "occupation", "status"])[["n", "n_female", "n_male"]]
     # nurse: a, c female, d male, b gone; without indicators b, d. engineer: d male, e without a face.
     for approach, nurses in (("naive", [3, 2, 1]), ("no_indicators", [1, 0, 1]), ("caption_prompts", [3, 2, 1])):
         of = {key: list(row) for key, *row in counts.loc[approach].itertuples(name=None)}
@@ -476,13 +476,13 @@ def test_output_of_img2dataset_is_read_with_the_status_of_each_image(fetching, p
     p = fetching(captions={"approaches": ["naive"], "training_images": str(folder)})
     validation.check(Pipeline("owner/name", p.settings))
     assert p.fetches_images and p.has_images and not pictures.asked
-    outcomes = p.downloads().set_index("caption_id")["outcome"].to_dict()
+    outcomes = p.downloads().set_index("caption_id")["status"].to_dict()
     # Nobody asked img2dataset for e.
     assert outcomes == {"a": "ok", "b": "not_found", "c": "ok", "d": "ok", "e": "missing"}
     judged = p.judgements("training").set_index(["caption_id", "occupation"])
     genders = {"a": "female", "b": "", "c": "female", "d": "male"}
     assert judged["gender"].xs("nurse", level="occupation").to_dict() == genders
-    counts = measure.download_outcomes(p).set_index(["occupation", "outcome"])["n"].to_dict()
+    counts = measure.download_outcomes(p).set_index(["occupation", "status"])["n"].to_dict()
     nurses = {("nurse", "ok"): 3, ("nurse", "not_found"): 1}
     assert counts == nurses | {("engineer", "ok"): 1, ("engineer", "missing"): 1}
     assert not pictures.asked

@@ -80,8 +80,8 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
     chosen = verdicts[verdicts["chosen"] == "yes"].set_index("image_id")
     # An image that lacks what it was asked for shows none of it, any other shows as many as asked for.
     lacks = chosen["truth"] == "no"
-    assert (chosen.loc[lacks, "shown"] == 0).all()
-    assert (chosen.loc[~lacks, "shown"] == chosen.loc[~lacks, "n"]).all()
+    assert (chosen.loc[lacks, "n_depicted"] == 0).all()
+    assert (chosen.loc[~lacks, "n_depicted"] == chosen.loc[~lacks, "n"]).all()
     # By the raw detections, whatever the rule.
     found, _ = world.dalleval.detections(world.dalleval.images("skills"))
     confident = found[found["score"] > world.settings.dalleval.threshold]
@@ -89,9 +89,9 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
         of = confident[(confident["image_id"] == row.image_id) & (confident["label"] == row.object)]
         assert row.found == len(of), row.image_id
     counts = chosen[chosen["skill"] == "count"]
-    assert (counts["found"] == counts["shown"]).mean() > 0.8
+    assert (counts["n_detected"] == counts["n_depicted"]).mean() > 0.8
     renders = dalleval.measure.detector_renders(world).groupby("failure")
-    shown = {failure: of["shown"] for failure, of in renders}
+    shown = {failure: of["n_depicted"] for failure, of in renders}
     assert (shown["none"] == renders.get_group("none")["n"]).all()
     assert (shown["missing"] == 0).all() and (shown["other class"] == 0).all()
     assert (shown["other number"] != renders.get_group("other number")["n"]).all()
@@ -109,7 +109,7 @@ def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, fo
     # The embedded judges were made for such drawings.
     for judge in ("gender_vqa", "gender_judge"):
         assert (drawings[judge] == drawings["truth_gender"]).mean() > 0.75
-    judges = dalleval.social_judges(drawings).set_index(["about", "measure"])
+    judges = dalleval.social_judges(drawings).set_index(["question", "measure"])
     assert judges.loc[("attributes", "specificity"), "value"] > 80
     off = (drawings["skin_tone"] - drawings["truth_skin_tone"].astype(float)).abs().dropna()
     assert len(off) > 18 and off.mean() < 1
@@ -152,9 +152,9 @@ def test_a_curve_by_share_of_the_scenes_is_read_from_the_models_folder(world, tm
 
 def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     ids = world.dalleval.images("skills").table["image_id"].tolist()[:6]
-    rows = [(i, rater, "yes", "", "") for i in ids for rater in ("a", "b")]
+    rows = [(i, annotator, "yes", "", "") for i in ids for annotator in ("a", "b")]
     file = tmp_path / "r.csv"
-    pd.DataFrame(rows, columns=["image_id", "rater", "objects", "number", "relation"]).to_csv(file, index=False)
+    pd.DataFrame(rows, columns=["image_id", "annotator", "objects", "number", "relation"]).to_csv(file, index=False)
     p = pipeline(store, failures={"missing": 0.5}, ratings=str(file))
     accuracy = dalleval.measure.skill_accuracy(p).set_index(["images", "evaluator"])
     people = accuracy.loc[[("sample", "Human")]]
@@ -193,9 +193,9 @@ def test_methods_of_skin_tone_read_the_same_images(world):
     of_face = [("face", name) for name in ("ITA in CIELAB", "ITA as released", "nearest swatch in RGB")]
     ways = [*of_face, ("pixels by YCrCb", "nearest swatch in RGB")]
     assert readings.groupby(["segmentation", "scoring"]).size().to_dict() == dict.fromkeys(ways, 24)
-    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_read"]
+    own = readings[readings["scoring"] == "ITA in CIELAB"].set_index("image_id")["tone_estimated"]
     drawings = dalleval.measure.social_drawings(world).set_index("image_id")
-    assert own.equals(drawings["skin_tone"].rename("tone_read").reindex(own.index)) and own.notna().any()
+    assert own.equals(drawings["skin_tone"].rename("tone_estimated").reindex(own.index)) and own.notna().any()
 
 
 @pytest.mark.long
@@ -207,11 +207,11 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     pixels = dalleval.measure.social_images(world)
     assert set(pixels["judge_tone"]) == {"tone by pixels"}
     # Nothing else is judged otherwise, and whoever has no face has none for either.
-    same = ["image_id", "gender_vqa", "gender_judge", "outcome_judge", "attributes"]
+    same = ["image_id", "gender_vqa", "gender_judge", "status_judge", "attributes"]
     pd.testing.assert_frame_equal(images[same], dalleval.measure.social_images(pipeline(store))[same])
     assert set(images.loc[images["skin_tone"].isna(), "reason_tone"]) <= {"no face"}
     judges = dalleval.social_judges(dalleval.measure.social_drawings(p))
-    assert set(judges.loc[judges["about"] == "tone", "judge"]) == {"plugin:tones"}
+    assert set(judges.loc[judges["question"] == "tone", "judge"]) == {"plugin:tones"}
     # By methods it stands beside what needs no face's colour.
     readings = dalleval.measure.skin_tone_readings(p)
     assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
@@ -231,7 +231,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     averages = dalleval.average_skin_tone(dalleval.measure.average_skin_tone(p), dalleval.measure.skin_tone_counts(p))
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
-    assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
+    assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
     assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
 
 
@@ -299,7 +299,7 @@ def test_captions_of_images_are_held_against_those_that_they_were_made_from(capt
         for columns, references in (
             (["value", "ci_low", "ci_high"], texts),
             # By chance: each against the caption of another image, half of all further on.
-            (["floor"], texts[len(texts) // 2 :] + texts[: len(texts) // 2]),
+            (["null_mean"], texts[len(texts) // 2 :] + texts[: len(texts) // 2]),
         ):
             own = caption_scores(said, [[text] for text in references], groups=groups, seed=5)
             own = own.set_index("metric")
@@ -618,7 +618,7 @@ def test_a_detectors_error_is_measured_on_the_authors_images(of_authors, drawn_s
     # By hand: an image shows as many as its scene has, whatever was asked for.
     scenes = drawn_scenes.set_index("image_" + drawn_scenes["prompt_id"])
     shown = scenes.loc[renders["image_id"], "n"].where((renders["failure"] != "other class").to_numpy(), 0)
-    assert renders["shown"].tolist() == shown.tolist()
+    assert renders["n_depicted"].tolist() == shown.tolist()
     errors = dalleval.detector_error(renders)
     errors = errors[errors["object"] == "all"].set_index(["skill", "measure"])["value"]
     for skill in SKILLS:
@@ -653,8 +653,8 @@ def test_images_that_contradict_their_boxes_or_cannot_be_opened_say_nothing_of_a
     validation.check_dalleval(p)
     _, looked = p.dalleval.detections(p.dalleval.renders())
     looked = looked.set_index("image_id")
-    unseen = looked[looked["outcome"] != ""]
-    assert set(unseen.index) == {*gone, broken} and (unseen["outcome"] == "unreadable").all()
+    unseen = looked[looked["status"] != ""]
+    assert set(unseen.index) == {*gone, broken} and (unseen["status"] == "unreadable").all()
     assert (unseen.loc[gone, "reason"] == "missing").all()
     found = dalleval.measure.references(p)
     n = found[found["judge"] == dalleval.measure.DETECTOR].groupby("measure")["n"].agg(set).to_dict()

@@ -65,7 +65,7 @@ def _planted(study, aspect, stereotype):
             row = rows[rows["position"] == side].iloc[0]
             toward = 1 if row["stereotype"] == "female" else -1
             scores.setdefault((row["stereotype"], row["identity"]), []).append(
-                100 * toward * (2 * read.p_female(k) - 1)
+                100 * toward * (2 * read.probability_female(k) - 1)
             )
     means = pd.Series({key: np.mean(values) for key, values in scores.items()})
     each = means.groupby(level=0).mean()
@@ -261,13 +261,13 @@ def rated(worlds, tmp_path):
     """A pipeline on renders, and a function that writes ratings of its people: `rated(name, people, genders)`."""
     people = worlds("default").pipeline.people
 
-    def write(name, kinds=("paired",), raters=2, extra=""):
+    def write(name, kinds=("paired",), annotators=2, extra=""):
         rows = pd.concat([people.people(kind) for kind in kinds])
-        rows = rows[rows["outcome"] == "judged"]
-        lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(raters))])]
+        rows = rows[rows["status"] == "judged"]
+        lines = [",".join(["image_id", "position", *(f"r{k}" for k in range(annotators))])]
         for k, row in enumerate(rows.itertuples()):
             other = "male" if row.gender == "female" else "female"
-            said = [other if (k + r) % 7 == 0 else row.gender for r in range(raters)]
+            said = [other if (k + r) % 7 == 0 else row.gender for r in range(annotators)]
             lines.append(",".join([row.image_id, str(row.position), *said]))
         path = tmp_path / name
         path.write_text("\n".join([*lines, extra]))
@@ -279,15 +279,15 @@ def rated(worlds, tmp_path):
 @pytest.mark.long
 def test_one_file_of_ratings_serves_all_kinds(rated):
     base, write = rated
-    judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), raters=1)
+    judge, rows = write("all.csv", kinds=("paired", "faircritic_1"), annotators=1)
     mine = base.changed(judging={"gender": judge})
     everyone = measure.people(mine)
-    outcomes = everyone.groupby(["setting", "round"])["outcome"].agg(set)
-    assert outcomes["single", 0] == outcomes["three", 0] == {"unrated"}
+    outcomes = everyone.groupby(["setting", "round"])["status"].agg(set)
+    assert outcomes["single", 0] == outcomes["three", 0] == {"unannotated"}
     paired = everyone[everyone["setting"] == "paired"]
-    assert (paired["outcome"] == "judged").sum() == rows["image_id"].str.startswith("paired").sum()
+    assert (paired["status"] == "judged").sum() == rows["image_id"].str.startswith("paired").sum()
     assert paired["n_faces"].isna().all()
-    # The critic counts the raters' genders and revises by them; the round's own ratings are found.
+    # The critic counts the annotators' genders and revises by them; the round's own ratings are found.
     assert "judged" in outcomes["faircritic", 1]
     assert measure.renders(mine).empty
     agreement = measure.judge_agreement(mine)
@@ -418,11 +418,11 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     assert n == 8 + 72
     asked_sheriff = people["occupation"] == "sheriff"
     refused = people[people["image_id"].isin(people.loc[asked_sheriff, "image_id"])]
-    assert set(refused["outcome"]) <= {"unreadable", "blocked"}
+    assert set(refused["status"]) <= {"unreadable", "blocked"}
     shown = people[~people["image_id"].isin(refused["image_id"])]
-    assert (shown["outcome"].isin(["judged", "uncertain"])).mean() > 0.95
+    assert (shown["status"].isin(["judged", "uncertain"])).mean() > 0.95
     images = mine.people.images("paired").table
-    assert images.loc[images["outcome"] == "ok", "revised_prompt"].str.startswith("Drawn: Generate").all()
+    assert images.loc[images["status"] == "ok", "revised_prompt"].str.startswith("Drawn: Generate").all()
     # Everything is there: nothing is bought again.
     again = opened().people.people("paired")
     pd.testing.assert_frame_equal(again, people)
@@ -458,10 +458,10 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
     mine = opened()
     mine.people.kinds = ("paired",)
     images = mine.people.images("paired").table
-    rejected = set(images.loc[images["outcome"] == "rejected", "image_id"])
+    rejected = set(images.loc[images["status"] == "rejected", "image_id"])
     assert rejected
     everyone = measure.people(mine)
     assert set(everyone["image_id"]) == set(images["image_id"]) - rejected
     kept = measure.images(mine).set_index("image_id")
-    assert (kept.loc[list(rejected), "outcome"] == "rejected").all()
-    assert kept["tokens_cut"].isna().all()
+    assert (kept.loc[list(rejected), "status"] == "rejected").all()
+    assert kept["n_tokens_truncated"].isna().all()

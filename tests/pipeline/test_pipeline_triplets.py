@@ -65,7 +65,7 @@ def test_prompts_of_captions_and_of_professions_stand_in_one_table(tmp_path):
     assert (prompts.groupby("noise_id")["prompt_gender"].agg(list).str.len() == 3).all()
     assert prompts.groupby("noise_id")["triplet_id"].nunique().eq(1).all()
     sets = triplets.measure.prompt_sets(p).set_index("dataset")
-    assert sets["triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
+    assert sets["n_triplets"].to_dict() == {"captions.txt": 2, "Profession": len(asked) // 3}
     assert (sets["seeds"] == 3).all() and set(sets["evidence"]) == {"computed"}
 
 
@@ -157,7 +157,7 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
     p = asked_of(folders("sd1"), tmp_path, seeds=2)
     images = p.triplets.images()
     table = images.table
-    assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["outcome"] == "ok").all()
+    assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["status"] == "ok").all()
     generated = duplicates.whole(images.source)
     assert type(generated) is GeneratedImages and (table["reason"] == "").all()
     # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.
@@ -239,13 +239,13 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     # A prompt is compared once, whatever the number of seeds.
     assert set(table.loc[table["metric"] == "t", "n"]) == {1}
     assert table.loc[table["metric"] == "t_pooled", "reason"].str.contains("one vector").all()
-    steps = triplets.where(triplets.measure.step_similarity(p))
+    steps = triplets.gap_by_step(triplets.measure.step_similarity(p))
     gap = triplets.disparity_gap(table).set_index("metric")["gap"]
     assert steps["denoising_step"].tolist() == [1, 2] and steps["gap"].iloc[-1] == pytest.approx(gap["z0"], abs=1e-3)
-    floor = triplets.floor(table, triplets.measure.reference_similarity(p))
-    assert set(floor["reference"]) == {"neutral-another_seed"} and "t" not in set(floor["metric"])
+    null_mean = triplets.null_similarity(table, triplets.measure.reference_similarity(p))
+    assert set(null_mean["reference"]) == {"neutral-another_seed"} and "t" not in set(null_mean["metric"])
     networks = triplets.measure.networks(p)
-    assert networks[["metric", "network", "stands_in_for"]].to_numpy().tolist() == [
+    assert networks[["metric", "network", "replaces"]].to_numpy().tolist() == [
         ["clip", "mini-clip", "ViT-B-32:openai"],
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
@@ -267,7 +267,7 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
     found = gap[gap["sample"] == "seeds"].set_index("metric")
     assert found.loc["ssim", "n"] == 3 and found.loc["t", "n"] == 1 and np.isnan(found.loc["t", "ci_low"])
     sizes = triplets.measure.prompt_sets(p).set_index("dataset")
-    assert sizes.loc["captions.txt (one triplet)", ["triplets", "seeds"]].tolist() == [1, 3]
+    assert sizes.loc["captions.txt (one triplet)", ["n_triplets", "n_seeds"]].tolist() == [1, 3]
 
 
 def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
@@ -317,7 +317,7 @@ def test_the_funnel_and_the_words_of_a_file_by_hand(tmp_path):
     assert list(left(p)) == list(STEPS) and list(left(p).values()) == [8, 7, 5, 5, 5, 4, 3, 3, 3, 2, 2]
     # Tables name the corpus and no folder of this machine.
     assert set(triplets.measure.funnel(p)["dataset"]) == {"captions.txt"}
-    words = triplets.measure.excluded_words(p).set_index("word")["captions_excluded"]
+    words = triplets.measure.excluded_words(p).set_index("word")["n_captions_excluded"]
     assert len(words) == 104 and words[words > 0].to_dict() == {"man": 1, "his": 1, "kid": 1}
     # By the paper's rule alone nothing more is asked of a caption.
     paper = left(pipeline(tmp_path, filter="paper"))

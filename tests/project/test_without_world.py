@@ -115,9 +115,9 @@ def test_a_model_in_a_folder_is_audited_by_a_judge_of_another_package(python, bi
     people = pd.read_csv(python.work / "outputs/audited/measured/paired_people.csv")
     alone = people[people["setting"] == "single"]
     # Every image of one person is judged, by its brightness alone; where two stand, no face says who is who.
-    assert set(alone["outcome"]) == {"judged"}
-    assert alone["gender"].equals(alone["p_female"].ge(0.5).map({True: "female", False: "male"}))
-    assert 0 < alone["p_female"].min() < alone["p_female"].max() < 1
-    assert not set(people.loc[people["setting"] == "paired", "outcome"]) & {"judged"}
+    assert set(alone["status"]) == {"judged"}
+    assert alone["gender"].equals(alone["probability_female"].ge(0.5).map({True: "female", False: "male"}))
+    assert 0 < alone["probability_female"].min() < alone["probability_female"].max() < 1
+    assert not set(people.loc[people["setting"] == "paired", "status"]) & {"judged"}
     # One occupation of each list, three times.
     assert len(alone[alone["aspect"] == "occupation"]) == 6

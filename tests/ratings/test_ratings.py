@@ -15,7 +15,7 @@ from biaslab.schema import tables
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "laion_sd_gender_ratings.csv"
 
-# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unrated, e male (one
+# Votes by hand: a is female (2 of 3), b a tie of female and male, c unsure (2 of 3), d unannotated, e male (one
 # rating), f female (2 of 4 would do: here 1 of 1), g male (2 of 3, one unsure).
 WIDE = """image,source,occupation,r1,r2,r3
 a,training,nurse,female,female,male
@@ -26,7 +26,7 @@ e,training,nurse,male,,
 f,generated,nurse,female,,
 g,generated,nurse,male,male,unsure
 """
-LONG = """image,source,occupation,rater,label
+LONG = """image,source,occupation,annotator,label
 a,training,nurse,x,female
 a,training,nurse,y,male
 b,generated,nurse,x,female
@@ -66,15 +66,15 @@ def cell(rated: readers.Rated, source: str, occupation: str = "nurse") -> pd.Ser
 
 def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     rated = readers.read(write(WIDE))
-    assert rated.kind == "wide" and rated.raters == ("r1", "r2", "r3") and rated.n_raters == 3
-    expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
+    assert rated.kind == "wide" and rated.annotators == ("r1", "r2", "r3") and rated.n_annotators == 3
+    expected = ["female", "tie", "unsure", "unannotated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
     assert training[["n_images", *readers.OUTCOMES, "n"]].tolist() == [5, 1, 1, 0, 1, 1, 1, 2]  # nobody is other
     assert training["percent_female"] == 50.0  # a female, e male
     shares = rated.percent_female.set_index("source")
     assert shares["percent_female"].to_dict() == {"generated": 50.0, "training": 50.0} and set(shares["n"]) == {2}
-    same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "ratings"}
+    same = {"model": "unnamed", "approach": "naive", "occupation": "nurse", "prompt": "annotations"}
     assert (shares[list(same)] == list(same.values())).all(axis=None)
     # 3 + 2 + 3 + 0 + 1 + 1 + 3 ratings; b, e and f miss some but not all.
     assert note(rated, "ratings") == 13
@@ -88,9 +88,9 @@ def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
         for i in range(60)
         for w in rng.choice(90, size=rng.integers(1, 6), replace=False)
     ]
-    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"])
+    frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "annotator", "label"])
     rated = readers.read(write(frame.to_csv(index=False)))
-    assert rated.raters == () and rated.n_raters == frame["rater"].nunique()
+    assert rated.annotators == () and rated.n_annotators == frame["annotator"].nunique()
     assert rated.ratings.shape == (60, frame.groupby("image").size().max())
     by_hand = {image: vote(g["label"]) for image, g in frame.groupby("image")}
     assert dict(zip(rated.images["image"], rated.images["label"], strict=True)) == by_hand
@@ -100,14 +100,14 @@ def vote(labels) -> str:
     """Return the majority by counting, without the package."""
     count = Counter(label for label in labels if isinstance(label, str) and label)
     if not count:
-        return "unrated"
+        return "unannotated"
     (first, n), *rest = count.most_common()
     return "tie" if rest and rest[0][1] == n else first
 
 
 def test_shares_keep_their_values_and_n(write):
     rated = readers.read(write(SHARES))
-    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_raters == 0
+    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_annotators == 0
     got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
     assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
@@ -127,15 +127,15 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
     assert rated.ratings.loc[1, ["r1", "r3"]].tolist() == ["male", "unsure"]
     assert pd.isna(rated.ratings.loc[1, "r2"])
     assert note(rated, "read 'woman' as female") == 1 and note(rated, "read 'n/a' as not rated") == 1
-    # A column of genders alone is one rater.
+    # A column of genders alone is one annotator.
     rated = readers.read(write("image,source,occupation,Gender\na,generated,nurse,F\nb,generated,nurse,Man\n"))
     assert rated.kind == "wide" and rated.images["label"].tolist() == ["female", "male"]
 
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
     rated = readers.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
-    assert rated.raters == ("r1",) and note(rated, "columns not used: prompt") == 1
-    assert note(rated, "columns not used") == 1 and note(rated, "raters without a rating") == 1
+    assert rated.annotators == ("r1",) and note(rated, "columns not used: prompt") == 1
+    assert note(rated, "columns not used") == 1 and note(rated, "annotators without a rating") == 1
     rated = readers.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
     assert notes.loc["columns not used", "detail"] == "note"
@@ -167,7 +167,7 @@ def test_training_images_without_a_model_serve_every_model(write):
 def test_prompts_of_shares_are_kept_and_training_serves_all(write):
     head = "occupation,source,percent_female,n,prompt\n"
     rated = readers.read(write(head + "nurse,training,90,9,\nnurse,generated,0.5,9,1\nnurse,generated,70,9,2\n"))
-    assert rated.percent_female["prompt"].tolist() == ["1", "2", "ratings"]
+    assert rated.percent_female["prompt"].tolist() == ["1", "2", "annotations"]
     with pytest.raises(InputError, match="prompt '2' has shares of one source only"):
         readers.read(write(head + "nurse,training,90,9,1\nnurse,generated,80,9,1\nnurse,generated,70,9,2\n"))
 
@@ -224,7 +224,7 @@ BAD = [
     (f"{HEAD}a,training,Nurse,female\nb,training,nurse,female\n", "spelt 'Nurse' and 'nurse'"),
     (f"{WIDE}a,training,nurse,male,male,male\n", "image 'a' ('training', 'nurse') occurs twice"),
     (f"{LONG}a,training,nurse,y,male\n", "has two annotations by annotator 'y', the second in data row 7"),
-    (f"{LONG}d,training,nurse,,male\n", "rater is empty in data row 7"),
+    (f"{LONG}d,training,nurse,,male\n", "annotator is empty in data row 7"),
     (SHARES.replace("97.5", "197.5"), "percent_female is '197.5' in data row 2; give a number from 0 to 100"),
     (f"{SHARE_HEAD}nurse,training,0.9,200\nnurse,generated,1,40\n", "multiply by 100"),
     (f"{SHARES}nurse,training,90,200\n", "'nurse' ('training') has two shares, the second in data row 5"),
@@ -272,13 +272,17 @@ def workbook(path, **sheets):
 @pytest.mark.long
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = readers.read(write(LONG))
-    assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.raters == ("x", "y", "z")
-    named = LONG.replace("image,source,occupation,rater,label", "File,Source,Profession,Annotator ID,Gender")
+    assert expected.images["label"].tolist() == ["female", "female", "unannotated"] and expected.annotators == (
+        "x",
+        "y",
+        "z",
+    )
+    named = LONG.replace("image,source,occupation,annotator,label", "File,Source,Profession,Annotator ID,Gender")
     files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
-    files.append(write(LONG.replace("rater,label", "worker-id,Perceived Gender"), "other.csv"))
+    files.append(write(LONG.replace("annotator,label", "worker-id,Perceived Gender"), "other.csv"))
     for path in files:
         rated = readers.read(path)
-        assert rated.kind == "long" and rated.raters == expected.raters
+        assert rated.kind == "long" and rated.annotators == expected.annotators
         pd.testing.assert_frame_equal(rated.images, expected.images)
     for text, name in ((LONG, "long"), (named, "named"), (WIDE, "wide"), (SHARES, "shares")):
         rated = readers.read(workbook(tmp_path / f"{name}.xlsx", Sheet1=text, Empty=""))
@@ -310,7 +314,7 @@ f,generated,pilot,,,
 
 def test_other_is_a_class_beside_the_two_way_shares(write):
     rated = readers.read(write(OTHER))
-    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unrated"]
+    assert rated.images["label"].tolist() == ["female", "male", "other", "other", "tie", "unannotated"]
     assert note(rated, "images of the class other") == 2
     nurse, pilot = (cell(rated, "generated", job) for job in ("nurse", "pilot"))
     assert (nurse["other"], nurse["n"], nurse["percent_female"]) == (1, 2, 50)
@@ -321,7 +325,7 @@ def test_other_is_a_class_beside_the_two_way_shares(write):
     assert shares["percent"].to_dict() == pytest.approx(expected) and set(shares["n"]) == {5}
     assert (shares["ci_low"] < shares["percent"]).all()
     # Agreement has them as a label of its own, and set aside; what is decided as other is no open question.
-    sets = set(rating.rater_agreement(rated, replicates=10)["labels"])
+    sets = set(rating.annotator_agreement(rated, replicates=10)["labels"])
     assert sets == {"female/male/other/unsure", "female/male/unsure", "female/male"}
     votes = np.array([[2, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 2], [0, 1, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
     women, _ = analysis.RULES["undecided_training_male"][2](votes, rated.images)
@@ -338,9 +342,9 @@ def test_generated_images_alone_lead_with_their_shares(write):
 
 
 def test_other_judges_nobody_female_or_male(write):
-    text = "image_id,position,rater,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
+    text = "image_id,position,annotator,Gender\na,1,x,nonbinary\nb,1,x,Female\n"
     judged = person_ratings.judge_people(pd.DataFrame({"image_id": ["a", "b"], "position": 1}), write(text))
-    assert judged["outcome"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
+    assert judged["status"].tolist() == ["uncertain", "judged"] and judged["reason"].tolist() == ["other", ""]
 
 
 # -- the real file, and size -----------------------------------------------------------------------------
@@ -359,5 +363,5 @@ def test_real_ratings_agree_with_a_count_by_hand():
             assert row[outcome] == count[row["occupation"], row["source"], outcome]
         n_female, n_male = row["female"], row["male"]
         assert row["percent_female"] == pytest.approx(100 * n_female / (n_female + n_male))
-    assert note(rated, "images left out: unrated") == labels.count("unrated") == 1
+    assert note(rated, "images left out: unannotated") == labels.count("unannotated") == 1
     assert note(rated, "occupations with one source only") == 0

@@ -184,13 +184,13 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     folder = f"images:{tmp_path / 'mine'}"
     rows, _ = held(annotation_page.annotate(folder, outputs=tmp_path))
     answers = {"nurse/a.png": "female", "nurse/b.png": "unsure", "pilot/a.png": "male"}
-    frame = pd.DataFrame(rows).assign(rater="ana")
+    frame = pd.DataFrame(rows).assign(annotator="ana")
     frame.assign(label=frame["image"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
     judging = {"gender": f"ratings:{tmp_path / 'ratings-ana.csv'}"}
     settings = Settings(judging=judging, compute={"store": str(tmp_path / "store")}, compare_with=("none",))
     people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
     assert people["gender"].to_dict() == answers
-    assert people["outcome"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
+    assert people["status"].to_dict() == dict(zip(answers, ("judged", "uncertain", "judged"), strict=True))
     # The ids are those of shares by occupation as well.
     read = readers.read_ratings(tmp_path / "ratings-ana.csv")
     assert dict(read.votes()) == answers and set(read.images["occupation"]) == {"nurse", "pilot"}
@@ -378,10 +378,10 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     assert len(questions) > 1 and not any("the person" in text for text in questions)
     assert list(found) == ["image", "source", "occupation", "model", "position", "probability"]
     assert set(found["source"]) == {"generated"} and found["image"].is_unique
-    found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
+    found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image"], "position": 1})
     read = person_ratings.read(tmp_path / "r.csv", people)
-    assert len(people) and (read.people["label"] == "female").all() and read.n_raters == 1
+    assert len(people) and (read.people["label"] == "female").all() and read.n_annotators == 1
     with pytest.raises(BiaslabError, match="triplets"):
         annotation_page.annotate(**given, paper="triplets")
 
@@ -397,7 +397,7 @@ def test_both_people_of_an_image_are_asked_about(run, tmp_path):
     assert (found.groupby("image")["probability"].nunique() == 1).all()
     questions = asked(page)
     assert all("on the left" in q for q in questions[::2]) and all("on the right" in q for q in questions[1::2])
-    found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
+    found.assign(annotator="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     assert len(annotated_subset.read(tmp_path / "r.csv")) == 4
     with pytest.raises(BiaslabError, match=r"'pairs'.*Did you mean 'paired'"):
         annotation_page.annotate("small", outputs=tmp_path / "outputs", subset="pairs")
@@ -425,7 +425,7 @@ def test_images_that_are_not_there_are_not_made(run, monkeypatch, tmp_path):
 
 # -- ratings that come back --------------------------------------------------------------------------------
 
-LONG = "image,source,occupation,model,rater,label\n"
+LONG = "image,source,occupation,model,annotator,label\n"
 
 
 def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
@@ -433,7 +433,7 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,female\nb,generated,nurse,m,ben,f\n")
     (tmp_path / "notes.txt").write_text("not read")
     read = readers.read_ratings(tmp_path)
-    assert read.raters == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
+    assert read.annotators == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
     (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'cid'"):
         readers.read_ratings(tmp_path)

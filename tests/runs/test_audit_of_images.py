@@ -110,7 +110,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
     # 60 % are women; a third of them are called male.
     assert row["percent_female"] < 45 and row["ci_low"] < 60 < row["ci_high"]
     assert tables["agreement"].set_index("group").loc["all", "p"] < 0.001
-    answered = pd.read_csv(tmp_path / "eye/tables/custom_answered.csv").set_index(["group", "answer"])
+    answered = pd.read_csv(tmp_path / "eye/tables/custom_answer_shares.csv").set_index(["group", "answer"])
     assert answered.loc[("nurse", "drawing"), ["percent", "n"]].tolist() == [100.0, 120]
     page = (tmp_path / "eye/index.html").read_text()
     assert "is perceived as female, corrected for errors of endpoint:eye?" in page
@@ -175,7 +175,7 @@ def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
     settings = Settings(judging={"gender": files[0], "further": files[1:]})
     found = custom.judges(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
     said = found[found["image_id"] == "nurse/0.png"].set_index("judge")["gender"]
-    assert said.to_dict() == {"raters (rated 1)": "female", "raters (rated 2)": "male"}
+    assert said.to_dict() == {"annotators (rated 1)": "female", "annotators (rated 2)": "male"}
 
 
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):

@@ -15,7 +15,7 @@ from biaslab.runs import collect, dry_run, generated_images, jobs, params
 def drawn(*genders, model="m", kind="generated", group="nurse"):
     ids = [f"{kind}{k}" for k in range(len(genders))]
     people = pd.DataFrame({"image_id": ids, "group": group, "who": group, "prompt": "p", "position": 1})
-    people = people.assign(gender=genders, outcome="judged", boxes=[[k] for k in range(len(ids))])
+    people = people.assign(gender=genders, status="judged", boxes=[[k] for k in range(len(ids))])
     images = [np.full((8, 8, 3), k, np.uint8) for k in range(len(ids))]
     return Drawn("paradox", kind, "prompts", model, people, ArrayImages(images, ids))
 

@@ -21,7 +21,9 @@ def pilot(tmp_path):
             for i in range(10):
                 prompt, gender = f"a {group}, {k}", "female" if i < women else "male"
                 row = {"model": "m", "group": group, "prompt": prompt, "image_id": f"{group}-{k}/{i}", "position": 1}
-                rows.append(row | {"outcome": "judged", "gender": gender, "p_female": float(gender == "female")})
+                rows.append(
+                    row | {"status": "judged", "gender": gender, "probability_female": float(gender == "female")}
+                )
     folder = tmp_path / "outputs" / "first"
     tables.write(tables.of(rows, "custom_people"), folder / "measured" / "custom_people.csv")
     settings = {"custom": {"images": 10, "prompts": "own.csv"}}
@@ -55,9 +57,9 @@ def test_a_plan_goes_by_the_images_of_a_run(pilot, tmp_path, capsys):
 
 
 def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
-    """Raters call every second of the women whom the judge sees in half of the images a man."""
+    """Annotators call every second of the women whom the judge sees in half of the images a man."""
     rated = [
-        {"of_model": "", "source": "generated", "image_id": f"{group}-{k}/{i}", "position": 1, "n_raters": 1}
+        {"image_model": "", "source": "generated", "image_id": f"{group}-{k}/{i}", "position": 1, "n_annotators": 1}
         | {"label": "female" if i < women and i % 2 else "male", "probability": 0.5}
         for group, counts in WOMEN.items()
         for k, women in enumerate(counts)

@@ -115,7 +115,7 @@ def test_folded_means_by_hand():
     signs = 1 - 2 * ((np.arange(2**8)[:, None] >> np.arange(8)) & 1)
     random = np.abs(signs @ values[:, 0]) / 8
     assert found.value == pytest.approx(2.2 / 8) and found.n == 8
-    assert found.floor == pytest.approx(random.mean(), abs=0.003)
+    assert found.null_mean == pytest.approx(random.mean(), abs=0.003)
     assert found.p == pytest.approx(np.mean(random >= 2.2 / 8 - 1e-12), abs=0.004)
     assert found.ci_low == pytest.approx(2.2 / 8 - np.quantile(random, 0.95), abs=0.02)
     assert found.ci_low <= found.corrected <= found.ci_high
@@ -232,7 +232,7 @@ def test_judges_no_better_than_chance_are_refused():
     [
         ((5, 10, 90, 0.9, 50, 50), "sensitivity holds 90; allowed is 0 to 1"),
         ((5, 10, 0.9, np.nan, 50, 50), "specificity holds NaN; give shares from 0 to 1"),
-        ((5, 10, 0.9, 0.9, 0, 50), "sensitivity_n must be whole numbers of at least 1, got 0"),
+        ((5, 10, 0.9, 0.9, 0, 50), "n_sensitivity must be whole numbers of at least 1, got 0"),
         (([5, 6], 10, [0.9] * 3, 0.9, 50, 50), r"do not fit together: .* sensitivity \(3,\)"),
     ],
 )

@@ -97,11 +97,11 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
         return figure
 
     study.show("paired_runs", drawn(table))
-    study.show("paired_lean", drawn(table))
+    study.show("paired_percent_female_mean", drawn(table))
     assert len(records(study)["figures"]) == 2 and len(list(study.output_dir.glob("figures/*"))) == 4
     study.show("paired_runs", drawn(table.head(0)))
-    assert [f["name"] for f in records(study)["figures"]] == ["paired_lean"]
-    assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_lean"}
+    assert [f["name"] for f in records(study)["figures"]] == ["paired_percent_female_mean"]
+    assert {f.stem for f in study.output_dir.glob("figures/*")} == {"paired_percent_female_mean"}
     assert capsys.readouterr().out.endswith(
         "The source has no measurements for this figure, or no person could be classified.\n"
     )

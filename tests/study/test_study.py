@@ -87,7 +87,7 @@ def test_draws_are_the_studys_where_an_analysis_takes_them(tmp_path):
 def test_a_table_is_shown_in_words(tmp_path):
     study = Study(tmp_path)
     names = tables.schema("paradox_amplification").names
-    rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "published", "prompt": "mean"}]
+    rows = [dict.fromkeys(names) | {"model": "a", "approach": "naive", "definition": "paper", "prompt": "mean"}]
     rows[0] |= {"amplification_corrected": 12.345, "ci_low": 1, "ci_high": 20.5, "n_occupations": 62, "p": 0.0004}
     saved = study.save("paradox_amplification", tables.of(rows, "paradox_amplification"))
     shown = study.table(saved[saved["model"] == "a"], "model", "amplification_corrected", "n_occupations", "p")

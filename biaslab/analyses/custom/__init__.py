@@ -7,7 +7,7 @@ No paper's: what an auditor asks of any model, or of pictures that are there. Fu
 from biaslab.analyses.custom import figures
 from biaslab.analyses.custom.analysis import (
     agreement,
-    answered,
+    answer_shares,
     answers_of,
     corrected,
     differences,
@@ -18,7 +18,7 @@ from biaslab.analyses.custom.analysis import (
     tones,
 )
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.analyses.custom.measure import benchmark, judges, own_answers, people, pictures, remarks, unmatched
+from biaslab.analyses.custom.measure import benchmark, judges, people, person_answers, pictures, remarks, unmatched
 from biaslab.papers.answers import read
 
 answers = read("custom")

@@ -39,15 +39,15 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    frames, raters = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
+    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
     for judge in pipeline.custom.judges:
         named = redact.named(judge)
         if judge.startswith(RATINGS):
-            stems = [Path(one).stem for one in raters]
+            stems = [Path(one).stem for one in annotators]
             stem = Path(judge).stem
             # Of files of one name each has its number.
-            number = f" {raters.index(judge) + 1}" if stems.count(stem) > 1 else ""
-            named = "raters" if len(raters) == 1 else f"raters ({stem}{number})"
+            number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
+            named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
         judged = pipeline.custom.judged_by(judge)
         if judge.startswith(RATINGS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)
@@ -60,10 +60,10 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
     return tables.joined(frames, "custom_judges")
 
 
-def own_answers(pipeline: Pipeline) -> pd.DataFrame:
+def person_answers(pipeline: Pipeline) -> pd.DataFrame:
     """Return what is answered to questions of one's own about each person, or image; none where there are none."""
     rows = pipeline.custom.answers()
-    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_own_answers")
+    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_person_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
@@ -102,7 +102,7 @@ def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> 
 
     Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.
     """
-    own = people[(people["model"] == pipeline.label) & (people["outcome"] != DUPLICATE)]
+    own = people[(people["model"] == pipeline.label) & (people["status"] != DUPLICATE)]
     images = own.drop_duplicates("image_id")
     drawn = images.sample(frac=1, random_state=seed).groupby("group", sort=False).head(most)
     chosen = drawn.sort_values(["group", "image_id"])["image_id"].tolist()

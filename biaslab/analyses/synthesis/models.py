@@ -28,7 +28,7 @@ _NAMES = {
     "setting": _SETTINGS,
     "category": {"gender": "Gender", "skin_tone": "Skin tone"},
     "metric": _METRICS,
-    "definition": {"published": "published rule", "no_exclusion": "all occupations", "directional": "signed change"},
+    "definition": {"paper": "paper's definition", "all": "all occupations", "signed": "signed change"},
 }
 # What measures are called; in braces columns of their tables.
 SCORE = "Stereotype Score, {aspect}, {setting}"
@@ -58,7 +58,7 @@ def models(
     """Return ``synthesis_models``: each model's main measures as the papers' own tables have them, one below the other.
 
     ``estimate`` is the paper's definition. ``estimate_corrected`` is corrected for small-sample bias; it equals
-    ``estimate`` where the measure has none. ``floor`` is the null expectation of ``estimate_corrected`` (of
+    ``estimate`` where the measure has none. ``null_mean`` is the null expectation of ``estimate_corrected`` (of
     accuracies: what images of other scenes give). Takes ``paired_stereotype_score``, ``dalleval_overall_average``,
     ``dalleval_mad``, ``dalleval_skill_accuracy``, ``dalleval_references``, ``dalleval_attribute_prompt_difference``,
     ``triplets_disparity_gap`` and ``paradox_amplification``.
@@ -71,48 +71,52 @@ def models(
         frames.append(frame.assign(**unbiased))
 
     some = scores[scores["setting"].isin(_SETTINGS) & (scores["stereotype"] == "overall")]
-    add("paired", SCORE, POINTS, some, estimate=some["score"], floor=0.0, of="people")
+    add("paired", SCORE, POINTS, some, estimate=some["score"], null_mean=0.0, n_unit="people")
     some = averages[averages["category"] == "gender"]
-    add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], floor=0.0, of="professions")
+    add("dalleval", AVERAGE, "−1 to 1", some, estimate=some["average"], null_mean=0.0, n_unit="professions")
     # A printed deviation has no corrected estimate.
     only_printed = mads["evidence"] == "printed"
     some = mads[~only_printed]
-    value = {"estimate": some["mad"], "estimate_corrected": some["mad_corrected"], "floor": some["floor_corrected"]}
-    add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
+    value = {
+        "estimate": some["mad"],
+        "estimate_corrected": some["mad_corrected"],
+        "null_mean": some["null_mean_corrected"],
+    }
+    add("dalleval", DEVIATION, some["category"].map(_RANGES), some, **value, n_unit="prompts")
     some = mads[only_printed]
-    value = {"estimate": some["mad"], "estimate_corrected": np.nan, "floor": np.nan}
-    add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, of="prompts")
+    value = {"estimate": some["mad"], "estimate_corrected": np.nan, "null_mean": np.nan}
+    add("dalleval", PRINTED_DEVIATION, some["category"].map(_RANGES), some, **value, n_unit="prompts")
     some = accuracy[(accuracy["evaluator"] == "detector") & (accuracy["images"] == "test")]
     some = some[some["skill"] != "average"]
     shuffled = references[(references["reference"] == "shuffled") & (references["judge"] == "detector")]
-    floor = some["skill"].map(shuffled.set_index("measure")["value"])
-    add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], floor=floor, of="scenes")
+    null_mean = some["skill"].map(shuffled.set_index("measure")["value"])
+    add("dalleval", SKILL, "%", some, estimate=some["percent_correct"], null_mean=null_mean, n_unit="scenes")
     some = by_prompt[by_prompt["comparison"] == COMPARISON]
-    some = some.assign(value=100 * some["mean_absolute_difference"], floor=100 * some["floor"])
-    add("dalleval", ATTRIBUTES, POINTS, _net(some, confidence), of="professions")
+    some = some.assign(value=100 * some["mean_absolute_difference"], null_mean=100 * some["null_mean"])
+    add("dalleval", ATTRIBUTES, POINTS, _net(some, confidence), n_unit="professions")
     some = _over_datasets(gaps[gaps["metric"].isin(_METRICS) & (gaps["sample"] == "triplets")], confidence)
-    add("triplets", GAP, "similarity", some, estimate=some["gap"], floor=0.0)
+    add("triplets", GAP, "similarity", some, estimate=some["gap"], null_mean=0.0)
     some = amplification[(amplification["approach"] == "naive") & (amplification["prompt"] == "mean")]
     value = {
         "estimate": some["amplification"],
         "estimate_corrected": some["amplification_corrected"],
         "n": some["n_occupations"],
     }
-    add("paradox", AMPLIFICATION, POINTS, some, **value, floor=0.0, of="occupations")
+    add("paradox", AMPLIFICATION, POINTS, some, **value, null_mean=0.0, n_unit="occupations")
     whole = pd.concat(frames, ignore_index=True)
     return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
 
 
 def _net(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the mean of ``value`` by model, and that of ``value`` minus ``floor`` with its t interval."""
+    """Return the mean of ``value`` by model, and that of ``value`` minus ``null_mean`` with its t interval."""
     rows = rows.dropna(subset="value")
     found = []
     for model, some in rows.groupby("model", sort=False):
-        known = some["floor"].notna().all()
-        mean = stats.mean_interval(some["value"] - some["floor"].fillna(0), confidence)
-        row = {"model": model, "estimate": some["value"].mean(), "floor": 0.0 if known else np.nan}
+        known = some["null_mean"].notna().all()
+        mean = stats.mean_interval(some["value"] - some["null_mean"].fillna(0), confidence)
+        row = {"model": model, "estimate": some["value"].mean(), "null_mean": 0.0 if known else np.nan}
         found.append(row | mean._asdict())
-    columns = ["model", "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "floor"]
+    columns = ["model", "estimate", "estimate_corrected", "ci_low", "ci_high", "n", "null_mean"]
     return pd.DataFrame(found).rename(columns={"value": "estimate_corrected"}).reindex(columns=columns)
 
 
@@ -124,11 +128,11 @@ def _named(measure: str, rows: pd.DataFrame) -> list[str]:
 
 def _over_datasets(gaps: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return gaps by model and metric: of one data set as they are, of several their mean with its t interval."""
-    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "of"]
+    columns = ["model", "metric", "gap", "ci_low", "ci_high", "n", "n_unit"]
     rows = []
     for (model, metric), of in gaps.groupby(["model", "metric"], sort=False):
         if len(of) == 1:
-            rows += of.assign(of="triplets")[columns].to_dict("records")
+            rows += of.assign(n_unit="triplets")[columns].to_dict("records")
             continue
         mean = stats.mean_interval(of["gap"], confidence, skip_nan=True)
         rows.append(dict(zip(columns, (model, metric, *mean, "datasets"), strict=True)))
@@ -181,7 +185,7 @@ def units(
     some = verdicts[verdicts["chosen"] == "yes"]
     add(some, SKILL, "%", "image_id", 100.0 * (some["correct"] == "yes"))
     some = by_prompt[by_prompt["comparison"] == COMPARISON]
-    add(some, ATTRIBUTES, POINTS, "profession", 100 * (some["mean_absolute_difference"] - some["floor"]))
+    add(some, ATTRIBUTES, POINTS, "profession", 100 * (some["mean_absolute_difference"] - some["null_mean"]))
     some = similarity[similarity["metric"].isin(_METRICS) & (similarity["sample"] == "triplets")]
     sign = some["pair"].map({"neutral-masculine": 1, "neutral-feminine": -1})
     sign = sign * some["higher_is_closer"].map({1: 1, 0: -1})
@@ -193,12 +197,12 @@ def units(
     add(gap, GAP, "similarity", "case", gap["value"])
     some = occupations[(occupations["approach"] == "naive") & (occupations["n_generated"] > 0)]
     training = some["percent_training"].round(6).astype(str) + " of " + some["n_training"].astype(str)
-    some = some.assign(cell=some["prompt"] + ", " + training, definition="directional")
-    add(some, AMPLIFICATION, POINTS, "occupation", some["directional"], cell=some["cell"])
+    some = some.assign(cell=some["prompt"] + ", " + training, definition="signed")
+    add(some, AMPLIFICATION, POINTS, "occupation", some["signed_change"], cell=some["cell"])
     female = (some["percent_generated"] * some["n_generated"] / 100).round()
-    some = some.assign(female=female, male=some["n_generated"] - female, definition="no_exclusion")
+    some = some.assign(female=female, male=some["n_generated"] - female, definition="all")
     some = _at_shared_images(some.dropna(subset="female"), ["female", "male"], ["occupation", "cell"])
-    # Both models have the training share, whose own floor is no part of their difference.
+    # Both models have the training share, whose own null expectation is no part of their difference.
     value = 100 * some["deviation"] - (some["percent_training"] - 50).abs()
     add(some, AMPLIFICATION, POINTS, "occupation", value, cell=some["cell"])
     whole = pd.concat(frames, ignore_index=True).dropna(subset="value")
@@ -258,7 +262,7 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     rows["p_pair"] = rows.groupby("model")["p_holm"].transform(stats.adjust)
     rows["scale"] = rows["unit"].where(~rows["unit"].str.contains(" to "), "on a scale of " + rows["unit"])
     # The least p after the adjustment over a measure's pairs, were all of them at their least.
-    least = rows["smallest_possible_p"].where(rows["p"].notna())
+    least = rows["min_attainable_p"].where(rows["p"].notna())
     least = least.groupby([rows["measure"], rows["kind"]]).transform(stats.adjust)
     for _, pair in rows.groupby("model", sort=False):
         tested, lacking = pair[pair["p"].notna()], pair[pair["p"].isna()]

@@ -65,14 +65,14 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     detections, looked = pipeline.dalleval.detections(images)
-    asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
+    asked = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["found"] = judging.counted(detections, asked, chosen["threshold"])
-    asked["shown"] = asked.get("truth_n", np.nan)
+    asked["n_detected"] = judging.counted(detections, asked, chosen["threshold"])
+    asked["n_depicted"] = asked.get("truth_n", np.nan)
     rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
-    whole["outcome"] = whole["unseen"].where(whole["unseen"] != "", whole["outcome"])
+    whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
         whole[name] = _yes(whole[name])
     return _table(pipeline, whole, "dalleval_skill_verdicts")
@@ -171,7 +171,7 @@ def _judged_by_boxes(pipeline: Pipeline) -> pd.DataFrame:
 def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what the detector finds in images of known truth, and those of them that could be opened."""
     detections, looked = pipeline.dalleval.detections(source)
-    unseen = looked.loc[looked["outcome"] != "", "image_id"]
+    unseen = looked.loc[looked["status"] != "", "image_id"]
     return detections, source.table[~source.table["image_id"].isin(unseen)]
 
 
@@ -257,12 +257,12 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     else:
         seen = _social(pipeline, kind)
         by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
-        why = seen["outcome_judge" if by == "judge" else "reason_vqa"]
+        why = seen["status_judge" if by == "judge" else "reason_vqa"]
         known = seen[f"gender_{by}"].isin(GENDERS)
         named = seen["prompt"] != "person"
         asked = seen["profession"].replace("(none)", "a person")
         asked = asked.mask(named, asked + ", asked for as a " + seen["prompt"])
-        tones = {"tone": seen["skin_tone"], "outcome": why.mask(known, "judged")}
+        tones = {"tone": seen["skin_tone"], "status": why.mask(known, "judged")}
         # Prompts that name a gender ask for no perception of it.
         seen = seen.assign(group=asked, who=asked, gender=seen[f"gender_{by}"], apart=named, **tones)
     return seen.assign(prompt=seen["image_id"].map(text), position=1), images
@@ -275,7 +275,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
-    asked = (about["outcome"] == "").to_numpy()
+    asked = (about["status"] == "").to_numpy()
     worn = _worn(answers)
 
     def names(answer: str) -> np.ndarray:
@@ -284,7 +284,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 
     return images.assign(
         gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
-        reason_vqa=np.where(asked, [why for _, why in read], about["outcome"].to_numpy(object)),
+        reason_vqa=np.where(asked, [why for _, why in read], about["status"].to_numpy(object)),
         attributes=names("yes"),
         attributes_missing=names(""),
     )
@@ -294,9 +294,9 @@ def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
     if pipeline.unnamed(*pipeline.gate):
-        return images.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
+        return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
     judgements = pipeline.dalleval.judged(kind)
-    same = {"gender_judge": judgements["gender"].to_numpy(), "outcome_judge": judgements["outcome"].to_numpy()}
+    same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
@@ -375,7 +375,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (faces.assign(segmentation=of, scoring=by, tone_read=tone) for (of, by), tone in methods.items())
+    read = (faces.assign(segmentation=of, scoring=by, tone_estimated=tone) for (of, by), tone in methods.items())
     return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
@@ -402,12 +402,13 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
     """Return how well images fit their captions, and how near they are to the images behind them (section 4.3).
 
     R-precision is the expectation over all choices of 99 other captions. Captioning metrics compare what a model says
-    of an image with its captions; their floor is what sentences about other images get. FID and KID are on the features
-    of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their floor is that of two
-    random halves of the images behind the captions, and they are of as many images (Chong & Forsyth 2020). Intervals
-    (95 %) draw the captions of an occupation together. Those of R-precision and captioning cover 94 to 97 %, and those
-    of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ. Those of FID cover what as many
-    images give on average, not FID's limit at many images (``benchmarks/coverage_skills.py``).
+    of an image with its captions; their null expectation is what sentences about other images get. FID and KID are on
+    the features of the CLIP model that judges gender, and on Inception-v3's where its weights are given; their null
+    expectation is that of two random halves of the images behind the captions, and they are of as many images (Chong &
+    Forsyth 2020). Intervals (95 %) draw the captions of an occupation together. Those of R-precision and captioning
+    cover 94 to 97 %, and those of KID with 12, 20 or 40 occupations 92 to 98 %, or more where images do not differ.
+    Those of FID cover what as many images give on average, not FID's limit at many images
+    (``benchmarks/coverage_skills.py``).
     """
     return _image_quality(pipeline).copy()
 
@@ -432,7 +433,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
             continue
         others = min(DISTRACTORS, len(found) - 1)
         each = r_precision(found @ texts[seen].T, distractors=others)
-        row = {"images": name, "metric": "R-precision", "floor": 100 / (1 + others)}
+        row = {"images": name, "metric": "R-precision", "null_mean": 100 / (1 + others)}
         rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
@@ -442,7 +443,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
-    columns = ["images", "metric", "value", "ci_low", "ci_high", "floor", "n", "reason"]
+    columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
     found = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
     found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
     return _table(pipeline, found, "dalleval_image_quality")
@@ -468,7 +469,7 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: 
     if pipeline.unnamed("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     said = pipeline.dalleval.describe(source, ids)
-    seen = np.flatnonzero(said["outcome"] == "")
+    seen = np.flatnonzero(said["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
     captions, of = list(said["caption"].iloc[seen]), asked.iloc[seen]
@@ -477,8 +478,8 @@ def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: 
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
     # common without any image.
     half = len(right) // 2
-    floor = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
-    return found.assign(floor=floor).to_dict("records") + without
+    null_mean = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
+    return found.assign(null_mean=null_mean).to_dict("records") + without
 
 
 def _distances(
@@ -500,7 +501,7 @@ def _distances(
             value, low, high, _ = stats.halves_interval(images, of, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
-            rows.append(row | {"floor": _floor(images[1], distance, seed), "n": len(images[0])})
+            rows.append(row | {"null_mean": _floor(images[1], distance, seed), "n": len(images[0])})
     return rows
 
 
@@ -513,9 +514,9 @@ def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
     """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
     rng = np.random.default_rng([seed, 75])
     halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
-    floor = np.mean([distance(*of) for of in halves])
+    null_mean = np.mean([distance(*of) for of in halves])
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
-    return float(floor / (2 if distance is frechet_distance else 1))
+    return float(null_mean / (2 if distance is frechet_distance else 1))
 
 
 def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
@@ -575,7 +576,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
 def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
     """Return the first images of each skill and outcome by the chosen rule, in the order of the prompts."""
     chosen = verdicts[verdicts["chosen"] == "yes"]
-    return chosen.groupby(["skill", "outcome"], sort=False).head(of_each).sort_values("skill", kind="stable")
+    return chosen.groupby(["skill", "status"], sort=False).head(of_each).sort_values("skill", kind="stable")
 
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
@@ -592,7 +593,7 @@ def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[
 def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the detector's verdicts on drawings of :func:`skill_prompts`, as chosen; none where there are none."""
     if pipeline is None or not _truth_is_known(pipeline):
-        return prompts.assign(image_id="", outcome="").head(0)
+        return prompts.assign(image_id="", status="").head(0)
     source = pipeline.dalleval.renders()
     detections, _ = pipeline.dalleval.detections(source)
     shown = prompts.merge(source.table[["prompt_id", "image_id"]], on="prompt_id")

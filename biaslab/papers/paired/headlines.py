@@ -23,7 +23,7 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
     several = rows.groupby("image_id")["position"].transform("nunique")
     rows = rows.assign(
         position=rows["position"].map(_PLACES).fillna(several),
-        gender=rows["gender"].where(rows["outcome"] == JUDGED),
+        gender=rows["gender"].where(rows["status"] == JUDGED),
         cluster=rows["identity"],
     )
     for (model, setting), some in rows.groupby(["model", "setting"], sort=False):

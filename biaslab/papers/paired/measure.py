@@ -108,7 +108,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     whole = pd.concat([wanted, before], ignore_index=True)
     keys = ["model", "aspect", "setting", "identity", "occupation", "stereotype"]
     shown = whole.assign(
-        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["outcome"] == UNCERTAIN
+        n=whole["gender"].isin(GENDERS), female=whole["gender"] == "female", n_unclear=whole["status"] == UNCERTAIN
     )
     counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
@@ -157,7 +157,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     frames = []
     for judge, name in redact.called(_judges(pipeline)[0]).items():
         found = pipeline.people.judged_images(source, asked, judge)
-        seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
+        seen = found[["status", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
         frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
     return tables.joined(frames, "paired_renders")
@@ -192,19 +192,19 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         # A judge that was made for this world, as its gate was, is compared with more.
         made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
-    # Raters of one file need no name.
-    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.called(files).items()}
+    # Annotators of one file need no name.
+    annotators = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.called(files).items()}
     if len(files) == 1:
-        raters = {files[0]: ANNOTATORS}
+        annotators = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
         said = {judge: pipeline.people.judged(kind, judge) for judge in looking}
         for file in files:
             pipeline.people.check_ratings(file)
             path, asked = file.removeprefix(RATINGS), pipeline.people.asked(kind)
             rated = person_ratings.read(path, asked, unknown="aside")
-            if rated.n_raters:
+            if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
-                frames.append(found.replace({c: {ANNOTATORS: raters[file]} for c in ("judge", "reference")}))
+                frames.append(found.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:
             first, *others = looking
             found = person_ratings.agreement_tables({j: said[j] for j in others}, said[first], seed=seed)
@@ -223,7 +223,7 @@ def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """
     stages = pipeline.people if pipeline else None
     frames = [stages.people(kind).assign(kind=kind) for kind in kinds if stages and kind in stages.kinds]
-    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "outcome", "gender", "role"]
+    names = ["kind", "image_id", "aspect", "position", "identity", "stereotype", "status", "gender", "role"]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
 
 

@@ -23,7 +23,7 @@ _GROUP_COLORS = {
 
 def stand_ins(networks: pd.DataFrame) -> str:
     """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
-    other, names = networks[networks["stands_in_for"] != ""], tables.labels("triplets_networks")["metric"]
+    other, names = networks[networks["replaces"] != ""], tables.labels("triplets_networks")["metric"]
     by = other.groupby("network", sort=False)["metric"].agg(
         lambda metrics: ", ".join(names[metric] for metric in metrics)
     )
@@ -37,7 +37,7 @@ def examples(images: list, shown: pd.DataFrame) -> Figure:
     ``shown`` has the rows of :func:`biaslab.papers.triplets.measure.examples`, ``images`` their pictures.
     """
     wide = shown["prompt_gender"].nunique()
-    judged = shown.assign(outcome=shown["prompt_gender"], gender="")
+    judged = shown.assign(status=shown["prompt_gender"], gender="")
     return gallery(images, judged, list(shown["text"]), columns=2 * wide if wide < 4 else wide)
 
 

@@ -40,20 +40,20 @@ class Example(NamedTuple):
 def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
     of = pipeline.triplets.prompts().groupby("dataset", sort=False)
-    counts = of.agg(triplets=("triplet_id", "nunique"), seeds=("n_images", "first")).reset_index()
+    counts = of.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
     return tables.of(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.triplets.neutral().funnel
-    return tables.of(funnel.rename(columns={"n_excluded": "captions_excluded"}), "triplets_funnel")
+    return tables.of(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
     words = pipeline.triplets.neutral().words
-    return tables.of(words.rename(columns={"n_excluded": "captions_excluded"}), "triplets_excluded_words")
+    return tables.of(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
@@ -72,7 +72,7 @@ def similarity(pipeline: Pipeline) -> pd.DataFrame:
 
 
 def reference_similarity(pipeline: Pipeline) -> pd.DataFrame:
-    """Return how alike neutral prompts and their images are to some that differ in no gender: the floors."""
+    """Return how alike neutral prompts and their images are to some that differ in no gender: the null expectation."""
     return cases.reference_similarity(_values(pipeline, steps=False))
 
 
@@ -89,7 +89,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
         if name
         for metric in METRICS[by]
     ]
-    found = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
+    found = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
     return tables.of(found, "triplets_networks")
 
 
@@ -194,11 +194,11 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     if s.ratings:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
         rated, found = stages.ratings(), stages.objects()
-        seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]
+        seen = rated[rated["image_id"].isin(found.images.loc[found.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
-        counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}
+        counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}
         counts = {name: of.astype(int) for name, of in counts.items()}
-        rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="ratings")
+        rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="annotations")
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
     return tables.joined(whole, "triplets_detections")
@@ -213,8 +213,12 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
     found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
-    counts = {"nouns": len(asked), "nouns_both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
-    row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
+    counts = {
+        "n_nouns": len(asked),
+        "n_nouns_both": (found & shown).sum(),
+        "n_nouns_detector_only": (found & ~shown).sum(),
+    }
+    row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~found & shown).sum()}
     return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
@@ -227,7 +231,7 @@ def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
 def _looked_at(pipeline: Pipeline) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the images that were looked at, and how many of each object they show."""
     found, images = pipeline.triplets.objects(), pipeline.triplets.images().table
-    seen = found.images.loc[found.images["outcome"] == "", "image_id"]
+    seen = found.images.loc[found.images["status"] == "", "image_id"]
     return images[images["image_id"].isin(seen)], _counts(found.objects)
 
 

@@ -16,7 +16,7 @@ from biaslab.papers import paradox
 from biaslab.ratings.readers import Rated
 from biaslab.study import Study
 
-DEFINITIONS = ["published", "no_exclusion", "directional"]
+DEFINITIONS = ["paper", "all", "signed"]
 # Female of ten images in training and generated, and the amplification that follows:
 # nurse 80 -> 90: +10; carpenter 20 -> 10: |10-50| - |20-50| = +10; clerk 60 -> 40: 10 - 10 = 0, along the training
 # lean 40 - 60 = -20 (its lean flips: left out by the paper's definition); maid has generated images only.
@@ -25,12 +25,12 @@ FEMALE = {(o, s): n for o, both in BOTH.items() for s, n in zip(("training", "ge
 FEMALE["maid", "generated"] = 10
 
 
-def unanimous(raters: int = 2) -> pd.DataFrame:
-    """Return wide ratings in which all raters agree on each image."""
+def unanimous(annotators: int = 2) -> pd.DataFrame:
+    """Return wide ratings in which all annotators agree on each image."""
     rows = [(o, source, i, "female" if i < n else "male") for (o, source), n in FEMALE.items() for i in range(10)]
     frame = pd.DataFrame(rows, columns=["occupation", "source", "image", "label"])
     frame["image"] = frame["occupation"] + frame["source"] + frame["image"].astype(str)
-    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(raters)}).drop(columns="label")
+    return frame.assign(**{f"r{k + 1}": frame["label"] for k in range(annotators)}).drop(columns="label")
 
 
 DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
@@ -67,7 +67,7 @@ def sensitivity(rated: Rated) -> pd.DataFrame:
 
 
 def agreement(rated: Rated) -> pd.DataFrame:
-    return ratings.rater_agreement(rated, **DRAWS)
+    return ratings.annotator_agreement(rated, **DRAWS)
 
 
 # -- amplification ---------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def agreement(rated: Rated) -> pd.DataFrame:
 def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
     table = usual.amplification.set_index("definition")
     assert table["amplification"].to_dict() == pytest.approx(
-        {"published": (10 + 10) / 2, "no_exclusion": (10 + 10 + 0) / 3, "directional": (10 + 10 - 20) / 3}, abs=1e-9
+        {"paper": (10 + 10) / 2, "all": (10 + 10 + 0) / 3, "signed": (10 + 10 - 20) / 3}, abs=1e-9
     )
     assert table.loc[DEFINITIONS, "n_occupations"].tolist() == [2, 3, 3]
     assert table.loc[DEFINITIONS, "n_excluded"].tolist() == [2, 1, 1]
@@ -85,7 +85,7 @@ def test_amplification_by_hand_with_a_flip_and_a_lone_source(usual):
 
 
 def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(read, usual):
-    long = unanimous().melt(["image", "source", "occupation"], var_name="rater", value_name="label")
+    long = unanimous().melt(["image", "source", "occupation"], var_name="annotator", value_name="label")
     shares = [(occupation, source, 10 * n, 10) for (occupation, source), n in FEMALE.items()]
     shares = pd.DataFrame(shares, columns=["occupation", "source", "percent_female", "n"])
     for content in (long, shares):
@@ -94,7 +94,7 @@ def test_ratings_long_and_shares_of_the_same_images_give_the_same_amplification(
 
 def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
     table = usual.sensitivity
-    assert set(table["rule"]) == {*RULES, "rater r1", "rater r2"}
+    assert set(table["rule"]) == {*RULES, "annotator r1", "annotator r2"}
     spread = table.groupby("definition")["amplification"].agg(np.ptp)
     assert spread.max() < 1e-9
     same = usual.amplification.set_index("definition")
@@ -106,7 +106,7 @@ def test_without_disagreement_every_rule_and_rater_gives_the_same(usual):
 
 # Votes (female, male, unsure) of seven images, and what each rule makes of them: (female, male).
 VOTES = np.array([[3, 0, 0], [2, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 2], [0, 0, 0], [1, 0, 1]])
-LABEL = ["female", "female", "tie", "tie", "unsure", "unrated", "tie"]
+LABEL = ["female", "female", "tie", "tie", "unsure", "unannotated", "tie"]
 BY_HAND = {
     "majority": [(1, 0), (1, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
     "ties_split": [(1, 0), (1, 0), (1 / 3, 1 / 3), (1 / 2, 1 / 2), (0, 0), (0, 0), (1 / 2, 0)],
@@ -129,7 +129,7 @@ def test_a_rule_weighs_images(name):
     np.testing.assert_allclose(np.stack([female, male], axis=1), BY_HAND[name])
 
 
-# -- outcomes and raters ---------------------------------------------------------------------------------
+# -- outcomes and annotators ---------------------------------------------------------------------------------
 
 
 def test_outcomes_have_wilson_limits_and_reasons(usual):
@@ -146,7 +146,7 @@ def test_outcomes_have_wilson_limits_and_reasons(usual):
 
 @pytest.fixture(scope="module")
 def noisy() -> pd.DataFrame:
-    """Return ratings by three raters who err, with gaps: training and generated alike."""
+    """Return ratings by three annotators who err, with gaps: training and generated alike."""
     rng = np.random.default_rng(11)
     truth = rng.choice(["female", "male"], 400)
     frame = pd.DataFrame({"image": np.arange(400), "source": np.tile(["training", "generated"], 200)})
@@ -170,14 +170,14 @@ def test_agreement_is_the_librarys_on_the_files_own_cells(read, noisy):
     assert row["value"] == pytest.approx(alpha(noisy, three))
     assert table.loc[("krippendorff_alpha", "female/male"), "value"] == pytest.approx(alpha(noisy, two))
     rated = (noisy[["r1", "r2", "r3"]] != "").sum(axis=1)
-    assert row["n_items"] == (rated >= 2).sum() and row["n_raters"] == 3
+    assert row["n_items"] == (rated >= 2).sum() and row["n_annotators"] == 3
     assert row["ci_low"] < row["value"] < row["ci_high"]
     assert len(table) == 6 and table.index.is_unique
 
 
 def test_one_rater_or_one_label_has_no_agreement_and_says_why(read):
-    table = agreement(read(unanimous(raters=1)))
-    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_raters"] == 1).all()
+    table = agreement(read(unanimous(annotators=1)))
+    assert table["value"].isna().all() and (table["reason"] != "").all() and (table["n_annotators"] == 1).all()
     female = unanimous().assign(r1="female", r2="female")
     table = agreement(read(female)).set_index(["statistic", "labels"])
     row = table.loc[("krippendorff_alpha", "female/male")]
@@ -221,9 +221,9 @@ def two_models() -> pd.DataFrame:
 @pytest.mark.long
 def test_models_share_training_images_and_can_be_looked_at_alone(read):
     both = amplification(read(two_models())).set_index(["model", "definition"])["amplification"]
-    assert both["A", "published"] == pytest.approx(10)
+    assert both["A", "paper"] == pytest.approx(10)
     # B reversed: nurse 80 -> 10: -70 along the lean, carpenter 20 -> 90: -70, clerk 60 -> 60: 0.
-    assert both["B", "directional"] == pytest.approx((-70 - 70 + 0) / 3)
+    assert both["B", "signed"] == pytest.approx((-70 - 70 + 0) / 3)
     alone = read(two_models(), model="B")
     assert set(amplification(alone)["model"]) == {"B"}
     assert set(ratings.outcomes(alone)["model"]) == {"B"}
@@ -254,7 +254,7 @@ def answered(table):
 )
 def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
     table = pd.DataFrame(
-        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "ratings", "p": p,
+        {"model": "unnamed", "approach": "naive", "definition": DEFINITIONS, "prompt": "annotations", "p": p,
          "amplification_corrected": middle, "amplification": middle, "ci_low": -1.0, "ci_high": 9.0,
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
@@ -268,7 +268,7 @@ def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
 
 
 def unsure() -> pd.DataFrame:
-    """Return one occupation's 3 training and 2 generated images, on which both raters are unsure."""
+    """Return one occupation's 3 training and 2 generated images, on which both annotators are unsure."""
     frame = unanimous().query("occupation == 'nurse'").groupby("source").head(3)
     return frame.iloc[:5].assign(r1="unsure", r2="unsure")
 
@@ -278,12 +278,12 @@ def test_without_a_decided_image_nothing_is_found(read):
     opened = read(unsure())
     assert amplification(opened).empty and answered(amplification(opened)) == []
     table = sensitivity(opened)
-    row = table.set_index(["rule", "definition"]).loc[("majority", "published")]
+    row = table.set_index(["rule", "definition"]).loc[("majority", "paper")]
     assert np.isnan(row["amplification"]) and row["reason"] == "No image counts."
     assert row[["n_occupations", "n_excluded", "n_images"]].tolist() == [0, 1, 0]
     # All female: 100 in both sources, no change.
     extremes = table.set_index(["rule", "definition"])["amplification"]
-    assert extremes["undecided_female", "published"] == 0
+    assert extremes["undecided_female", "paper"] == 0
 
 
 # -- the whole notebook ----------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_shares_are_drawn_by_source_with_their_n(usual):
 def test_sensitivity_draws_every_rule_in_every_panel(read, usual):
     figure = figures.sensitivity(usual.sensitivity)
     assert len(figure.axes) == 3
-    # Without disagreement every rule and rater gives the same.
+    # Without disagreement every rule and annotator gives the same.
     # Too few occupations for an interval: the uncorrected values are drawn.
     same = usual.amplification.set_index("definition").loc[DEFINITIONS, "amplification"]
     for ax, value in zip(figure.axes, same, strict=True):

@@ -98,7 +98,7 @@ def critiques(folder: Path) -> list:
     made = whole.made(asked.texts, "people", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
     judged = judge_people(people, folder / "by_person.csv")
-    people = people.assign(gender=judged["gender"], outcome=judged["outcome"])
+    people = people.assign(gender=judged["gender"], status=judged["status"])
     given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
     return endpoint.critiques(given, whole.endpoint("critic"), whole.store)
 
@@ -113,14 +113,14 @@ def revised(folder: Path):
 def bought(folder: Path) -> dict:
     """Return image_id, outcome, revised prompt and digest of pixels of bought images, by what is asked for."""
     return {
-        name: [[*row, _pixels(made, row[0])] for row in _rows(made.table, "image_id outcome revised_prompt")]
+        name: [[*row, _pixels(made, row[0])] for row in _rows(made.table, "image_id status revised_prompt")]
         for name, made in images(folder).items()
     }
 
 
 def paraphrases(folder: Path) -> list:
     """Return prompt_id, text and outcome of captions that the model says in other words."""
-    return _rows(pipeline(folder).prompts("paraphrased"), "prompt_id text paraphrase_outcome")
+    return _rows(pipeline(folder).prompts("paraphrased"), "prompt_id text paraphrase_status")
 
 
 def critiqued(folder: Path) -> list:
@@ -139,7 +139,7 @@ def downloaded(folder: Path) -> list:
 
 def judged(folder: Path) -> list:
     """Return image_id, outcome and gender of images that raters judge."""
-    return _rows(pipeline(folder).judgements("generated"), "image_id outcome gender")
+    return _rows(pipeline(folder).judgements("generated"), "image_id status gender")
 
 
 def shown() -> str:
@@ -159,7 +159,7 @@ def rated(folder: Path) -> list:
     found = readers.read_ratings(folder / "sitting" / "ratings.csv")
     rows = found.images[["image", "source", "occupation"]].astype(object)
     rows = rows.join(found.ratings.astype(object).fillna(""))
-    return [*found.raters, *rows.to_numpy().tolist()]
+    return [*found.annotators, *rows.to_numpy().tolist()]
 
 
 FOUND = {

@@ -35,7 +35,7 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
 
 
 def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
-    row = {"model": "a", "category": "gender", "mad": 0.2, "mad_ci_low": 0.15, "mad_ci_high": 0.25, "floor": 0.137}
+    row = {"model": "a", "category": "gender", "mad": 0.2, "mad_ci_low": 0.15, "mad_ci_high": 0.25, "null_mean": 0.137}
     row |= {"n": 83, "p": 0.001, "mad_corrected": 0.1, "ci_low": 0.05, "ci_high": 0.15}
     row |= {"evidence": "computed"}
     known = {"mad_judge_corrected": 0.12, "mad_judge_corrected_p": 0.04}
@@ -86,7 +86,7 @@ def test_attributes_are_counted_by_direction(printed):
 
 def test_corrected_shares_name_range_and_truth():
     row = {"model": "a", "skill": "object", "percent_correct": 60, "percent_correct_corrected": 57.1, "ci_low": 30}
-    row |= {"ci_high": 85, "percent_least": 45.5, "percent_most": 64.7, "percent_true": 50.2, "n": 10}
+    row |= {"ci_high": 85, "percent_lower_bound": 45.5, "percent_upper_bound": 64.7, "percent_true": 50.2, "n": 10}
     blind = {"model": "a", "skill": "average", "percent_correct": 41, "reason": CANNOT}
     rows = [row, row | {"skill": "spatial", "percent_true": np.nan}, blind]
     rows += [row | {"skill": "count", "reason": RIVALS}, blind | {"model": "b", "reason": "no drawings"}]

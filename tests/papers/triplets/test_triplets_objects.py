@@ -135,7 +135,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     assert {(i, "person") for i in made.table["image_id"]} <= pairs & there
     both = {(i, noun) for i, noun in pairs & there if i in male or noun == "person"}
     expected = [len(pairs), len(both), len(pairs & there) - len(both)]
-    assert row[["nouns", "nouns_both", "people_only"]].tolist() == expected
+    assert row[["n_nouns", "n_nouns_both", "n_nouns_people_only"]].tolist() == expected
 
 
 def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
@@ -147,13 +147,13 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     one = {"instance": 0, "score": 1.0, "left": 0, "top": 0, "right": 1, "bottom": 1, "rle": ""}
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
-    looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""})
+    looked = pd.DataFrame({"image_id": ids, "status": "", "reason": ""})
     monkeypatch.setattr(p.triplets, "objects", lambda: Found(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
-    told = found[["both", "finder_only", "reference_only"]]
+    told = found[["n_true_positive", "n_false_positive", "n_false_negative"]]
     assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
     assert told.loc[ids[1], "hat"].tolist() == [0, 0, 1] and found["iou"].isna().all()
-    assert set(found["reference"]) == {"ratings"}
+    assert set(found["reference"]) == {"annotations"}
 
 
 @pytest.mark.long
@@ -171,7 +171,7 @@ def test_a_file_of_instances_stands_for_what_looks(tmp_path):
     counts = triplets.measure.object_counts(p)
     assert counts["count"].tolist() == [1] * 3 and (counts["n_images"] == 3).all()
     similar = triplets.measure.object_similarity(p)
-    assert similar.groupby("pair")["n_without"].sum().tolist() == [2, 2]
+    assert similar.groupby("pair")["n_pairs_excluded"].sum().tolist() == [2, 2]
     assert triplets.measure.detections(p).empty
 
 
@@ -196,7 +196,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 
 
 def detections(*rows):
-    names = ["image_id", "object", "gender_shown", "both", "finder_only", "reference_only", "iou"]
+    names = ["image_id", "object", "gender_shown", "n_true_positive", "n_false_positive", "n_false_negative", "iou"]
     return tables.of(pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections")
 
 
@@ -241,11 +241,11 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
     for confidence in (0.8, 0.95, 0.99):
         gender = beside(triplets.detector_error(found, confidence=confidence))
         excludes = (gender["difference_ci_low"] > 0) | (gender["difference_ci_high"] < 0)
-        assert 1 <= excludes.sum() <= 9 and ((gender["p_difference"] < 1 - confidence) == excludes).all()
+        assert 1 <= excludes.sum() <= 9 and ((gender["difference_p"] < 1 - confidence) == excludes).all()
         single = gender.drop("all objects")
-        assert single["p_difference_holm"].to_numpy() == pytest.approx(stats.adjust(single["p_difference"]))
+        assert single["difference_p_holm"].to_numpy() == pytest.approx(stats.adjust(single["difference_p"]))
     whole = gender.loc["all objects"]
-    assert whole["p_difference_holm"] == whole["p_difference"] and whole["n_images"] == 80
+    assert whole["difference_p_holm"] == whole["difference_p"] and whole["n_images"] == 80
 
 
 # -- before the work -------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def shares(table: pd.DataFrame) -> Figure:
     )
 
 
-def amplification(table: pd.DataFrame, *, definition: str = "published", prompt: str = "pooled") -> Figure:
+def amplification(table: pd.DataFrame, *, definition: str = "paper", prompt: str = "pooled") -> Figure:
     """Draw amplification of world and model beside what the truth implies (``calibration_amplification``).
 
     By one definition, of prompts ``pooled`` or of their ``mean``.
@@ -86,9 +86,9 @@ def amplification(table: pd.DataFrame, *, definition: str = "published", prompt:
         color="made",
         look=_look(made),
         label="Expected amplification (points)",
-        floor="amplification",
+        null_mean="amplification",
         mark="implied",
-        names={"floor": "uncorrected", "mark": "implied by true shares"},
+        names={"null_mean": "uncorrected", "mark": "implied by true shares"},
     )
 
 

@@ -31,7 +31,7 @@ WORLD = truthful.WORLD
 CORPUS = "mini"
 """The captions whose truth is known."""
 _TRUE_KINDS = {"naive": "all", "no_indicators": "no indicator", MATCHED: "prompt-like, no indicator"}
-_COLUMNS = ["image_id", "occupation", "prompt", "outcome", "gender", "p_female", "truth_gender"]
+_COLUMNS = ["image_id", "occupation", "prompt", "status", "gender", "probability_female", "truth_gender"]
 _OFF = (("training", "naive"), ("generated", MATCHED))
 
 
@@ -108,7 +108,7 @@ class Calibration:
         """Held-out renders, a row each, with their truth and what gate and judge made of them.
 
         Columns image_id, occupation, truth_gender, ambiguous (whether an ideal judge would be less than 99 % sure),
-        posterior (its probability of female, 0–1), and the judge's outcome, gender, p_female, …
+        posterior (its probability of female, 0–1), and the judge's outcome, gender, probability_female, …
         """
         renders = truthful.held_out(self.settings.calibration.test_renders, seed=self.base.seed)
         return renders.table.merge(self.base.judged(renders), on="image_id", validate="one_to_one")
@@ -117,7 +117,7 @@ class Calibration:
     def training(self) -> pd.DataFrame:
         """Judged training images of each selection of captions, the world without the paradox last.
 
-        Columns skew, approach, image_id, occupation, prompt, outcome, gender, p_female and truth_gender.
+        Columns skew, approach, image_id, occupation, prompt, outcome, gender, probability_female and truth_gender.
         """
         skew = self.settings.captions.skew
         frames = [self._training(a)[_COLUMNS].assign(skew=skew, approach=a) for a in self.approaches]
@@ -191,7 +191,7 @@ class Calibration:
         if approach in _TRUE_KINDS:
             return self._exact(approach, skew)
         keys = ["occupation", "style", "indicator"]
-        cells = world.truth_table(world.skew_knobs(skew)).set_index(keys)["p_female"].rename("p_true")
+        cells = world.truth_table(world.skew_knobs(skew)).set_index(keys)["probability_female"].rename("p_true")
         rows = self._training(approach).join(cells, on=[f"truth_{key}" for key in keys])
         mean = rows.groupby(["occupation", "prompt"])["p_true"].mean().unstack("prompt")
         return 100 * mean.reindex(index=list(self.occupations))

@@ -73,7 +73,7 @@ class IdealPipeline:
 
     def _judge(self, source, image_id):
         shown = source.scene(image_id) if hasattr(source, "scene") else self.corpus.scene(image_id)
-        nothing = {"image_id": image_id, "outcome": "no_face", "gender": "", "p_female": np.nan}
+        nothing = {"image_id": image_id, "status": "no_face", "gender": "", "probability_female": np.nan}
         if not shown.people:
             return nothing
         person = shown.people[0]
@@ -82,7 +82,7 @@ class IdealPipeline:
             p = 0.0 if person.gender == "female" else 1.0
         gender = decide(p, self.settings.judging.threshold).item()
         outcome = "uncertain" if gender == "unsure" else "judged"
-        return {**nothing, "outcome": outcome, "gender": gender, "p_female": p}
+        return {**nothing, "status": outcome, "gender": gender, "probability_female": p}
 
     def captions(self):
         if "captions" not in self._images:
@@ -143,13 +143,13 @@ class IdealPipeline:
                 gender = "female" if rng.random() < p else "male"
                 image_id = f"{row.prompt_id}/{i}"
                 scenes[image_id] = scene.sample_scene(rng, genders=(gender,), occupations=(row.occupation,))
-                rows.append({"image_id": image_id, "prompt_id": row.prompt_id, "outcome": "ok"})
+                rows.append({"image_id": image_id, "prompt_id": row.prompt_id, "status": "ok"})
         return truthful.Renders("mini", "m", pd.DataFrame(rows), scenes.__getitem__, 64)
 
     def judgements(self, kind):
         key = ("judged", kind)
         if key not in self._images:
             images = self.images(kind)
-            table = images.table.drop(columns="outcome", errors="ignore")
+            table = images.table.drop(columns="status", errors="ignore")
             self._images[key] = table.merge(self.judged(images.source), on="image_id")
         return self._images[key].copy()
