@@ -48,7 +48,7 @@ def percent_female(rng) -> pd.DataFrame:
             for source, prompt in sides:
                 share = 100 * rng.binomial(12, p) / 12
                 rows.append(own | {"source": source, "prompt": prompt, "percent_female": share})
-    return tables.of(rows, "paradox_percent_female")
+    return tables.make_table(rows, "paradox_percent_female")
 
 
 def people(rng) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def people(rng) -> pd.DataFrame:
                     name = f"{stereotype}{i}"
                     row |= {"identity": name, "occupation": name, "stereotype": stereotype}
                     rows.append(row | {"percent_female": share})
-    return tables.of(rows, "paired_percent_female")
+    return tables.make_table(rows, "paired_percent_female")
 
 
 def genders(rng) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def genders(rng) -> pd.DataFrame:
         for model in MODELS
         for i in range(PROFESSIONS)
     ]
-    return tables.of(rows, "dalleval_average_gender")
+    return tables.make_table(rows, "dalleval_average_gender")
 
 
 def presence(rng) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def presence(rng) -> pd.DataFrame:
         for i in range(PROFESSIONS)
         for k in range(ATTRIBUTES)
     ]  # fmt: skip
-    return tables.of(rows, "dalleval_attribute_presence")
+    return tables.make_table(rows, "dalleval_attribute_presence")
 
 
 def verdicts(rng) -> pd.DataFrame:
@@ -100,7 +100,7 @@ def verdicts(rng) -> pd.DataFrame:
             row |= {"text": f"scene {i}", "object": "dog", "correct": right, "objects_correct": right}
             rows.append(row | {"rest_correct": right, "outcome": "correct" if right == "yes" else "nothing found",
                                "chosen": "yes"})  # fmt: skip
-    return tables.of(rows, "dalleval_skill_verdicts")
+    return tables.make_table(rows, "dalleval_skill_verdicts")
 
 
 def similarity(rng) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def similarity(rng) -> pd.DataFrame:
                         row = {"model": model, "dataset": "D", "space": space, "metric": metric, "pair": pair}
                         row |= {"case": f"t{case}", "value": value, "n": 1, "unit": "", "higher_is_closer": 1}
                         rows.append(row | {"sample": "triplets"})
-    return tables.of(rows, "triplets_similarity")
+    return tables.make_table(rows, "triplets_similarity")
 
 
 def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dict]:
@@ -162,7 +162,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         paired.answers.overall.findings(scores, **level),
         dalleval.answers.gender_deviation.findings(mads, **level),
         dalleval.answers.attributes_together.findings(attributes, **level),
-        triplets.answers.measured.findings(gap, **level),
+        triplets.answers.costs.findings(gap, **level),
         synthesis.answers.differences.findings(synthesis.by_pair(differences, **level), **level),
     ]
     return [finding.as_record() | {"main": True} for found in answers for finding in found]

@@ -28,7 +28,7 @@ from biaslab.judges import error, judge
 from biaslab.judges.judge import JudgeSettings
 from biaslab.judges.pinned import DLIB, YUNET
 from biaslab.ratings import sample
-from biaslab.stats.prediction_powered import Powered
+from biaslab.stats.prediction_powered import PPIResult
 
 GROUPS, EACH = 10, 60
 
@@ -99,7 +99,7 @@ def as_reported(name: str, rng, studies: int, **how) -> None:
         points = rows[["estimate", "ci_low", "ci_high", "n"]].astype(float) / [100, 100, 100, 1]
         three = [stats.Estimate(*points.loc[which]) for which in ("judge", "ratings", "both")]
         tuning, worth = rows.loc["both", ["tuning", "worth"]]
-        found.append((Powered(*three, tuning, worth), truth / 100))
+        found.append((PPIResult(*three, tuning, worth), truth / 100))
     told(name + ", as reported", found)
 
 

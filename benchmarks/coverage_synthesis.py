@@ -92,7 +92,7 @@ def _together(studies: int, draw, replicates: int, rng: np.random.Generator) -> 
             table, rows, values = draw()
             frames += [of.assign(model=f"{study} {model}") for model, of in zip("ab", rows, strict=True)]
             raw.append(values)
-        given = {k: tables.of([], name) for k, name in _NO_ROWS.items()}
+        given = {k: tables.make_table([], name) for k, name in _NO_ROWS.items()}
         units = synthesis.units(**given | {table: pd.concat(frames, ignore_index=True)})
         by = dict(list(units.groupby(units["model"].str.split().str[0])))
         for study, values in zip(some, raw, strict=True):

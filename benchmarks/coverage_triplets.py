@@ -91,7 +91,7 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
         p_holm=np.concatenate([stats.adjust(study) for study in p]),
     )  # fmt: skip
     if over == "triplets":
-        said = paper.answers.measured.findings(table)
+        said = paper.answers.costs.findings(table)
     else:
         studied = table.rename(columns={"p_holm": "p_percent_holm"}).groupby("dataset", sort=False)
         said = [paper.answers.nearer.findings(rows)[0] for _, rows in studied]

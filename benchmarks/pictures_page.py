@@ -24,7 +24,7 @@ WATCH = """() => { window.tasks = [0];
 class Noise:
     """Pictures that compress as photographs do: soft spots of colour."""
 
-    name, digest, pictures = "noise", "noise", "photographs"
+    name, digest, image_domain = "noise", "noise", "photographs"
     table = pd.DataFrame({"image_id": [str(k) for k in range(N)]})
 
     def read(self, image_ids):

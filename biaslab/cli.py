@@ -40,10 +40,10 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        from biaslab.cache.result_cache import explained
+        from biaslab.cache.result_cache import explain_error
 
         kept = "What had finished is kept: {fix}, or choose another folder, and run it again."
-        print(f"{parser.prog}: {explained(error, kept=kept)}", file=sys.stderr)
+        print(f"{parser.prog}: {explain_error(error, kept=kept)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if not (text := not_installed(error)):
@@ -241,7 +241,7 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
         from biaslab.runs import dry_run
 
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        rehearsed = dry_run.rehearse(jobs.plan(checked), progress, **how)
+        rehearsed = dry_run.run_preflight(jobs.plan(checked), progress, **how)
         print(dry_run.said(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
@@ -315,13 +315,13 @@ def _cite(given: argparse.Namespace) -> None:
 
 def _rate(given: argparse.Namespace) -> None:
     from biaslab.runs import annotation_page
-    from biaslab.schema.formatting import count
+    from biaslab.schema.formatting import format_count
 
     names = ("outputs", "seed", "paper", "kind", "show_faces", "overrides", "to")
     page = annotation_page.rate(given.images, n=given.sample, **{name: getattr(given, name) for name in names})
     for reason, n in sorted(page.left_out.items()):
-        print(f"Left out: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
-    print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
+        print(f"Left out: {format_count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
+    print(f"{format_count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
     print(page.path)
 
 

@@ -72,7 +72,7 @@ class Request:
 
         checked = Settings.of(settings)
         if source == PIPELINE and model == "all":
-            brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
+            brought = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
@@ -123,12 +123,12 @@ class Request:
 def makes_images(source: object) -> bool:
     """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
     that an installed package brings, by its name."""
-    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
+    return isinstance(source, str) and (source == PIPELINE or source in plugins.entry_points(plugins.MODELS))
 
 
 def names() -> tuple[str, ...]:
     """Return the sources that have names; every other is a folder."""
-    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
+    return ("published", "ratings", PIPELINE, *plugins.entry_points(plugins.MODELS))
 
 
 def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:

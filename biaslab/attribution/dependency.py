@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab.attribution.maps import THRESHOLD, on_image
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.metrics.instances import BOX
 from biaslab.metrics.instances import masks as object_masks
 from biaslab.metrics.similarity import HUMANS, coverage
@@ -33,7 +33,7 @@ _NEEDED = ("rle", "height", "width", *BOX)
 
 
 def covered(
-    images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, store: Store, progress: bool = True
+    images: AttendedImages | NoisedImages, instances: pd.DataFrame, *, store: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
     """Return how far the words of prompts cover the objects of images, kept in ``store``.
 

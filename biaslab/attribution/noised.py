@@ -14,9 +14,9 @@ import pandas as pd
 from biaslab.attribution.attention import capture, check
 from biaslab.attribution.maps import PACKED, WordMaps, packed, unpacked, word_maps
 from biaslab.attribution.words import columns
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.generation.generator import Generator, image_seed
 from biaslab.hub.image_sources import ImageSource
 
@@ -111,10 +111,10 @@ class NoisedImages:
         weights: str,
         *,
         seed: int,
-        store: Store,
+        store: ResultCache,
         progress: bool = True,
     ) -> None:
-        ready = Memo(load)
+        ready = Memoized(load)
 
         def work(shard: pd.DataFrame) -> pd.DataFrame:
             words = [json.loads(of) for of in shard["words"]]

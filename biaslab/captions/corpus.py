@@ -118,7 +118,7 @@ def open_corpus(
         raise MissingInputError(
             "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a data set."
         )
-    if name in (brought := plugins.points(plugins.CORPORA)):
+    if name in (brought := plugins.entry_points(plugins.CORPORA)):
         with loading(name, "captions"):
             return brought[name].load()(rows=rows, seed=seed, skew=skew)
     if name.startswith("hf:"):
@@ -271,7 +271,7 @@ class FileCorpus(_Tables):
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
         for path in paths:
             _reader(path)
-        self.name = redact.named(name)
+        self.name = redact.basename(name)
         self.paths = list(paths)
         self.images = None
         self._wanted, self._rows = dict(columns), rows
@@ -551,7 +551,7 @@ class HubCorpus(_Tables):
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
-        self.name = f"hf:{redact.named(dataset)}"
+        self.name = f"hf:{redact.basename(dataset)}"
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:

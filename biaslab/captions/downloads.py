@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from biaslab.cache.result_cache import explaining, locked
+from biaslab.cache.result_cache import explain_errors, locked
 from biaslab.captions import fetched
 from biaslab.captions.fetched import FetchedImages
 from biaslab.captions.settings import JPEG_QUALITY, DownloadSettings
@@ -79,7 +79,7 @@ def download(
                 done.append(future.result())
                 if len(done) == SHARD or n == len(urls):
                     other |= _reached([row for row, _ in done], new, other)
-                    with explaining(folder, _KEPT):
+                    with explain_errors(folder, _KEPT):
                         fetched.write(folder, done)
                     done = []
         finally:
@@ -125,7 +125,7 @@ def as_saved(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, 
             (width, height), whole = image.size, BytesIO()
             made = image_files.shown(image, settings.size)
             made.save(whole, "JPEG", quality=JPEG_QUALITY)
-    except image_files.NoPictureError as error:
+    except image_files.ImageDecodeError as error:
         raise Failed(error.reason.replace(" ", "_"), str(error)) from None
     sizes = {"width": made.width, "height": made.height, "original_width": width, "original_height": height}
     return whole.getvalue(), sizes

@@ -18,7 +18,7 @@ from biaslab.execution import finite, processor
 from biaslab.hub import huggingface, registry, repositories, safety
 
 if TYPE_CHECKING:
-    from biaslab.cache.result_cache import Stage, Store
+    from biaslab.cache.result_cache import ResultCache, Stage
     from biaslab.hub.repositories import Located
 
 NEAREST = ("nearest", "nearest_no_indicators")
@@ -115,7 +115,7 @@ def look_up(name: str) -> list[Located]:
     return [repositories.look_up(name, "encoder", where).with_weights()]
 
 
-def embedding_stage(store: Store, encoder: Encoder) -> Stage:
+def embedding_stage(store: ResultCache, encoder: Encoder) -> Stage:
     """Return the stage that keeps the embeddings of ``encoder``."""
     inputs = {"encoder": encoder.digest, "precision": encoder.precision}
     return store.stage("embeddings", inputs, partial(_embed_rows, encoder))

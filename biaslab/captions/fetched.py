@@ -73,7 +73,7 @@ class FetchedImages:
     """
 
     def __init__(self, folder: str | Path, captions: pd.DataFrame) -> None:
-        self.name, self.pictures = "fetched images", registry.pictures(folder)
+        self.name, self.image_domain = "fetched images", registry.image_domain(folder)
         rows = _rows(folder).drop_duplicates("url", keep="last").set_index("url")
         table = rows.reindex(pd.Index(_texts(captions["url"]), name="url", dtype=object)).reset_index()
         table.insert(0, "image_id", captions["caption_id"].to_list())

@@ -26,7 +26,7 @@ from biaslab import lexicons
 from biaslab.io.plaintext import parted, plain
 
 if TYPE_CHECKING:
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.endpoints.chat import Answer
     from biaslab.endpoints.settings import EndpointSettings
 
@@ -77,7 +77,7 @@ def paraphrases(
     *,
     seed: int = 0,
     endpoint: EndpointSettings | None = None,
-    store: Store | None = None,
+    store: ResultCache | None = None,
     names: str = "gazetteer",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def paraphrases(
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: Store | None, names: str, progress: bool
+    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: ResultCache | None, names: str, progress: bool
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
     from biaslab.endpoints.chat import ask_until

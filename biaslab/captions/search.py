@@ -23,7 +23,7 @@ from biaslab.io.plaintext import is_printable, may_change, parted, plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
     from biaslab.captions.corpus import Corpus
 
 # Captions read at a time: what is done once for each batch takes as long as some 1,000 captions.
@@ -53,7 +53,7 @@ def search(
     plural: bool = True,
     forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
     progress: bool = True,
-    store: Store | None = None,
+    store: ResultCache | None = None,
 ) -> Found:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
@@ -83,7 +83,7 @@ def over_parts(
     inputs: Mapping[str, object],
     *,
     progress: bool,
-    store: Store | None,
+    store: ResultCache | None,
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 

@@ -16,7 +16,7 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from biaslab.cache.result_cache import Store, digest
+from biaslab.cache.result_cache import ResultCache, digest
 from biaslab.endpoints import replies
 from biaslab.endpoints.endpoint import Requests
 from biaslab.endpoints.purchases import Answers, Ledger, LimitError
@@ -61,7 +61,7 @@ class Answer:
 def ask(
     endpoint: EndpointSettings,
     conversations: Sequence[Sequence[Message]],
-    store: Store | None = None,
+    store: ResultCache | None = None,
     *,
     options: Mapping[str, Any] | None = None,
     longest: int = 100_000,
@@ -110,7 +110,7 @@ def ask_until(
     conversations: Sequence[Sequence[Message]],
     wrong: Callable[[list[int], list[Answer]], Sequence[str]],
     readings: int,
-    store: Store | None = None,
+    store: ResultCache | None = None,
     *,
     label: str,
     **more: Any,
@@ -150,7 +150,7 @@ class _Chats(Requests):
         self._answers, self._longest = answers, longest
 
     @contextlib.contextmanager
-    def paying(self, store: Store) -> Iterator[None]:
+    def paying(self, store: ResultCache) -> Iterator[None]:
         """Write down what each reply costs, one process at a time."""
         at = {"url": self.settings.url, "model": self.settings.model}
         folder = store.stage("questions", at).folder

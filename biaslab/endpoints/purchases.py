@@ -22,7 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from biaslab.cache.result_cache import explaining, locked, now, replace
+from biaslab.cache.result_cache import explain_errors, locked, now, replace
 from biaslab.endpoints import old_purchases
 from biaslab.endpoints.endpoint import StoppedError
 from biaslab.errors import InputError, RunError
@@ -250,7 +250,7 @@ class Ledger(_Purchases):
     def save_picture(self, key: str, ending: str, data: bytes) -> None:
         """Write an image's file, before the row that describes it; it outlasts a power cut."""
         path = self.file_of(key, ending)
-        with explaining(path, _KEPT):
+        with explain_errors(path, _KEPT):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, data)
             with path.open("r+b") as file:
@@ -308,7 +308,7 @@ def _opened(file: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     Each call has a connection of its own, so that threads and forked processes share none.
     """
     try:
-        with explaining(file, _KEPT):
+        with explain_errors(file, _KEPT):
             file.parent.mkdir(parents=True, exist_ok=True)
         # Closed without a commit, nothing is written.
         with contextlib.closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as database:

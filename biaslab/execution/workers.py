@@ -2,7 +2,7 @@
 
 joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its
 workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker loads a
-function once, and keeps it with what it has loaded (a model, in a :class:`Memo`) until it is given another function.
+function once, and keeps it with what it has loaded (a model, in a :class:`Memoized`) until it is given another function.
 
 The machines of a cluster need the same versions of biaslab and its packages, and the store's folder under one path.
 """
@@ -61,7 +61,7 @@ _KILLED = ("TerminatedWorkerError", "KilledWorker")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-class Memo:
+class Memoized:
     """A function that computes once per argument in each process; it is pickled without its results."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -74,7 +74,7 @@ class Memo:
         return self._kept(*given)
 
     def __reduce__(self) -> tuple:
-        return Memo, (self.__wrapped__,)
+        return Memoized, (self.__wrapped__,)
 
 
 def threads(n: int) -> dict[str, str]:

@@ -64,7 +64,7 @@ def unwatched(chosen: range) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-class _SeenError(Exception):
+class _EarlyExit(Exception):
     """Ends a pipeline's call, once its network was called."""
 
 
@@ -288,9 +288,9 @@ class Generator:
         def see(module, args, output):
             nonlocal answer
             answer = torch.stack([one.float() for one in output[0]])
-            raise _SeenError
+            raise _EarlyExit
 
-        with self._denoiser.register_forward_hook(see), contextlib.suppress(_SeenError):
+        with self._denoiser.register_forward_hook(see), contextlib.suppress(_EarlyExit):
             self._latents([""], [0])
         return answer
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from biaslab.cache.result_cache import Store, digest
+from biaslab.cache.result_cache import ResultCache, digest
 from biaslab.endpoints.images import OUTCOMES, REFUSED, UNDELIVERED, buy
 from biaslab.endpoints.purchases import STAYS, Bought, Ledger
 from biaslab.endpoints.settings import EndpointSettings
@@ -38,7 +38,7 @@ class EndpointImages(MadeImages):
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); InputError where they do not fit.
     """
 
-    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: Store) -> None:
+    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: ResultCache) -> None:
         self.name = settings.model
         self._units = units = units_of(prompts)
         self._settings, self._seed = settings, seed
@@ -89,7 +89,7 @@ class EndpointImages(MadeImages):
         self.digest = digest([[i, key, b.outcome, b.sha256] for i, (key, b) in self._by_id.items()])
         return self
 
-    def n_there(self) -> int:
+    def n_cached(self) -> int:
         """Return how many of the images were bought; RunError where the database is damaged."""
         self._ledger.load()
         return len(self._keys) - len(self._missing())

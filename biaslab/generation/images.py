@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from biaslab.cache.result_cache import Store, explaining, held, locked, replace
+from biaslab.cache.result_cache import ResultCache, explain_errors, load_if_whole, locked, replace
 from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
@@ -92,7 +92,7 @@ class GeneratedImages(MadeImages):
         settings: GenerationSettings,
         *,
         seed: int,
-        store: Store,
+        store: ResultCache,
         device: str = "auto",
         load: Callable[..., generator.Generator] = generator.load,
     ) -> None:
@@ -105,7 +105,7 @@ class GeneratedImages(MadeImages):
         inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
         self._facts = store.stage("generated", inputs, self._without_files)
         # Made by whoever states the facts of a shard, in the same process.
-        self._files = store.stage("generated_files", inputs, self._generate).within()
+        self._files = store.stage("generated_files", inputs, self._generate).without_workers()
         self._device = device
         whole = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
@@ -149,9 +149,9 @@ class GeneratedImages(MadeImages):
             _log.warning(said, cut, self.table["prompt_id"].nunique(), self.name)
         return self
 
-    def n_there(self) -> int:
+    def n_cached(self) -> int:
         """Return how many of the images were generated before."""
-        return self._facts.n_there(self._units, shard_rows=self._shard_rows)
+        return self._facts.n_cached(self._units, shard_rows=self._shard_rows)
 
     def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
@@ -202,7 +202,7 @@ class GeneratedImages(MadeImages):
             with contextlib.suppress(OSError, ValueError):
                 listed = pq.read_table(path, columns=_KEY).to_pydict()
                 self._places |= dict.fromkeys(zip(*listed.values(), strict=True), path)
-        shards = (held(path) for path in {self._places[key] for key in asked if key in self._places})
+        shards = (load_if_whole(path) for path in {self._places[key] for key in asked if key in self._places})
         found = [shard.set_index(_KEY, drop=False) for shard in shards if shard is not None]
         found = [shard[shard.index.isin(asked)] for shard in found]
         whole = pd.concat(found) if found else pd.DataFrame()
@@ -211,7 +211,7 @@ class GeneratedImages(MadeImages):
     def _make(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
         size, ids = made_by.batch_size, image_ids_of(rows)
-        followed = latents.Followed(keys, ids) if NOISE in rows else None
+        followed = latents.LatentRecorder(keys, ids) if NOISE in rows else None
         images, more = self._drawn(made_by, rows, keys, followed.watch if followed else generator.unwatched)
         more |= followed.columns() if followed else {}
         if made_by.batch_size != size:
@@ -278,7 +278,7 @@ class GeneratedImages(MadeImages):
             return {}
 
     def _write_down(self, loaded: generator.Generator) -> None:
-        with explaining(self._note):
+        with explain_errors(self._note):
             replace(self._note, (json.dumps(loaded.description(), indent=1) + "\n").encode())
 
 

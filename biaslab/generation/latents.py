@@ -21,7 +21,7 @@ class Latents(NamedTuple):
     by_step: np.ndarray  # ``float64 (steps,)``: the cosine of both after each step, -1 to 1.
 
 
-class Followed:
+class LatentRecorder:
     """Latents of images, taken while they are made; ``keys`` decide each image's noise.
 
     Neighbours with the same are compared with the first of them.

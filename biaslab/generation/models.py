@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.endpoints.settings import ENDPOINT, EndpointSettings
 from biaslab.errors import BiaslabError, MissingInputError, ParameterError
@@ -45,22 +45,22 @@ class ImageModel:
     label: str  # What tables call it.
     digest: str  # Tells what its images depend on beside settings, seed and code: weights, or a name.
     autoencoder: Path | None = None  # The folder of the autoencoder that its images come out of.
-    pictures: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.hub.registry.PICTURES`.
-    sends: bool = False  # Whether the settings of generation reach it.
+    image_domain: str = registry.PHOTOGRAPHS  # What its images are: one of :data:`biaslab.hub.registry.IMAGE_DOMAINS`.
+    sends_prompts: bool = False  # Whether the settings of generation reach it.
     truthful: bool = False  # Whether it draws what is true of captions.
 
     def look_up(self) -> list[Located]:
         """Return its files, without reading or fetching its weights: its own, then what else it is made of."""
         return []
 
-    def in_words(self) -> str:
+    def describe_settings(self) -> str:
         """Say by which settings of generation images are made; nothing where none reach it."""
         return ""
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Look up what it needs for prompts of these occupations; what ``n_images`` cost is for messages."""
 
-    def own(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, object]:
         """Return the settings that are its own where none are given, as far as is known."""
         return {}
 
@@ -70,7 +70,7 @@ class ImageModel:
     def check_attention(self) -> None:
         """Look whether where its images attend to words can be seen, as far as can be known."""
 
-    def compare_prompts(self, pairs: pd.DataFrame, *, store: Store, progress: bool = True) -> pd.DataFrame:
+    def compare_prompts(self, pairs: pd.DataFrame, *, store: ResultCache, progress: bool = True) -> pd.DataFrame:
         """Return how alike pairs of texts are to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
         return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
@@ -83,7 +83,7 @@ class ImageModel:
         prompts: pd.DataFrame,
         *,
         seed: int,
-        store: Store,
+        store: ResultCache,
         progress: bool = True,
         kept_as: type[GeneratedImages] | None = None,
     ) -> ImageSource:
@@ -98,12 +98,12 @@ class ImageModel:
         """Return :meth:`generate` with the model loaded, which ``held``, returned before, may have done."""
         return Ready(self.generate)
 
-    def n_there(self, prompts: pd.DataFrame, **run: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, **run: Any) -> int:
         """Return how many of the images that :meth:`generate` would return the store has."""
         return 0
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """What decides how long an image takes."""
         return (self.label,)
 
@@ -114,7 +114,7 @@ class FolderModel(ImageModel):
     def __init__(self, name: str, *, pictures: str = "") -> None:
         self.folder = PictureFolder(name.removeprefix(IMAGES))
         self.label, self.digest = self.folder.name, self.folder.told_digest
-        self.pictures = pictures or self.folder.pictures
+        self.image_domain = pictures or self.folder.image_domain
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Read what tells its pictures apart."""
@@ -132,10 +132,10 @@ class FolderModel(ImageModel):
                 f"{self.label} has no picture of any of these prompts, such as {prompts['text'].iloc[0]!r}."
             )
         source = DescribedImages(self.folder, table)
-        source.pictures = self.pictures
+        source.image_domain = self.image_domain
         return source
 
-    def n_there(self, prompts: pd.DataFrame, **_: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, **_: Any) -> int:
         """Count them: all that there are."""
         return len(self._of(prompts))
 
@@ -170,22 +170,22 @@ def open_model(
     brings, which is told ``of`` what prompts ask (``captions``, ``people``, ``dalleval`` or ``triplets``), the
     ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
     """
-    one = registry.brought(name, "text-to-image", of)
-    if one and one.draws:
-        return one.draws(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
+    one = registry.find_plugin(name, "text-to-image", of)
+    if one and one.factory:
+        return one.factory(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(IMAGES):
-        return FolderModel(name, pictures=settings.pictures)
+        return FolderModel(name, image_domain=settings.pictures)
     if name.startswith(ENDPOINT):
-        return EndpointModel(name, endpoint, pictures=settings.pictures)
+        return EndpointModel(name, endpoint, image_domain=settings.pictures)
     # Tables call it by the name that was given.
-    stands_for = name if of == "captions" else registry.instead(name, "text-to-image", of)
+    stands_for = name if of == "captions" else registry.resolve_alias(name, "text-to-image", of)
     return DiffusersModel(stands_for, settings, device=device, offload=offload)
 
 
 class DiffusersModel(ImageModel):
     """A pipeline that diffusers loads."""
 
-    sends = True
+    sends_prompts = True
 
     def __init__(self, name: str, settings: GenerationSettings, *, device: str, offload: str = "none") -> None:
         self.label = checkpoints.label(name)
@@ -193,9 +193,9 @@ class DiffusersModel(ImageModel):
         self._load = partial(generator.load, offload=offload)
 
     @property
-    def pictures(self) -> str:
+    def image_domain(self) -> str:
         """What the settings say of its images, else the model's folder."""
-        return self._settings.pictures or registry.pictures(self._where())
+        return self._settings.pictures or registry.image_domain(self._where())
 
     @property
     def digest(self) -> str:
@@ -226,11 +226,11 @@ class DiffusersModel(ImageModel):
         self._family.check(self._settings, self.label)
         return self._found.located
 
-    def in_words(self) -> str:
+    def describe_settings(self) -> str:
         """Say by which settings images are made."""
         return self._family.in_words(self._settings, self.label)
 
-    def own(self) -> dict[str, object]:
+    def own_settings(self) -> dict[str, object]:
         """Return its makers' steps and guidance; none where it cannot be reached."""
         try:
             family = self._family
@@ -258,7 +258,7 @@ class DiffusersModel(ImageModel):
     def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
         given = {"device": self._device, "load": self._load} | run
         made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **given)
-        made.pictures = self.pictures
+        made.image_domain = self.image_domain
         return made
 
     def ready(self, held: Ready | None = None) -> Ready:
@@ -272,12 +272,12 @@ class DiffusersModel(ImageModel):
         how = partial(self.generate, load=lambda *_, **__: loaded)
         return Ready(how, loaded.settings.steps or 0, take, self._name, loaded)
 
-    def n_there(self, prompts: pd.DataFrame, **run) -> int:
+    def n_cached(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""
-        return self._images(prompts, **run).n_there()
+        return self._images(prompts, **run).n_cached()
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """Name and settings; how strong guidance is takes no time, but whether there is any."""
         settings, scale = self._settings, self._settings.guidance_scale
         if scale is not None:
@@ -290,7 +290,7 @@ class EndpointModel(ImageModel):
 
     def __init__(self, name: str, settings: EndpointSettings, *, pictures: str = "") -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name
-        self.pictures = pictures or registry.PHOTOGRAPHS
+        self.image_domain = pictures or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
@@ -321,13 +321,13 @@ class EndpointModel(ImageModel):
         made.check_delivered()
         return made
 
-    def n_there(self, prompts: pd.DataFrame, *, kept_as=None, **run: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, *, kept_as=None, **run: Any) -> int:
         """Look into the ledger of what was bought."""
-        return self._images(prompts, **run).n_there()
+        return self._images(prompts, **run).n_cached()
 
     def _images(self, prompts: pd.DataFrame, **run: Any) -> EndpointImages:
         from biaslab.generation.image_endpoint import EndpointImages
 
         made = EndpointImages(prompts, self._settings, **run)
-        made.pictures = self.pictures
+        made.image_domain = self.image_domain
         return made

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Stage, Store
+from biaslab.cache.result_cache import ResultCache, Stage
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.generation import generator, texts
 from biaslab.generation.images import GeneratedImages
 from biaslab.generation.settings import GenerationSettings
@@ -36,7 +36,7 @@ def compare_prompts(
     model: str,
     settings: GenerationSettings,
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
     load: Callable[..., generator.Generator] = generator.load,
@@ -51,7 +51,7 @@ def compare_prompts(
     """
     whole = {*pairs["first"], *pairs["second"]}
 
-    @Memo
+    @Memoized
     def ready() -> generator.Generator:
         # Compiling takes longer than reading.
         loaded = load(model, settings.changed(compile=False), device=device)
@@ -64,7 +64,7 @@ def compare_prompts(
 
 
 def compare_latents(
-    images: GeneratedImages, pairs: pd.DataFrame, *, store: Store, progress: bool = True
+    images: GeneratedImages, pairs: pd.DataFrame, *, store: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
     """Return how alike the latents of pairs of images (first, second) of prompts that share noise are.
 

@@ -46,12 +46,12 @@ def find(name: str) -> Named:
     named = model_names.split(name)
     model_names.check(named)
     base = os.path.expanduser(named.base)
-    ours = named.base in plugins.points(plugins.MODELS)
+    ours = named.base in plugins.entry_points(plugins.MODELS)
     if os.path.isdir(base) and not ours and not os.path.isfile(os.path.join(base, INDEX)):
         # Before it is looked through: the configuration of an adapter names another model.
         _refuse_others(repositories.of_folder(base, named.base))
     where = registry.resolve(named.base, KIND)
-    if named.adapters and (one := registry.brought(named.base, KIND)) and one.draws:
+    if named.adapters and (one := registry.find_plugin(named.base, KIND)) and one.factory:
         raise ParameterError(f"{named.base} makes images without weights, so that no LoRA can change it.")
     return Named(where, tuple(Adapter(_lora(one.name), one.weight) for one in named.adapters), named.none)
 

@@ -29,15 +29,15 @@ class ImageSource(Protocol):
     name: str  # What to call the source in messages.
     digest: str  # Identifies the images: what is computed from them is computed again when it changes.
     table: pd.DataFrame  # One row per image, with at least ``image_id`` (unique texts).
-    pictures: str  # One of :data:`biaslab.hub.registry.PICTURES`; photographs where a source does not say.
+    image_domain: str  # One of :data:`biaslab.hub.registry.IMAGE_DOMAINS`; photographs where a source does not say.
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
         """Return the images in the order asked for."""
 
 
-def pictures_of(images: ImageSource) -> str:
+def domain_of(images: ImageSource) -> str:
     """Return what the images of a source are: photographs where it does not say."""
-    return getattr(images, "pictures", registry.PHOTOGRAPHS)
+    return getattr(images, "image_domain", registry.PHOTOGRAPHS)
 
 
 class FolderImages:
@@ -58,7 +58,7 @@ class FolderImages:
         if not self._files:
             more = f" {_not_read(self.not_read)}" if self.not_read else ""
             raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)}.{more}")
-        self.name, self.pictures = folder.name, registry.pictures(folder)
+        self.name, self.image_domain = folder.name, registry.image_domain(folder)
         self.table = pd.DataFrame({"image_id": list(self._files)})
         whole = hashlib.sha256()
         for image_id, file in self._files.items():
@@ -111,7 +111,7 @@ class DescribedImages:
     def __init__(self, source: ImageSource, table: pd.DataFrame) -> None:
         self.source, self.table = source, table
         self.name, self.digest, self.read = source.name, source.digest, source.read
-        self.pictures = pictures_of(source)
+        self.image_domain = domain_of(source)
 
 
 class Subset(DescribedImages):

@@ -57,7 +57,7 @@ def split(name: str) -> Named:
     """Return what a name says; whether it names something that is there is not looked at."""
     if not isinstance(name, str) or "+" not in name or _KIND.match(name):
         return Named(name)
-    if _there(name) or name in plugins.points(plugins.MODELS):
+    if _there(name) or name in plugins.entry_points(plugins.MODELS):
         return Named(name)
     parts, names = name.split("+"), []
     while parts:

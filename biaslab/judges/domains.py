@@ -1,6 +1,6 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
-A model in a folder says it in a file (:func:`biaslab.hub.registry.pictures`), a judge of another package by
+A model in a folder says it in a file (:func:`biaslab.hub.registry.image_domain`), a judge of another package by
 ``knows``; raters, files and what looks at pixels alone know any, all others photographs.
 """
 
@@ -64,10 +64,10 @@ def knows(name: str, kind: str) -> str:
     if name in PINNED or name.startswith(FILES):
         return registry.PHOTOGRAPHS
     name = name.removeprefix(VQA)
-    if one := registry.brought(name, kind):
-        return registry.pictures(one.folder, judge=True) if one.folder else one.pictures
+    if one := registry.find_plugin(name, kind):
+        return registry.image_domain(one.folder, judge=True) if one.folder else one.image_domain
     # What is no folder here says nothing.
-    return registry.pictures(name, judge=True)
+    return registry.image_domain(name, judge=True)
 
 
 def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:
@@ -89,5 +89,5 @@ def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> No
     raise ParameterError(
         f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
         f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
-        f"generation.pictures={known}, of a folder by a file {registry.DECLARED} in it."
+        f"generation.pictures={known}, of a folder by a file {registry.DOMAIN_FILE} in it."
     )

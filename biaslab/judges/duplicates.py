@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.io.cells import listed
@@ -69,7 +69,7 @@ def whole(images: ImageSource) -> ImageSource:
 # -- which images are copies -----------------------------------------------------------------------------------
 
 
-def find(images: ImageSource, groups: pd.Series, *, store: Store, progress: bool = True) -> pd.DataFrame:
+def find(images: ImageSource, groups: pd.Series, *, store: ResultCache, progress: bool = True) -> pd.DataFrame:
     """Return which images of a source are copies of another image of their group, or black.
 
     Args:

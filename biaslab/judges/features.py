@@ -33,7 +33,7 @@ def find(name: str) -> str:
     Raises ParameterError where it is unknown, or brings code or other weights than safetensors, MissingInputError where
     the package that brings it has lost its weights.
     """
-    if registry.brought(name, "features"):
+    if registry.find_plugin(name, "features"):
         return registry.resolve(name, "features")
     # What has no separator may be one of timm's, unless a folder is named like it.
     if "/" not in name and not os.path.isdir(os.path.expanduser(name)):

@@ -50,7 +50,7 @@ class Grounded:
         self._boxes = _Boxes(detector, thresholds, device)
         self._masks = None if segmenter == NONE else _Masks(segmenter, device)
 
-    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
+    def segment(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image, none where it has no tag; InputError where a number is not finite."""
         import torch
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.cache.result_cache import Store
-from biaslab.execution.workers import Memo
+from biaslab.cache.result_cache import ResultCache
+from biaslab.execution.workers import Memoized
 from biaslab.hub.image_sources import ImageSource, Unreadable, check_image
 from biaslab.judges import model_loading, plugins
 from biaslab.judges.dlib_gender import DlibGender
@@ -76,7 +76,7 @@ def judge(
     images: ImageSource,
     settings: JudgeSettings,
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def judge(
 
 
 def find_faces(
-    images: ImageSource, settings: JudgeSettings, *, store: Store, device: str = "auto", progress: bool = True
+    images: ImageSource, settings: JudgeSettings, *, store: ResultCache, device: str = "auto", progress: bool = True
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
@@ -105,13 +105,19 @@ def find_faces(
 
 
 def _seen(
-    images: ImageSource, settings: JudgeSettings, stage: str, inputs: dict, store: Store, device: str, progress: bool
+    images: ImageSource,
+    settings: JudgeSettings,
+    stage: str,
+    inputs: dict,
+    store: ResultCache,
+    device: str,
+    progress: bool,
 ) -> pd.DataFrame:
     """Return what models see in every image: ``stage`` is ``judgements``, or ``faces``, where nobody is judged."""
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     genders = stage == "judgements"
     columns = [name for name in COLUMNS if genders or name not in ("gender", "p_female")]
-    ready = Memo(partial(load, settings, device, gender=genders))
+    ready = Memoized(partial(load, settings, device, gender=genders))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
@@ -160,7 +166,7 @@ def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
     return row | {"image_width": width, "image_height": height}
 
 
-def look(
+def classify_images(
     image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], see: Callable[[list], Sequence]
 ) -> tuple[list[dict], dict[int, Any]]:
     """Return the rows of images, and by their place in the list what ``see`` finds in those that can be read."""
@@ -172,7 +178,7 @@ def look(
 
 def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge) -> list[dict]:
     """Return what the models see: faces, and where there is one, the probability of perceived as female."""
-    rows, found = look(image_ids, images, judges.faces.faces)
+    rows, found = classify_images(image_ids, images, judges.faces.faces)
     for row in rows:
         row["boxes"] = []
     asked = {}

@@ -57,7 +57,7 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"
     # Whoever brings a model says of which kind it is.
-    if registry.brought(name, kind):
+    if registry.find_plugin(name, kind):
         return [repositories.look_up(name, kind).with_weights()]
     if kind == "clip":
         return [look_up_clip(name)]

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry as named
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import judge, model_loading
@@ -30,7 +30,7 @@ def detect(
     name: str,
     classes: Mapping[str, Sequence[str]],
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -48,14 +48,14 @@ def detect(
         ParameterError: The model is unknown or no object detector, or it does not know one of the classes.
     """
     where = named.resolve(name, "detector")
-    ready = Memo(partial(Detector, name, classes, device=device))
+    ready = Memoized(partial(Detector, name, classes, device=device))
     columns = [*BOX, *(f"p_{c}" for c in classes)]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows, values = [], [np.empty(0, np.float32)] * len(shard)
         # Few images at a time: large ones would fill the memory.
         for some in judge.read_ahead(images, list(shard["image_id"]), device):
-            opened, found = judge.look(*some, lambda readable: ready().look(readable))
+            opened, found = judge.classify_images(*some, lambda readable: ready().detect(readable))
             for k, (scores, boxes) in found.items():
                 seen = scores.max(axis=1) >= LEAST
                 kept = np.concatenate([boxes[seen], scores[seen]], axis=1, dtype=np.float32)
@@ -116,7 +116,7 @@ class Detector(model_loading.Detector):
         super().__init__(name, device, batch_size)
         self._columns = columns(self.model.config.id2label, classes, name)
 
-    def look(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def detect(self, images: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return for each image the scores of its queries, ``(queries, classes)`` of 0–1, and boxes ``(queries, 4)``.
 
         Boxes are left, top, right and bottom, 0–1 of width and height. Raises InputError where a number is not finite.

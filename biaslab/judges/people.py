@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub.image_sources import ImageSource, Unreadable
 from biaslab.judges import judge as alone
 from biaslab.judges.faces import Face
@@ -47,7 +47,7 @@ def judge_people(
     asked: pd.DataFrame,
     settings: JudgeSettings,
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -66,7 +66,7 @@ def judge_people(
     """
     by_image = phrases_of(asked)
     phrases = [json.dumps(told) for told in by_image.values()]
-    ready = Memo(partial(alone.load, settings, device))
+    ready = Memoized(partial(alone.load, settings, device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         told = dict(zip(shard["image_id"], map(json.loads, shard["phrases"]), strict=True))
@@ -109,7 +109,7 @@ def _look(
     image_ids: Sequence[str], phrases: Sequence[Sequence[str]], images: Sequence[np.ndarray | Unreadable], judges: Judge
 ) -> list[dict]:
     """Return the images' people: faces, the probability of perceived as female, and of the order."""
-    whole, found = alone.look(image_ids, images, judges.faces.faces)
+    whole, found = alone.classify_images(image_ids, images, judges.faces.faces)
     standing: dict[int, list[Person]] = {}
     for k, faces in found.items():
         whole[k].update(outcome=gate(faces, len(phrases[k])), n_faces=len(faces))

@@ -52,7 +52,7 @@ class Tone(NamedTuple):
 def _named(name: str) -> tuple[metadata.EntryPoint, str]:
     """Return the entry point that a name means, and the argument behind it."""
     short, _, argument = name.removeprefix(PLUGIN).partition(":")
-    return plugins.point(plugins.JUDGES, short, "judge"), argument
+    return plugins.entry_point(plugins.JUDGES, short, "judge"), argument
 
 
 def digest(name: str) -> str:
@@ -63,7 +63,7 @@ def digest(name: str) -> str:
     judge.
     """
     point, argument = _named(name)
-    whole = hashlib.sha256(f"{code_digest.brought(point)} {argument} ".encode())
+    whole = hashlib.sha256(f"{code_digest.entry_digest(point)} {argument} ".encode())
     if argument and (path := Path(argument).expanduser()).is_file():
         whole.update(reading.content(path))
     with loading(name, "a judge"):
@@ -100,7 +100,7 @@ def knows(name: str) -> str:
     point, _ = _named(name)
     with loading(name, "a judge"):
         told = getattr(point.load(), "knows", registry.PHOTOGRAPHS)
-    if told not in (*registry.PICTURES, registry.ANY):
+    if told not in (*registry.IMAGE_DOMAINS, registry.ANY):
         raise ParameterError(
             f"{name} says that it knows {told!r}; {point.value}.knows must be drawings, photographs or any."
         )

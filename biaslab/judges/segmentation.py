@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells, delimited
 from biaslab.judges import grounded_sam, judge, segmenters
@@ -48,7 +48,7 @@ def find(
     *,
     thresholds: Thresholds | None = None,
     vocabulary: str = "",
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> Found:
@@ -66,12 +66,12 @@ def find(
         return read(name, ids)
     thresholds = thresholds or Thresholds()
     weights, asked = files_digest(name, "segmenter"), words(vocabulary) if vocabulary else ()
-    ready = Memo(partial(load, name, thresholds, asked, device=device))
+    ready = Memoized(partial(load, name, thresholds, asked, device=device))
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         rows = []
         for some in judge.read_ahead(images, list(shard["image_id"]), device):
-            opened, seen = judge.look(*some, lambda readable: ready().look(readable))
+            opened, seen = judge.classify_images(*some, lambda readable: ready().segment(readable))
             for k, row in enumerate(opened):
                 rows.append({c: row[c] for c in _OUTCOMES} | {"instance": -1})
                 size = {"height": row["image_height"], "width": row["image_width"], "outcome": "", "reason": ""}

@@ -57,7 +57,7 @@ class Segmenter(model_loading.Ready):
         self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
         self._batches = model_loading.Batches(self.device)
 
-    def look(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
+    def segment(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         """Return the instances of each image, ``uint8 (height, width, 3)`` RGB; InputError where a number is not
         finite.
         """

@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import unknown_name
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
 from biaslab.hub.image_sources import ImageSource, Unreadable
 from biaslab.judges import features, model_loading
@@ -28,7 +28,7 @@ def compare(
     by: str,
     name: str = "",
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def compare(
     if by not in METRICS:
         raise unknown_name("comparison of images", by, METRICS)
     name = network(by, name)
-    ready = Memo(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
+    ready = Memoized(partial(ZeroShot if by == "clip" else features.Features, name, device=device))
     at_once = _AT_ONCE["cpu" if model_loading.device(device).type == "cpu" else "gpu"]
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def network(by: str, name: str) -> str:
     """Return the network that a name stands for, as for :func:`compare`; empty for pixels, which need none."""
     if by == "pixels":
         return ""
-    return registry.instead(name, "clip" if by == "clip" else "features", by) if name else NETWORKS[by]
+    return registry.resolve_alias(name, "clip" if by == "clip" else "features", by) if name else NETWORKS[by]
 
 
 def weights(by: str, name: str) -> str:

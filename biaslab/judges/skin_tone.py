@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
-from biaslab.execution.workers import Memo
+from biaslab.cache.result_cache import ResultCache
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
-from biaslab.hub.image_sources import ImageSource, Unreadable, check_image, pictures_of
+from biaslab.hub.image_sources import ImageSource, Unreadable, check_image, domain_of
 from biaslab.judges import plugins
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.person import Person
@@ -211,7 +211,7 @@ def judge_skin_tones(
     name: str = "",
     *,
     vision: Vision | None = None,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -229,7 +229,7 @@ def judge_skin_tones(
     Raises InputError where an image is not in the source's table or the judge fails, ParameterError or UnknownNameError
     where the judge cannot be had.
     """
-    judge = name or (PIXELS if pictures_of(images) == registry.DRAWINGS else NOT_READ)
+    judge = name or (PIXELS if domain_of(images) == registry.DRAWINGS else NOT_READ)
     whom = people.reset_index(drop=True)
     if whom.empty or judge == NOT_READ:
         tones = _unread(len(whom), "not read")
@@ -244,13 +244,13 @@ def judge_skin_tones(
     return pd.concat([whom[names], tones], axis=1).assign(judge=TONE_BY_PIXELS if judge == PIXELS else judge)
 
 
-def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: Store, device: str, progress: bool):
+def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: ResultCache, device: str, progress: bool):
     """Return the columns of :func:`face_tones` for people, by pixels or by a judge of another package."""
-    pictures = pictures_of(images)
+    pictures = domain_of(images)
     # A judge of another package is told who is asked about; pixels are the same whoever it is.
     asked = [c for c in ("position", "phrase") if c in whom and judge != PIXELS]
     units = whom[["image_id", *_BOX, *asked]].astype({"image_id": object} | dict.fromkeys(_BOX, float))
-    ready = Memo(lambda: plugins.load(judge, tones=True, device=device, batch_size=0))
+    ready = Memoized(lambda: plugins.load(judge, tones=True, device=device, batch_size=0))
 
     def look(shard: pd.DataFrame) -> pd.DataFrame:
         of, ids = pd.factorize(shard["image_id"])

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import chat
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import ParameterError, RunError
 from biaslab.hub import registry
-from biaslab.hub.image_sources import ImageSource, pictures_of
+from biaslab.hub.image_sources import ImageSource, domain_of
 from biaslab.io.plaintext import plain
 from biaslab.judges import judge, people, vqa
 from biaslab.judges.faces import Face, large_enough
@@ -98,7 +98,7 @@ class Vision:
         pictures: Sequence[np.ndarray],
         questions: Sequence[str],
         answers: Sequence[Sequence[str]],
-        store: Store | None = None,
+        store: ResultCache | None = None,
         *,
         photographs: bool = True,
     ) -> list[Said]:
@@ -122,7 +122,7 @@ class Vision:
                 found[k] = said
         return found
 
-    def _said(self, talks: list, form: tuple[str, ...], store: Store | None) -> list[Said]:
+    def _said(self, talks: list, form: tuple[str, ...], store: ResultCache | None) -> list[Said]:
         def wrong(_: list[int], answers: list[chat.Answer]) -> list[str]:
             answered = [form and a.outcome == "answered" and not chosen(a.text, form) for a in answers]
             return [_AGAIN.format(form=_form(form)) if again else "" for again in answered]
@@ -199,7 +199,7 @@ def ask_about(
     units: pd.DataFrame,
     vision: Vision,
     *,
-    store: Store,
+    store: ResultCache,
     progress: bool = True,
     unit: str = "questions",
 ) -> pd.DataFrame:
@@ -210,14 +210,14 @@ def ask_about(
     outcome may also be ``unanswered``.
     """
     inputs = {"images": images.digest, **vision.inputs}
-    root, photographs = store.root, pictures_of(images) == registry.PHOTOGRAPHS
+    root, photographs = store.root, domain_of(images) == registry.PHOTOGRAPHS
 
     def ask(pixels: dict[str, np.ndarray], asked: pd.DataFrame) -> list[dict]:
         # Where all answers are kept, nobody is asked, and no key is needed.
         vision.check()
         shown = [_part(pixels[row["image_id"]], row) for row in asked.to_dict("records")]
         forms = [json.loads(text or "[]") for text in asked["answers"]]
-        said = vision.ask(shown, list(asked["question"]), forms, Store(root), photographs=photographs)
+        said = vision.ask(shown, list(asked["question"]), forms, ResultCache(root), photographs=photographs)
         return [one._asdict() for one in said]
 
     whole = units.reset_index(drop=True).reindex(columns=list(_UNITS))
@@ -267,7 +267,7 @@ def judge_people(
     vision: Vision,
     settings: JudgeSettings,
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Stage, Store
-from biaslab.execution.workers import Memo
+from biaslab.cache.result_cache import ResultCache, Stage
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry as named
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import blip, judge, people
@@ -60,7 +60,7 @@ def ask_about(
     units: pd.DataFrame,
     name: str,
     *,
-    store: Store,
+    store: ResultCache,
     device: str = "auto",
     progress: bool = True,
     unit: str = "questions",
@@ -76,7 +76,7 @@ def ask_about(
     ParameterError where the model cannot be had.
     """
     inputs = {"images": images.digest, "kind": kind, "weights": named.digest(blip.located(name, kind))}
-    ready = Memo(partial(blip.load, name, kind, device=device))
+    ready = Memoized(partial(blip.load, name, kind, device=device))
 
     def ask(pixels: dict[str, np.ndarray], asked: pd.DataFrame) -> list[dict]:
         of, there = pd.factorize(asked["image_id"])

@@ -41,11 +41,11 @@ class Headline:
     are alike), count and n (people judged female; female or male) and coefficient."""
     people: pd.DataFrame
     """Who was judged: source, image_id, position, cell (row of ``cells``) and judged (1 female, 0 male, else NaN)."""
-    folded: bool = False  # Whether signs of coefficients are those of the shares.
-    drawn: bool = False
+    is_absolute: bool = False  # Whether signs of coefficients are those of the shares.
+    clusters_random: bool = False
     """Whether its interval is of other clusters, too (Student's t over them), not of these alone."""
     about: str = ""  # What its shares are of, such as an attribute; empty is perceived gender.
-    floor: float = 0.0  # What chance adds to the sum on average, in its unit.
+    null_mean: float = 0.0  # What chance adds to the sum on average, in its unit.
     clusters: str = "clusters"  # What its clusters are called, for example professions.
     setting: str = ""  # The setting that holds the number of images per prompt; empty where none does.
 
@@ -56,15 +56,15 @@ class Headline:
         share = cells["count"] / cells["n"].where(cells["n"] > 0)
         if cells.empty:
             return float("nan")
-        return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.floor)
+        return float(self.base + (cells["coefficient"] * (share - 0.5)).sum(skipna=False) - self.null_mean)
 
 
-def judged(gender: pd.Series) -> np.ndarray:
+def encode_gender(gender: pd.Series) -> np.ndarray:
     """Return 1 for female, 0 for male, NaN for any other answer, one for each ``gender``."""
     return gender.map({"female": 1.0, "male": 0.0}).to_numpy(float)
 
 
-def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
+def cells_and_people(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return cells (without coefficients) and people as of :class:`Headline`.
 
     ``people`` has :data:`CELL` (source and template may be missing where there is one), image_id, position, gender as
@@ -74,7 +74,7 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     people = people.assign(**{name: value for name, value in given.items() if name not in people})
     people = people.assign(
         position=people["position"].astype(int),
-        judged=judged(people["gender"]),
+        judged=encode_gender(people["gender"]),
         stratum=people[stratum] if stratum else "",
     )
     by = people.groupby([*CELL, "stratum"], sort=False, dropna=False)["judged"]
@@ -84,7 +84,7 @@ def cells_of(people: pd.DataFrame, stratum: str = "") -> tuple[pd.DataFrame, pd.
     return cells.astype({"count": int, "n": int}), people.reset_index(drop=True)
 
 
-def pooled(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
+def pool_cells(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
     """Return cells with coefficients (one, or one each) of clusters' shares; people of all templates count alike.
 
     Raises InputError: Coefficients have other labels than the cells.

@@ -16,7 +16,7 @@ from biaslab.endpoints.settings import EndpointSettings
 from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, named
 
 if TYPE_CHECKING:
-    from biaslab.cache.result_cache import Store
+    from biaslab.cache.result_cache import ResultCache
 
 # How often it is asked, in all, for an answer that can be used.
 READINGS = 3
@@ -59,7 +59,7 @@ class _Reply(NamedTuple):
     guideline: str
 
 
-def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Store | None = None) -> list[Critique]:
+def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: ResultCache | None = None) -> list[Critique]:
     """Return what the model says of each brief, in order; answers are kept in ``store``.
 
     A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with

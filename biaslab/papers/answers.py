@@ -131,7 +131,7 @@ class Answer:
             p, more = self._tested(row, alpha)
             details += more
             side = row[self.value] - self.reference
-            words = formatting.moved(side, side, self.up, self.down, self.unclear)
+            words = formatting.direction(side, side, self.up, self.down, self.unclear)
             unclear = self._text(self.unclear, row)
             test = {"undecided": unclear, "p": p, "alpha": alpha, "test": self.test}
         else:
@@ -156,7 +156,7 @@ class Answer:
         if len({row.get("model") for row in rows}) > 1:
             first["model"] = ""
         least = [row[self.least] for row in rows if self.least and isfinite(row[self.p])]
-        none = self.unclear if not self.least or stats.attainable(least, alpha) else _NONE_COULD
+        none = self.unclear if not self.least or stats.can_be_significant(least, alpha) else _NONE_COULD
         p = min((test.p for test in tests if isfinite(test.p)), default=nan)
         verdict: dict[str, Any] = {}
         if self.unclear:
@@ -202,7 +202,7 @@ class Answer:
         p, details = row.get(self.p, nan), []
         value, low, high = self._numbers(row)
         if self.plain:
-            uncorrected, corrected = formatting.spoken(row[self.plain]), formatting.spoken(value)
+            uncorrected, corrected = formatting.format_number(row[self.plain]), formatting.format_number(value)
             if uncorrected != corrected:
                 unit = self._unit(self.unit, self.value)
                 details.append(f"Corrected for small-sample bias; uncorrected: {uncorrected} {unit}.")
@@ -212,17 +212,19 @@ class Answer:
         if reason and not isfinite(p):
             details.append(f"{reason[0].upper()}{reason[1:].rstrip('.')}.")
         if p <= alpha and low <= self.reference <= high:
-            details.append(f"The interval includes {self.reference:g}, although the test has {formatting.p_words(p)}.")
+            details.append(
+                f"The interval includes {self.reference:g}, although the test has {formatting.format_p_equation(p)}."
+            )
             p = 1.0
         elif alpha < p < 1 and (low > self.reference or high < self.reference):
             details.append(
-                f"The unadjusted interval excludes {self.reference:g}; the test has {formatting.p_words(p)}."
+                f"The unadjusted interval excludes {self.reference:g}; the test has {formatting.format_p_equation(p)}."
             )
         return p, details
 
     def _planted(self, row: dict) -> list[str]:
         entry = self.planted.format_map(row)
-        return [words] if entry and (words := registry.said(row.get("model", ""), entry)) else []
+        return [words] if entry and (words := registry.describe(row.get("model", ""), entry)) else []
 
     def _numbers(self, row: dict) -> tuple[float, float, float]:
         """Return a row's value and its limits."""
@@ -247,7 +249,7 @@ class Answer:
 
     def _text(self, text: str, row: Mapping[str, Any]) -> str:
         ends = dict(zip(("low", "high"), (row.get(end, nan) for end in self.limits), strict=True))
-        words = {"interval": formatting.interval(ends, "low", "high")}
+        words = {"interval": formatting.format_interval(ends, "low", "high")}
         return _Words(tables.labels(self.table)).vformat(text, (), {**words, **row})
 
 
@@ -263,10 +265,10 @@ class _Words(Formatter):
 
     def format_field(self, value: Any, spec: str) -> str:
         if spec == "p":
-            return formatting.p_words(value)
+            return formatting.format_p_equation(value)
         if spec == "abs":
-            return formatting.spoken(abs(value))
-        return format(value, spec) if spec or isinstance(value, str) else formatting.spoken(value)
+            return formatting.format_number(abs(value))
+        return format(value, spec) if spec or isinstance(value, str) else formatting.format_number(value)
 
 
 def _lacks(text: str, row: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from html import escape
 from math import isfinite, nan
 from typing import Any
 
-from biaslab.schema.formatting import count, interval, p_value, p_words, spoken
+from biaslab.schema.formatting import format_count, format_interval, format_number, format_p, format_p_equation
 
 LONGEST_ANSWER = 20
 """Words that an answer may have."""
@@ -110,7 +110,7 @@ class Finding:
         if not self.undecided:
             return self.answer
         if self.few:
-            return f"Inconclusive (only {count(self.n, _singular(self.of), self.of)}).".replace(" )", ")")
+            return f"Inconclusive (only {format_count(self.n, _singular(self.of), self.of)}).".replace(" )", ")")
         if not self.tested:
             return NOT_TESTED
         return filled(self.answer, self._tests, self.alpha) if self.decided else self.undecided
@@ -120,10 +120,10 @@ class Finding:
         """The estimate with its interval and n, such as ``+1.2 points (0.3 to 2.1; n = 62 occupations)``."""
         if not isfinite(self.estimate):
             return ""
-        limits = interval(vars(self))
-        n = f"; n = {count(self.n, _singular(self.of), self.of)}".rstrip() if isfinite(self.n) else ""
+        limits = format_interval(vars(self))
+        n = f"; n = {format_count(self.n, _singular(self.of), self.of)}".rstrip() if isfinite(self.n) else ""
         unit = f" {self.unit}".rstrip()
-        return f"{spoken(self.estimate)}{unit} ({limits}{n})"
+        return f"{format_number(self.estimate)}{unit} ({limits}{n})"
 
     def __str__(self) -> str:
         """Return it as text: question, answer, numbers, details."""
@@ -141,7 +141,7 @@ class Finding:
     def _details(self) -> tuple[str, ...]:
         """The details, with the test where it is Student's, or the units that a test takes where they are too few."""
         if self.tested and self.test == "t" and isfinite(self.n):
-            return (*self.details, f"Student's t test over {count(self.n, _singular(self.of), self.of)}.")
+            return (*self.details, f"Student's t test over {format_count(self.n, _singular(self.of), self.of)}.")
         if self.undecided and self.few:
             return (*self.details, f"A test takes at least {self.least} {self.of}.".replace(" .", "."))
         return self.details
@@ -253,7 +253,7 @@ def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, 
     if p_page <= record["alpha"]:
         claim, tests = record["claim"], record["tests"]
         return record | {"answer": filled(claim, tests, level), "named": named(claim, tests, level)}
-    adjusted = f"(adjusted {p_words(p_page)}; alone {p_value(record['p'])})"
+    adjusted = f"(adjusted {format_p_equation(p_page)}; alone {format_p(record['p'])})"
     answer = f"Not significant after adjustment over the page {adjusted}."
     return record | {"answer": answer, "decided": False, "named": []}
 

@@ -18,7 +18,7 @@ from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
 from biaslab.judges.judge_names import RATINGS, VQA
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
-from biaslab.pipeline.stages import Part, described, image_ids, kept
+from biaslab.pipeline.stages import Part, cached_method, described, image_ids
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema.genders import GENDERS
@@ -42,7 +42,7 @@ class Custom(Part):
         """Whether there are prompts of one's own, or pictures."""
         return self.folder is not None or bool(self._pipeline.settings.custom.prompts)
 
-    @kept
+    @cached_method
     def prompts(self) -> pd.DataFrame:
         """Return what images are asked for, as :func:`biaslab.prompts.custom.prompts`.
 
@@ -87,7 +87,7 @@ class Custom(Part):
             raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
         return groups
 
-    @kept
+    @cached_method
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
@@ -130,14 +130,14 @@ class Custom(Part):
         whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
         return whom.assign(position=whom.groupby("image_id").cumcount() + 1).reset_index(drop=True)
 
-    @kept
+    @cached_method
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts()
         named = asked.assign(occupation=asked["group"])
         return described(self._pipeline.made(named, several=bool((asked["people"] > 1).any())), asked)
 
-    @kept
+    @cached_method
     def people(self) -> pd.DataFrame:
         """Return a row for each person whom images are to show, with what gate and judge made of them.
 
@@ -160,7 +160,7 @@ class Custom(Part):
         """The settings of who answers questions of one's own."""
         return ("judging.annotator" if self._pipeline.settings.judging.annotator else "judging.gender",)
 
-    @kept
+    @cached_method
     def questions(self) -> list[Question]:
         """Return the questions of one's own, if any; InputError where the file cannot be used.
 
@@ -173,11 +173,11 @@ class Custom(Part):
             who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions) if s.questions else []
-        if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
+        if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in found):
             self._pipeline.check_shown(self.annotator[0])
         return found
 
-    @kept
+    @cached_method
     def answers(self) -> pd.DataFrame:
         """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
 

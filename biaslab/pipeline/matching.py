@@ -77,7 +77,7 @@ def _tables(pipeline: Pipeline) -> Iterator[str]:
     """Yield which images of a folder its table does not name."""
     folder = pipeline.custom.folder
     if folder is not None and (left := folder.unnamed):
-        images = formatting.count(len(left), "image, which is", "images, which are")
+        images = formatting.format_count(len(left), "image, which is", "images, which are")
         yield f"The table of {folder.name} does not name {images} left out: {cells.listed(left)}."
 
 
@@ -91,6 +91,6 @@ def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         each = [person_ratings.unmatched(file, one.custom.whom()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]
         if left:
-            people = formatting.count(len(left), "person who is", "people who are")
+            people = formatting.format_count(len(left), "person who is", "people who are")
             images = dict.fromkeys(image_id for image_id, _ in left)
             yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.listed(images)}."

@@ -22,7 +22,7 @@ from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
-from biaslab.pipeline.stages import Part, described, image_ids, kept
+from biaslab.pipeline.stages import Part, cached_method, described, image_ids
 from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
@@ -50,7 +50,7 @@ class People(Part):
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
             made_by = self._pipeline.image_model("people")
-            own = [k for k in own if made_by.n_there(self._asked(k).texts)]
+            own = [k for k in own if made_by.n_cached(self._asked(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
         return (*own, *(f"{ROUND}{r}" for r in rounds))
 
@@ -97,7 +97,7 @@ class People(Part):
         file = self._pipeline.settings.people.words
         return word_files.read(file, "people.words") if file else None
 
-    @kept
+    @cached_method
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
@@ -109,7 +109,7 @@ class People(Part):
         whole = self.possible(kind)
         return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
 
-    @kept
+    @cached_method
     def possible(self, kind: str) -> Prompts:
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
 
@@ -163,7 +163,7 @@ class People(Part):
 
     # -- images and people ---------------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
@@ -178,7 +178,7 @@ class People(Part):
         whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
         return table.merge(whom, on="prompt_id").reset_index(drop=True)
 
-    @kept
+    @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judges.people.judge_people`."""
         return self.judged(kind, self._pipeline.settings.judging.gender)
@@ -211,7 +211,7 @@ class People(Part):
             how, by = vision.judge_people, (pipeline.vision(judge), s)
         return pipeline.run(how, source, asked, *by, device=pipeline.device)
 
-    @kept
+    @cached_method
     def check_ratings(self, judge: str) -> None:
         """Look whether ``ratings:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
         frames = []
@@ -223,7 +223,7 @@ class People(Part):
 
     # -- FairCritic ----------------------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def critiques(self, round_: int) -> list[Critique]:
         """Return what the critic says before round ``round_``, of which 1 looks at the unmitigated pairs."""
         pipeline = self._pipeline

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions import fetched
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.downloads import download
@@ -34,8 +34,8 @@ from biaslab.execution.progress import ATTEMPT, BarFile
 from biaslab.execution.workers import Workers
 from biaslab.generation.models import ImageModel, open_model
 from biaslab.hub import ground_truth, registry
-from biaslab.hub.ground_truth import Truth
-from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
+from biaslab.hub.ground_truth import GroundTruth
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, domain_of
 from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
 from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
 from biaslab.judges.pinned import PINNED
@@ -55,7 +55,7 @@ _SHARD_CAPTIONS = 8192
 _SHARD_EMBEDDINGS = 2048
 
 
-def kept(method: Callable) -> Callable:
+def cached_method(method: Callable) -> Callable:
     """Let a method of stages compute once for each of its arguments; of tables, each who asks gets a copy."""
 
     @wraps(method)
@@ -115,7 +115,7 @@ class Stages:
         self.seed = seed
         self.progress = progress
         self.progress_file = progress_file
-        # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.Store.
+        # Which share of the work is this pipeline's, as in biaslab.cache.result_cache.ResultCache.
         self.share: tuple[int, int] | None = None
         self._kept: dict[Any, Any] = {}
 
@@ -136,14 +136,14 @@ class Stages:
         """Pipelines of the models that stand beside this one's."""
         return tuple(self.changed(name, compare_with="none") for name in self.settings.others)
 
-    def known_truth(self, of: str = "captions") -> Truth | None:
+    def known_truth(self, of: str = "captions") -> GroundTruth | None:
         """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``of``."""
-        return ground_truth.of(self.image_model(of).pictures)
+        return ground_truth.for_domain(self.image_model(of).image_domain)
 
-    def truth(self, what: str, of: str = "captions") -> Truth:
+    def truth(self, what: str, of: str = "captions") -> GroundTruth:
         """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""
         if (found := self.known_truth(of)) is None:
-            pictures = self.image_model(of).pictures
+            pictures = self.image_model(of).image_domain
             raise MissingInputError(
                 f"No installed package brings {pictures} of known truth, on which to measure {what}."
             )
@@ -152,7 +152,7 @@ class Stages:
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
         """Refuse a judge (by default the one that ``setting`` names) that does not know images (ParameterError)."""
         name = name or attrgetter(setting)(self.settings)
-        domains.check(setting, name, pictures_of(images), images.name, kind)
+        domains.check(setting, name, domain_of(images), images.name, kind)
 
     def unnamed(self, *settings: str) -> tuple[str, ...]:
         """Return which of some settings, by their dotted names, name nothing."""
@@ -220,7 +220,7 @@ class Stages:
     @cached_property
     def store(self):
         """The store of stages' results."""
-        return Store(self.settings.compute.store, share=self.share, workers=self.workers)
+        return ResultCache(self.settings.compute.store, share=self.share, workers=self.workers)
 
     @cached_property
     def words(self) -> Words:
@@ -245,7 +245,7 @@ class Stages:
         s = self.settings.captions
         return open_corpus(s.corpus, rows=s.rows, skew=s.skew, columns=s.columns or None)
 
-    @kept
+    @cached_method
     def captions(self) -> pd.DataFrame:
         """Return the captions found that name an occupation, with their gender indicators.
 
@@ -277,7 +277,7 @@ class Stages:
         """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
 
         A stage of which other shares are missing raises :class:`~biaslab.cache.result_cache.UnfinishedError` when its
-        own is done; else ParameterError as :class:`~biaslab.cache.result_cache.Store`.
+        own is done; else ParameterError as :class:`~biaslab.cache.result_cache.ResultCache`.
         """
         mine = self.changed()
         mine.share = (i, n)
@@ -295,7 +295,7 @@ class Stages:
         captions = self.captions()
         return captions[captions["rank"] <= self.settings.captions.per_occupation].reset_index(drop=True)
 
-    @kept
+    @cached_method
     def selections(self) -> pd.DataFrame:
         """Return which captions each approach takes for each occupation and prompt (sections 4 and 5).
 
@@ -314,7 +314,7 @@ class Stages:
             own = pd.concat([own, near], ignore_index=True)[COLUMNS]
         return own[own["approach"].isin(s.approaches)].reset_index(drop=True)
 
-    @kept
+    @cached_method
     def cosines(self) -> pd.DataFrame:
         """Return caption_id, occupation, prompt (``1`` to ``4``) and the cosine of sentence embeddings of both."""
         captions, filled = self.captions(), self.filled()
@@ -379,7 +379,7 @@ class Stages:
         as_prompts = (k for k in KINDS[2:] if approaches & {k, f"{k}_no_indicators"})
         return (*(KINDS[1:2] if approaches.intersection(SELECTED) else ()), *as_prompts)
 
-    @kept
+    @cached_method
     def prompts(self, kind: str = "generated") -> pd.DataFrame:
         """Return what images of a kind are generated from: templates (``generated``), captions, or paraphrases.
 
@@ -438,7 +438,7 @@ class Stages:
 
     # -- images and judgements -----------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def images(self, kind: str) -> ImageSource:
         """Return images of one of :data:`KINDS`, with a table that says what each belongs to.
 
@@ -500,7 +500,7 @@ class Stages:
         more |= {"device": s.compute.device, "offload": s.compute.offload}
         return open_model(self.model, generation, of=of, design=s.dalleval, **more)
 
-    @kept
+    @cached_method
     def judgements(self, kind: str) -> pd.DataFrame:
         """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.judge.judge`.
 
@@ -546,8 +546,8 @@ class Stages:
     def training_pictures(self) -> str:
         """What images behind captions are: drawings or photographs."""
         if folder := self.settings.captions.training_images:
-            return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.pictures(folder)
-        return pictures_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
+            return registry.PHOTOGRAPHS if folder == DOWNLOAD else registry.image_domain(folder)
+        return domain_of(self.corpus.images) if self.has_captions else registry.PHOTOGRAPHS
 
     def check_gate(self, judge: str, images: ImageSource) -> None:
         """Refuse a gender judge, or the face detector before it, that does not know images (:meth:`check_judge`)."""
@@ -583,7 +583,7 @@ class Stages:
         """
         return self._fetched().table.copy()
 
-    @kept
+    @cached_method
     def _fetched(self) -> FetchedImages:
         folder = self.settings.captions.training_images
         if not self.fetches_images:

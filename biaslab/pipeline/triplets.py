@@ -19,7 +19,7 @@ from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.judges import duplicates, segmentation, similarity
 from biaslab.judges.judge_names import TRUTH, is_file
 from biaslab.pipeline.dependency import Dependency
-from biaslab.pipeline.stages import Part, Stages, image_ids, kept
+from biaslab.pipeline.stages import Part, Stages, cached_method, image_ids
 from biaslab.prompts import triplets as asking
 from biaslab.prompts.triplets import ONE
 from biaslab.ratings import skill_ratings
@@ -35,7 +35,7 @@ class Triplets(Part):
     @property
     def dataset(self) -> str:
         """What tables call the captions."""
-        return redact.named(self.corpus.name)
+        return redact.basename(self.corpus.name)
 
     @cached_property
     def corpus(self):
@@ -45,7 +45,7 @@ class Triplets(Part):
             return own
         return open_corpus(own.for_triplets, rows=captions.rows, skew=captions.skew)
 
-    @kept
+    @cached_method
     def neutral(self) -> asking.Neutral:
         """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
         pipeline, s = self._pipeline, self._pipeline.settings
@@ -54,7 +54,7 @@ class Triplets(Part):
         how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
         return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
 
-    @kept
+    @cached_method
     def prompts(self) -> pd.DataFrame:
         """Return the prompts of all triplets, of the corpus and of professions.
 
@@ -93,7 +93,7 @@ class Triplets(Part):
             return asked, GeneratedImages
         return asked.assign(words=[asking.words(text) for text in asked["text"]]), AttendedImages
 
-    @kept
+    @cached_method
     def images(self) -> DescribedImages:
         """Return images of all prompts; those of a triplet with the same seed begin with the same noise.
 
@@ -159,7 +159,7 @@ class Triplets(Part):
         if s.vocabulary:
             segmentation.words(s.vocabulary)
 
-    @kept
+    @cached_method
     def objects(self) -> segmentation.Found:
         """Return the instances of objects in all images, and what became of each image (section 5.1)."""
         self.check_objects()
@@ -181,7 +181,7 @@ class Triplets(Part):
     def truth(self, images: ImageSource) -> segmentation.Found:
         """Return the instances that images drawn from known truth show."""
         truth = self._pipeline.truth("what images show", "triplets")
-        units, stage = images.table[["image_id"]].astype(object), partial(truth.shown, images)
+        units, stage = images.table[["image_id"]].astype(object), partial(truth.instances, images)
         kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
         found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(segmentation.COLUMNS))
@@ -194,7 +194,7 @@ class Triplets(Part):
         looks = bool(name) and name != TRUTH and not is_file(name)
         return looks and self._pipeline.known_truth("triplets") is not None
 
-    @kept
+    @cached_method
     def ratings(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
         return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
@@ -203,12 +203,12 @@ class Triplets(Part):
         """Return the ids of all images, made or not."""
         return list(image_ids(self.prompts())["image_id"])
 
-    @kept
+    @cached_method
     def drawings(self) -> ImageSource:
         """Return pictures of known truth, on which the error of what finds objects is measured (section 7.3).
 
         No object goes with a gender there: what is found less often beside women or men is no other object. Table as of
-        :meth:`biaslab.hub.ground_truth.Truth.depictions`.
+        :meth:`biaslab.hub.ground_truth.GroundTruth.depictions`.
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder

@@ -77,7 +77,7 @@ def _absolute(name: str, *, start: Path, always: bool = False) -> str:
     if named.adapters or named.none:
         return str(named.mapped(part))
     # What is known, or a package brings, goes before a folder that happens to have its name.
-    if not always and (name in PINNED or any(name in plugins.points(group) for group in plugins.GROUPS)):
+    if not always and (name in PINNED or any(name in plugins.entry_points(group) for group in plugins.GROUPS)):
         return name
     kind, colon, path = name.partition(":")
     prefix = f"{kind}:" if f"{kind}:" in FILES and colon else ""
@@ -100,7 +100,7 @@ def check(pipeline: Pipeline) -> None:
         for made_by in (one.image_model(), one.image_model("people", several=True)):
             made_by.check(pipeline.occupations, n_images)
             # What workers of a cluster have, this machine may not.
-            if made_by.sends and one.settings.compute.engine == "local":
+            if made_by.sends_prompts and one.settings.compute.engine == "local":
                 generator.check_offload(one.settings.compute.offload, one.settings.compute.device)
     here = (pipeline.model, *pipeline.settings.others)
     for name in pipeline.settings.models:
@@ -247,12 +247,12 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
 def check_models(pipeline: Pipeline, names: Collection[str]) -> list[str]:
     """Return what is wrong with the models that measured tables take, as known without their weights."""
     problems = []
-    for use in requirements.of_tables(pipeline, names):
+    for use in requirements.uses_of_tables(pipeline, names):
         try:
             # What is not there at all says nothing of what it knows.
             if use.name:
                 requirements.look_up(use, pipeline)
-            requirements.check_pictures(use)
+            requirements.check_domain(use)
         except BiaslabError as error:
             without = "" if use.name else f" To do without, set it to '' (--set {use.setting}=)."
             problems.append(requirements.problem(use, error) + without)
@@ -277,7 +277,7 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
     objects = any(look.by == "triplets.objects" for name in names for look in declared[name].looks)
     each = (pipeline, *pipeline.others)
     if problems := [problem for one in each for problem in check_models(one, names)]:
-        raise requirements.together(problems)
+        raise requirements.combine_problems(problems)
     for one in each:
         if "captions" in rests:
             check_captions(one, images=any(declared[name].images for name in names))

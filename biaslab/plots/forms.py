@@ -5,7 +5,7 @@ what applies to it. Rows, panels and colours come in the order of the table; mis
 without rows, or of which every value is missing, gives a figure that says so.
 
 - ``value``: The column that is drawn; ``row``: the one whose values are rows.
-- ``color``: The column that colours tell apart; ``look``: its colours, markers and names.
+- ``color``: The column that colours tell apart; ``series_style``: its colours, markers and names.
 - ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
   (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.
@@ -51,7 +51,7 @@ _HATCHES = ("", "///", "...", "\\\\\\", "xx", "--", "oo", "++", "**")
 
 
 @dataclass(frozen=True)
-class Look:
+class SeriesStyle:
     """How the values of a column are told apart: by colour, marker and name; the next one where none is given."""
 
     # What the legend calls each; else the value itself.
@@ -59,7 +59,7 @@ class Look:
     colors: Mapping[str, str] = field(default_factory=dict)
     markers: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, values: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    def styles(self, values: Sequence[str]) -> dict[str, tuple[str, str, str]]:
         """Return colour, marker and name of each value."""
         known = list(dict.fromkeys([*self.colors, *values]))
         found = {}
@@ -71,13 +71,13 @@ class Look:
         return found
 
 
-def look(known: Mapping[str, tuple[str, ...]]) -> Look:
+def series_style(known: Mapping[str, tuple[str, ...]]) -> SeriesStyle:
     """Return the look of values with a name, a colour and, where it is given, a marker each."""
-    return Look(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
+    return SeriesStyle(*(dict(zip(known, part, strict=True)) for part in zip(*known.values(), strict=True)))
 
 
-PLAIN = Look()
-OUTCOMES = look(
+PLAIN = SeriesStyle()
+OUTCOMES = series_style(
     {
         "judged": ("judged", style.LIGHT),
         "swapped": ("judged, in another order", style.VERMILION),
@@ -99,7 +99,7 @@ OUTCOMES = look(
 """What became of people whom images were to show."""
 
 
-def by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
+def panel_by_model(table: pd.DataFrame, panel: str = "", names: Mapping[str, str] = {}) -> tuple[pd.DataFrame, str]:
     """Return a table and the column that names its panels: one a model where there are several, else as ``panel`` says.
 
     Of a ``panel`` with ``names``, each model has its own panels, with the model's name in front.
@@ -156,7 +156,7 @@ def estimates(
     panel: str = "",
     label: str = "",
     names: Mapping[str, str] = {},
-    look: Look = PLAIN,
+    look: SeriesStyle = PLAIN,
     limits: tuple[str, str] | str | None = DECLARED,
     reference: float | None = 0.0,
     floor: str = "",
@@ -242,7 +242,7 @@ def diagonal(
     labels: tuple[str, str],
     ends: tuple[float, float],
     color: str = "",
-    look: Look = PLAIN,
+    look: SeriesStyle = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
     limits: tuple[tuple[str, str], tuple[str, str]] | None = None,
@@ -311,7 +311,7 @@ def trends(
     *,
     labels: tuple[str, str],
     color: str = "",
-    look: Look = PLAIN,
+    look: SeriesStyle = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
     reference: float | None = None,
@@ -412,7 +412,7 @@ def stacked(
     *,
     row: str,
     part: str,
-    look: Look,
+    look: SeriesStyle,
     label: str,
     counts: str = "",
     panel: str = "",
@@ -423,7 +423,7 @@ def stacked(
 
     ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into wide parts.
     """
-    looks = look.of([name for name in look.names if name in set(table[part])])
+    looks = look.styles([name for name in look.names if name in set(table[part])])
     patterns = dict(zip(looks, _HATCHES, strict=False))
     words = _words(table, names)
     figure, parts = panels(
@@ -512,11 +512,13 @@ def _axis(table: pd.DataFrame, value: str) -> str:
     return f"{words} ({unit})" if unit else words
 
 
-def _looks(table: pd.DataFrame, color: str, look: Look, words: Mapping[str, str]) -> dict[str, tuple[str, str, str]]:
+def _looks(
+    table: pd.DataFrame, color: str, look: SeriesStyle, words: Mapping[str, str]
+) -> dict[str, tuple[str, str, str]]:
     """Return colour, marker and name of each value of ``color``; without it, of all rows."""
     if not color:
         return {"": (style.BLUE, "o", "")}
-    looks = look.of(list(dict.fromkeys(table[color])))
+    looks = look.styles(list(dict.fromkeys(table[color])))
     return {v: (shade, marker, look.names.get(v, words.get(v, name))) for v, (shade, marker, name) in looks.items()}
 
 

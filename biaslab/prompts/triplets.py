@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons, reference
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
@@ -120,7 +120,7 @@ def neutral(
     seed: int = 0,
     names: str = "gazetteer",
     progress: bool = True,
-    store: Store | None = None,
+    store: ResultCache | None = None,
 ) -> Neutral:
     """Find the neutral captions of a corpus, in one pass (section 3.1).
 

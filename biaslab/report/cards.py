@@ -143,5 +143,5 @@ def _float(text: str | None) -> float | None:
 
 def introduced(names: Iterable[str]) -> dict[str, str]:
     """Return what a page says of models that packages bring, whose names do not say it themselves."""
-    told = {name: registry.said(name, "glossary") for name in dict.fromkeys(names)}
+    told = {name: registry.describe(name, "glossary") for name in dict.fromkeys(names)}
     return {name: text for name, text in told.items() if text}

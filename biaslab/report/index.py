@@ -21,7 +21,7 @@ from biaslab.report.image_pages import MARKS, evenly
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.tabular import read_table
 from biaslab.schema import formatting
-from biaslab.schema.formatting import level
+from biaslab.schema.formatting import format_level
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
 ROWS_SHOWN = 400
@@ -152,7 +152,7 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     if any(counts.get(key) is None for key in _COUNTS):
         return {"any": False}
     texts = {key: f"{value:,.0f}" for key, value in counts.items()}
-    return texts | {"level": level(counts["alpha"]), "any": counts["headlines"] > 0}
+    return texts | {"level": format_level(counts["alpha"]), "any": counts["headlines"] > 0}
 
 
 def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
@@ -382,7 +382,7 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
-            | {"head": formatting.head(column, str(meanings.get(column, {}).get("unit") or ""))}
+            | {"head": formatting.column_header(column, str(meanings.get(column, {}).get("unit") or ""))}
             for column, numeric in zip(table.header, table.numeric, strict=True)
         ]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import redact
-from biaslab.cache.result_cache import check_target, explaining
+from biaslab.cache.result_cache import check_target, explain_errors
 from biaslab.errors import InputError, ParameterError, unknown_name
 from biaslab.generation.images import OK
 from biaslab.hub.image_folder import IMAGES, MIXED, PictureFolder
@@ -29,7 +29,7 @@ from biaslab.hub.registry import DRAWINGS
 from biaslab.io.plaintext import plain
 from biaslab.judges.questions import FORM, question
 from biaslab.pipeline import KINDS
-from biaslab.pipeline.image_counts import Asked
+from biaslab.pipeline.image_counts import ImageRequest
 from biaslab.ratings import person_ratings, readers, sample
 from biaslab.ratings.readers import SOURCES
 from biaslab.report.pages import asset, content_security_policy, environment, is_page, write_page
@@ -133,7 +133,7 @@ def rate(
     if people is not None:
         # Who is drawn with a picture stands together on the page.
         drawn = drawn.drop(columns=["occupation", "model"]).merge(people, on="image_id")
-    private = redact.folders(None, folder.resolve(), Path(outputs).absolute())
+    private = redact.find_folders(None, folder.resolve(), Path(outputs).absolute())
     page = write(drawn, sources, target, seed=seed, private=private)
     return page._replace(left_out={**left_out, **page.left_out})
 
@@ -172,7 +172,9 @@ def write(
     if found := max(named, key=len, default=""):
         raise InputError(f"The page would name {found}, a folder of this machine. Give images ids without folders.")
     shown = {"rows": rows, "questions": asked, "pictures": [*filter(None, pictures)]}
-    with explaining(target, "Nothing was written: {fix}, or name another place with --to, and make the page again."):
+    with explain_errors(
+        target, "Nothing was written: {fix}, or name another place with --to, and make the page again."
+    ):
         path = write_page(target, rendered({"seed": seed, "header": header, **shown}))
     n = len(drawn.drop_duplicates([c for c in ("image", "source", "model") if c in drawn]))
     return Page(path, n, path.stat().st_size, reasons)
@@ -302,20 +304,20 @@ def _of_run(folder: Path, paper: str, kind: str, show_faces: bool, overrides: Se
     return pd.concat(frames, ignore_index=True), read, {}
 
 
-def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
+def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     """Return the images of one kind and model, and their ids with the occupation that each was asked for."""
     pipeline = one.pipeline
     columns = ["image_id", "occupation"]
-    if one.of == "captions" and one.kind not in KINDS:
+    if one.prompt_set == "captions" and one.kind not in KINDS:
         # Prompts of one's own.
         images = pipeline.custom.images()
         table = images.table.loc[images.table.index.repeat(images.table["people"])]
         if (table["people"] > 1).any():
             table = table.assign(position=table.groupby("image_id").cumcount() + 1, phrase="person")
-    elif one.of == "captions":
+    elif one.prompt_set == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.of == pipeline.people.asks_for:
+    elif one.prompt_set == pipeline.people.asks_for:
         images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
     else:
         images = pipeline.dalleval.images(one.kind)

@@ -64,7 +64,7 @@ def params_of(
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
     photographs, pictures, alone, with_corpus, without, asked = (preset.pop(key) for key in parts)
     notebooks = [*preset["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
-    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring())
+    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring_papers())
     own = bool(prompts or folders) and not papers
     if own:
         notebooks = list(alone["notebooks"])
@@ -93,7 +93,7 @@ def params_of(
         settings = _merged(settings, {"judging": {"ratings": ratings}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
-        brought = corpus in plugins.points(plugins.CORPORA)
+        brought = corpus in plugins.entry_points(plugins.CORPORA)
         of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = of_corpus | settings["captions"]
     notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
@@ -176,19 +176,19 @@ def _check_model(name: str) -> None:
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and "
             ". _ - + @ : / ( ) , ; ' & = ! [ ] ~ # % $, at most 120. A folder of another name can be renamed."
         )
-    one = registry.brought(name, "text-to-image")
-    if not name.startswith(ENDPOINT) and not (one and one.draws):
+    one = registry.find_plugin(name, "text-to-image")
+    if not name.startswith(ENDPOINT) and not (one and one.factory):
         checkpoints.find(name)
 
 
 def _pictures(name: str) -> str:
     """Return what a model's images are, as far as it says so."""
     if name.startswith(IMAGES):
-        return PictureFolder(name.removeprefix(IMAGES)).pictures
-    one = registry.brought(name, "text-to-image")
-    if one and one.draws:
-        return one.pictures
-    return registry.pictures(one.folder if one else model_names.base(name))
+        return PictureFolder(name.removeprefix(IMAGES)).image_domain
+    one = registry.find_plugin(name, "text-to-image")
+    if one and one.factory:
+        return one.image_domain
+    return registry.image_domain(one.folder if one else model_names.base(name))
 
 
 def shown(name: str) -> str:

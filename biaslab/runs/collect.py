@@ -24,7 +24,7 @@ from biaslab.runs import caveats, replication_status
 from biaslab.runs.params import RunParams
 from biaslab.runs.resume import OF_MODELS, digests
 from biaslab.schema import tables
-from biaslab.schema.formatting import count
+from biaslab.schema.formatting import format_count
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 
@@ -238,7 +238,7 @@ def provenance(params: RunParams) -> dict:
 def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
-    done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
+    done = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
     source, ratings = params.default("source"), params.values.get("ratings", "")
     if source not in (None, *names()):
         return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {done}"

@@ -15,7 +15,7 @@ import pandas as pd
 from biaslab.cache.result_cache import now
 from biaslab.errors import ParameterError, RunError, name_help
 from biaslab.io import cells
-from biaslab.redact import named
+from biaslab.redact import basename
 from biaslab.report import records
 from biaslab.runs import pairing
 from biaslab.runs.caveats import LIMITS
@@ -143,7 +143,7 @@ def printed_models(*folders: Path) -> set[str]:
 
 def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
     """Return a run's table; without rows where it has none."""
-    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.of([], path.stem)
+    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.make_table([], path.stem)
 
 
 def _correlation(
@@ -222,7 +222,7 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "kind": "comparison",
         "status": "ok",
         "params_file": "",
-        "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
+        "parameters": {"runs": [basename(str(run)) for run in (first, *others)]},
         "sweep": {},
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
         **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
@@ -373,7 +373,7 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
     """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same."""
     found: dict[str, Collection[str] | bool] = {}
     everywhere, somewhere_apart = set(), set()
-    for paper in tables.measuring():
+    for paper in tables.measuring_papers():
         kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
         agree, for_all = {}, True
         for name in kept[0] & kept[1]:

@@ -63,11 +63,11 @@ def _kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
     """Return kernels for the notebooks of jobs, with the libraries that these import."""
     workers = _workers(jobs, side_by_side)
     given = kernels.environment(workers) | {huggingface.COMMITS: json.dumps(huggingface.commits())}
-    given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
+    given |= {ATTEMPT: str(jobs[0].attempt), kernels.PREFLIGHT_DONE: "1"}
     # One cluster for all notebooks, where a batch system starts it.
     for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):
         given |= start_scheduler(Workers(compute.engine, compute.workers, compute.address))
-    modules = sorted(code_digest.imported(cell for job in jobs for cell in job.notebook.cells))
+    modules = sorted(code_digest.imported_digest(cell for job in jobs for cell in job.notebook.cells))
     if sum(job.makes_images for job in jobs) > workers:
         modules += kernels.MODEL_MODULES
     return kernels.Kernels(workers, given, [*_MODULES.split(), *modules])
@@ -191,7 +191,7 @@ def execute(job: Job, running: kernels.Kernels) -> dict:
     # As in the run's own folder, where they are put when they are whole.
     target, page = job.pages(job.attempt)
     # In its parameters, in what it printed, and in errors.
-    public = partial(redact.redacted, texts=job.private)
+    public = partial(redact.redact, texts=job.private)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         (job.attempt / job.slug).mkdir(parents=True, exist_ok=True)
@@ -258,7 +258,7 @@ def _literal(path: Path) -> str:
 
 def _said(error: Exception, job: Job) -> str:
     """Return an error in words; of what the system refused, what to do about it."""
-    text = result_cache.explained(error, job.folder, KEPT)
+    text = result_cache.explain_error(error, job.folder, KEPT)
     return f"{type(error).__name__ if text == str(error) else RunError.__name__}: {_shortened(text)}"
 
 

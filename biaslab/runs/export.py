@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from biaslab import redact
-from biaslab.cache.result_cache import check_target, explaining, temporary_of
+from biaslab.cache.result_cache import check_target, explain_errors, temporary_path
 from biaslab.errors import RunError
 from biaslab.io.places import default_root, project_root
 from biaslab.runs.collect import IMAGES, PICTURES, PROMPTS
@@ -59,14 +59,14 @@ def export(
     record = record_of(folder, comparisons=True)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
     check_target(target, _is_export, "export", "--to")
-    part = temporary_of(target)
-    with explaining(target, "The run is as it was: {fix}, or name another place with --to, and export it again."):
+    part = temporary_path(target)
+    with explain_errors(target, "The run is as it was: {fix}, or name another place with --to, and export it again."):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
                 roots = folder, folder.parent, Path(outputs).absolute(), project_root(), project_root(folder)
-                private = redact.folders(None, *roots, default_root().absolute())
-                keys = redact.keys(record.get("parameters"))
+                private = redact.find_folders(None, *roots, default_root().absolute())
+                keys = redact.find_keys(record.get("parameters"))
                 for name in _named(record, folder):
                     _check(name, data := (folder / name).read_bytes(), private, keys)
                     packed.writestr(_entry(f"{folder.name}/{name}"), data)
@@ -119,5 +119,5 @@ def _check(name: str, data: bytes, folders: Iterable[str], keys: Mapping[str, st
     if found := max((folder for folder in folders if folder.encode() in data), key=len, default=""):
         raise RunError(
             f"{name} names {found}, a folder of this machine. Let its notebook show and save names without folders, "
-            "such as biaslab.redact.named gives, and run it with --again."
+            "such as biaslab.redact.basename gives, and run it with --again."
         )

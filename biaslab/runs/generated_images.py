@@ -15,14 +15,14 @@ import pandas as pd
 
 from biaslab.cache import result_cache
 from biaslab.errors import BiaslabError, MissingInputError
-from biaslab.pipeline.image_counts import Asked, computing_nothing
+from biaslab.pipeline.image_counts import ImageRequest, read_only_pipeline
 from biaslab.report import image_pages
 from biaslab.runs import dry_run, jobs, listing
 from biaslab.runs.collect import PICTURES, STRIPS
 from biaslab.schema import tables
 
 
-def of_run(asked: Sequence[Asked]) -> Iterator[image_pages.Drawn]:
+def of_run(asked: Sequence[ImageRequest]) -> Iterator[image_pages.Drawn]:
     """Yield the images asked for that the models of a run made and its store has whole, by paper, kind and model.
 
     Of several settings of one model those that come first.
@@ -35,7 +35,7 @@ def of_run(asked: Sequence[Asked]) -> Iterator[image_pages.Drawn]:
             continue
         try:
             room = import_module(tables.module(one.paper, "measure"))
-            people, images = room.drawn(computing_nothing(one.pipeline), one.kind)
+            people, images = room.drawn(read_only_pipeline(one.pipeline), one.kind)
         except (result_cache.UnfinishedError, MissingInputError):
             continue
         shown.add(key)
@@ -44,16 +44,16 @@ def of_run(asked: Sequence[Asked]) -> Iterator[image_pages.Drawn]:
             yield image_pages.Drawn(one.paper, one.kind, called, one.model, people.reset_index(drop=True), images)
 
 
-def remarks(asked: Iterable[Asked]) -> list[str]:
+def remarks(asked: Iterable[ImageRequest]) -> list[str]:
     """Return sentences on copies, black images and files that are left out, of models whose images the store has."""
     found: dict[str, None] = {}
     for one in asked:
-        if one.made_by.truthful or not one.images or one.there < one.images:
+        if one.image_model.truthful or not one.n_images or one.n_cached < one.n_images:
             continue
         # What is wrong with its images, notebooks have said.
         with contextlib.suppress(BiaslabError):
-            pipeline = computing_nothing(one.pipeline)
-            made = pipeline.made(one.prompts, one.of, one.several, kept_as=one.kept_as)
+            pipeline = read_only_pipeline(one.pipeline)
+            made = pipeline.made(one.prompts, one.prompt_set, one.several_people, kept_as=one.storage_class)
             found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.remarks(made))
     return list(found)
 
@@ -71,7 +71,7 @@ def written(folder: Path, planned: Iterable[jobs.Job]) -> tuple[list[dict], list
         return [], [f"No pictures are shown: {type(error).__name__}: {error}"]
 
 
-def write(folder: Path, asked: Sequence[Asked]) -> list[dict]:
+def write(folder: Path, asked: Sequence[ImageRequest]) -> list[dict]:
     """Write a run's pictures into its folder, and return what its record says of them, an entry a model.
 
     What is there of the same images and judgements stays; so does what an earlier run left where the store has the

@@ -202,7 +202,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
     if source == "ratings" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
         return f"Ratings hold no measurements for {paper}."
     if request is not None and request.makes_images:
-        if paper not in tables.measuring():
+        if paper not in tables.measuring_papers():
             return f"The pipeline measures nothing for {paper}."
         if "settings" not in notebook.parameters:
             return "It takes no settings, so it could measure something else than the rest of the run."

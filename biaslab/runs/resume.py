@@ -68,7 +68,7 @@ def fingerprint(
 
 
 def code_of(notebook: Notebook) -> dict[str, str]:
-    """Return the digests of :func:`biaslab.cache.code_digest.of` for the code behind a notebook's results and page.
+    """Return the digests of :func:`biaslab.cache.code_digest.function_digests` for the code behind a notebook's results and page.
 
     A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it
     takes, the code of both counts.
@@ -79,10 +79,12 @@ def code_of(notebook: Notebook) -> dict[str, str]:
     # How images were made is a table, too.
     takes = notebook.takes | {"pipeline_settings"}
     papers = {declared[name].paper if name in declared else "" for name in takes}
-    if not papers.issubset(tables.measuring()):
-        papers = set(tables.measuring())
+    if not papers.issubset(tables.measuring_papers()):
+        papers = set(tables.measuring_papers())
     taken = [module for module in sources.modules() if module.split(".")[2] in papers]
-    return code_digest.of(Study, report.render_notebook, *taken, *sorted(code_digest.imported(notebook.cells)))
+    return code_digest.function_digests(
+        Study, report.render_notebook, *taken, *sorted(code_digest.imported_digest(notebook.cells))
+    )
 
 
 def brought(images: bool) -> list[str]:
@@ -90,14 +92,14 @@ def brought(images: bool) -> list[str]:
 
     Tables may be of what they bring, of which they say a sentence or two.
     """
-    points = [point for group in plugins.GROUPS for point in plugins.points(group).values()]
+    points = [point for group in plugins.GROUPS for point in plugins.entry_points(group).values()]
     if not images:
         return sorted({f"{point.dist.name} {point.dist.version}" for point in points if point.dist})
     found = set()
     for point in points:
         # What is broken says so where it is used.
         with contextlib.suppress(ParameterError):
-            found.add(code_digest.brought(point))
+            found.add(code_digest.entry_digest(point))
     return sorted(found)
 
 

@@ -65,7 +65,7 @@ def run(
     report.check_overview(folder.parent)
     planned = jobs.plan(params)
     inputs, judges = jobs.inputs(planned, folder), jobs.judges(planned)
-    with result_cache.explaining(folder, execute.KEPT), _only_one(folder):
+    with result_cache.explain_errors(folder, execute.KEPT), _only_one(folder):
         began = time.monotonic()
         each = {name: digest for digests in judges.values() for name, digest in digests.items()}
         record = collect.provenance(params) | {"inputs": inputs, "judges": each, "problems": []}
@@ -73,7 +73,7 @@ def run(
         record["left_out"] = [*jobs.left_out(planned), *jobs.unmatched(jobs.pipelines(planned))]
         # What is shared names no folder of this machine, and holds none of its keys.
         private = _private(params, planned, folder)
-        public = partial(redact.redacted, texts=private)
+        public = partial(redact.redact, texts=private)
         attempts = folder / PARTS / _ATTEMPTS
         same = {"folder": folder, "private": private, "attempt": attempts / uuid.uuid4().hex[:12]}
         guests = resume.brought(any(job.request is None or job.request.makes_images for job in planned))
@@ -89,13 +89,13 @@ def run(
         if any(job.makes_images for job in left):
             # Said here, and not by each notebook.
             for root in sorted({job.request.opened.store.root for job in left if job.makes_images}):
-                with result_cache.explaining(root):
+                with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
-        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
+        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHT_DONE):
             # Printed numbers need none of what it reads.
             from biaslab.runs import dry_run
 
-            dry_run.rehearse(planned, progress)
+            dry_run.run_preflight(planned, progress)
         # What an earlier run has found stays until this one can begin.
         if replaces:
             shutil.rmtree(folder)
@@ -158,4 +158,4 @@ def _private(params: RunParams, planned: list[jobs.Job], folder: Path) -> dict[s
         roots.add((one.folder or one.path.parents[one.id.count("/")]).resolve().parent)
     defaults = [dict(notebook.parameters) for notebook in params.selected]
     values = [dict(params.values), params.file, *defaults, *(job.given for job in planned)]
-    return redact.private_texts(values, folder, folder.parent, result_cache.default_root().absolute(), *roots)
+    return redact.sensitive_texts(values, folder, folder.parent, result_cache.default_root().absolute(), *roots)

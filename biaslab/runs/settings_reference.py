@@ -102,10 +102,10 @@ def _brought() -> dict[str, list[str]]:
     for model in registry.names("text-to-image"):
         for name, value in dotted(registry.settings(model)).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            values.setdefault((name, text), []).append(_package(plugins.points(plugins.MODELS)[model]))
+            values.setdefault((name, text), []).append(_package(plugins.entry_points(plugins.MODELS)[model]))
     for (name, text), of in values.items():
         found.setdefault(name, []).append(f"with models of {', '.join(dict.fromkeys(of))}: {text}")
-    if points := plugins.points(plugins.CORPORA):
+    if points := plugins.entry_points(plugins.CORPORA):
         named = ", ".join(f"{one} ({_package(point)})" for one, point in points.items())
         found.setdefault("captions.corpus", []).append(f"packages bring: {named}")
     return found

@@ -38,8 +38,8 @@ def compute(
     """
     planned = jobs.plan(params)
     opened = jobs.pipelines(planned, progress=progress)
-    if not os.environ.get(kernels.REHEARSED):
-        dry_run.rehearse(planned, progress)
+    if not os.environ.get(kernels.PREFLIGHT_DONE):
+        dry_run.run_preflight(planned, progress)
     if not opened:
         raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")
     told: list[str] = []

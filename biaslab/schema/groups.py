@@ -154,7 +154,7 @@ def _group_of(known: FieldInfo) -> type[Group] | None:
 def _named(value: Any) -> Any:
     """Return a setting's value as others may see it."""
     if isinstance(value, str):
-        return redact.named(value)
+        return redact.basename(value)
     return [_named(v) for v in value] if isinstance(value, tuple) else value
 
 

@@ -26,7 +26,7 @@ from biaslab.stats.hypothesis import (
     TESTS,
     adjust,
     adjusted,
-    attainable,
+    can_be_significant,
     fewest_units,
     least_binomial_p,
     least_fisher_p,
@@ -63,5 +63,5 @@ from biaslab.stats.null_expectation import (
 )
 from biaslab.stats.prediction_powered import FEWEST as FEWEST_RATINGS
 from biaslab.stats.prediction_powered import prediction_powered
-from biaslab.stats.resampling import ByCaption, OneByOne
-from biaslab.stats.sample_size import Design, pilot
+from biaslab.stats.resampling import CaptionClusterSampling, IndependentSampling
+from biaslab.stats.sample_size import Design, design_from_pilot

@@ -21,7 +21,7 @@ from biaslab.stats import checks
 from biaslab.stats.hypothesis import fewest_units
 from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 
-UNTOLD = 0.25
+MAX_BIAS_SHARE = 0.25
 """Share of the largest deviation that can be, beyond which a bias leaves nothing to be told."""
 
 
@@ -90,7 +90,7 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
 
     ``counts``: images per bin, (rows, at least 2 bins); rows without images are left out. ``units``: to which unit each
     row belongs, such as the profession of a prompt; the mean of a unit's rows is one observation. The value is 0 to 2
-    (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`UNTOLD` of that.
+    (bins - 1) / bins², and NaN where images are so few that the bias exceeds :data:`MAX_BIAS_SHARE` of that.
 
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
     counts, fractions, NaN or fewer than 2 bins.
@@ -106,7 +106,7 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     limits = np.array([deviation_limits(int(k), bins) for k in n]).reshape(-1, 3)
     bias, low, high = limits.mean(axis=0).tolist() if n.size else (np.nan,) * 3
     size = int(unit.max(initial=-1)) + 1
-    if not size or bias > UNTOLD * largest:
+    if not size or bias > MAX_BIAS_SHARE * largest:
         return Deviation(np.nan, np.nan, np.nan, np.nan, size, float(bias))
     means = np.bincount(unit, corrected_mad(counts)) / np.bincount(unit)
     return bounded_mean(means, (low, high), largest, confidence, bias)
@@ -118,7 +118,7 @@ def mean_deviation(
     """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
 
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
-    :data:`UNTOLD` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
+    :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
     Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n, center = checks.aligned(count=count, n=n, center=center)
@@ -127,7 +127,7 @@ def mean_deviation(
     count, center, n = count[n > 0], center[n > 0], n[n > 0]
     limits = np.array([deviation_limits(int(k), 2, float(c)) for k, c in zip(n, center, strict=True)]).reshape(-1, 3)
     bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
-    if not n.size or bias > UNTOLD / 2:
+    if not n.size or bias > MAX_BIAS_SHARE / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, n.size, float(bias))
     values = [corrected_absolute_deviation(*cell) for cell in zip(count, n, center, strict=True)]
     largest = float(np.maximum(center, 1 - center).mean())
@@ -146,7 +146,7 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
 
     This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
     from a benchmark that is itself a sample, whose sampling error is then part of ``error``. NaN where errors are so
-    large that the bias exceeds :data:`UNTOLD` of ``largest``, or of one half. :func:`normal_floor` is the null
+    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_floor` is the null
     expectation of a single difference.
 
     A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
@@ -156,7 +156,7 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     size = len(difference)
     worst = deviation_limits(SOLVED_UP_TO, 2)[0] / _UNIT
     bias = float(worst * error.mean()) if size else np.nan
-    if not size or bias > UNTOLD * min(largest, 0.5):
+    if not size or bias > MAX_BIAS_SHARE * min(largest, 0.5):
         return Deviation(np.nan, np.nan, np.nan, np.nan, size, bias)
     values = error * _folded(difference / error)
     least = float(_folded(np.zeros(1))[0] * error.mean())
@@ -196,7 +196,7 @@ def judged_deviation(
     center = (1 + sensitivity - specificity) / 2
     tables = [deviation_limits(int(k), 2, center) for k in n]
     bias, low, high = (np.mean(tables, axis=0) / youden).tolist() if len(tables) else (np.nan,) * 3
-    if not len(tables) or bias > UNTOLD / 2:
+    if not len(tables) or bias > MAX_BIAS_SHARE / 2:
         return Deviation(np.nan, np.nan, np.nan, np.nan, len(tables), float(bias))
     values = corrected_absolute_deviation(count, n, center) / youden
     lean = float(np.sign(count / n - center).mean())

@@ -16,7 +16,7 @@ from scipy import stats
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.resampling import ByCaption, Drawing, OneByOne, SideBySide
+from biaslab.stats.resampling import CaptionClusterSampling, CombinedSampling, IndependentSampling, SamplingDesign
 
 CELLS_PER_BATCH = 250_000  # bounds memory: some ten arrays of this size exist at a time
 # Always the same draws, so that an estimate is one number whatever the replicates and the seed.
@@ -61,7 +61,7 @@ def hierarchical_bootstrap(
     seed: int | np.random.Generator,
     confidence: float = 0.95,
     fixed: bool = False,
-    drawing: Drawing | list[OneByOne | ByCaption] | None = None,
+    drawing: SamplingDesign | list[IndependentSampling | CaptionClusterSampling] | None = None,
 ) -> Bootstrap:
     r"""Return ``statistic`` of the shares ``counts / n`` with an interval for its value in the population.
 
@@ -74,7 +74,7 @@ def hierarchical_bootstrap(
         seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
         fixed: Whether the interval is for these occupations alone, whatever others like them would show.
-        drawing: How the images of the cells are drawn, by default one by one (:class:`OneByOne`); :class:`ByCaption`
+        drawing: How the images of the cells are drawn, by default one by one (:class:`IndependentSampling`); :class:`CaptionClusterSampling`
             keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
 
     Returns:
@@ -100,8 +100,8 @@ def hierarchical_bootstrap(
         raise InputError(f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}.")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     confidence = checks.confidence_level(confidence)
-    drawing = OneByOne(n.shape[1]) if drawing is None else drawing
-    drawing = SideBySide(drawing) if isinstance(drawing, list) else drawing
+    drawing = IndependentSampling(n.shape[1]) if drawing is None else drawing
+    drawing = CombinedSampling(drawing) if isinstance(drawing, list) else drawing
     if drawing.cells != n.shape[1]:
         raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
     filled = np.any(n > 0, axis=1)
@@ -153,7 +153,7 @@ def hierarchical_bootstrap(
     return Bootstrap(value[()], low[()], high[()], groups, int(n.sum()), 2 * int(usable), shift[()], se[()], df, reason)
 
 
-def _noise(f: Callable, drawing: Drawing, observed: np.ndarray, n: np.ndarray) -> np.ndarray:
+def _noise(f: Callable, drawing: SamplingDesign, observed: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return what image noise adds to the statistic: its mean over new images of the pulled shares, less theirs."""
     rng, every = np.random.default_rng(NOISE_SEED), np.arange(len(n))
     pulled = drawing.pull(observed, n, every)

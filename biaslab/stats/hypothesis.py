@@ -237,7 +237,7 @@ def fewest_units(level: float = 0.05, test: str = "sign") -> int:
     return FEWEST_FOR_T if test == "t" else int(np.log2(2 / level)) + 1
 
 
-def attainable(least_p: ArrayLike, level: float = 0.05) -> bool:
+def can_be_significant(least_p: ArrayLike, level: float = 0.05) -> bool:
     """Say whether any outcome of tests with these least p (any shape; NaN: no test) can be significant by Holm's rule.
 
     Raises InputError: A p outside 0–1, or a level that is not between 0 and 1.

@@ -24,7 +24,7 @@ FEWEST = 5
 _UNSEEN = 1.0
 
 
-class Powered(NamedTuple):
+class PPIResult(NamedTuple):
     """A sum of shares by the judge, by annotations alone, and by both combined; values in the sum's unit."""
 
     judge: Estimate
@@ -52,7 +52,7 @@ def prediction_powered(
     clusters: ArrayLike | None = None,
     base: float = 0.0,
     confidence: float = 0.95,
-) -> Powered:
+) -> PPIResult:
     """Return ``base + sum(coefficients * (share - 1/2))`` over groups, with confidence intervals.
 
     The estimand is the sum of the shares that annotators would give: in each group, of all its people whom annotators
@@ -138,7 +138,7 @@ def prediction_powered(
     lacking = (whole > 0) & ((units < 2) | (scale == 0))
     if total < FEWEST or lacking.any():
         nothing = Estimate(np.nan, np.nan, np.nan, k)
-        return Powered(by_judge, nothing, nothing, np.nan, np.nan)
+        return PPIResult(by_judge, nothing, nothing, np.nan, np.nan)
     w = stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
 
     def centred(residual: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -186,7 +186,7 @@ def prediction_powered(
     error = np.sqrt(variance + unseen)
     by_both = _limits(seen + w @ residual, error, k, df, base, reach, confidence)
     narrower = (by_ratings.ci_high - by_ratings.ci_low) / (by_both.ci_high - by_both.ci_low)
-    return Powered(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
+    return PPIResult(by_judge, by_ratings, by_both, tuning, float(k * narrower**2))
 
 
 def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndarray) -> np.ndarray:

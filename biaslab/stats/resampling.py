@@ -24,7 +24,7 @@ _MOST_ALIKE = 6.0  # a caption's images are as good as all the same there
 _MOST_TILT = 14.0  # beyond these tilts a share is within 1e-5 of 0 or 1
 
 
-class OneByOne(NamedTuple):
+class IndependentSampling(NamedTuple):
     """Images of ``cells`` cells, each drawn for itself: their number in a cell is binomial."""
 
     cells: int
@@ -34,7 +34,7 @@ class OneByOne(NamedTuple):
         """Numbers that drawing one group holds at a time."""
         return self.cells
 
-    def only(self, groups: np.ndarray) -> OneByOne:
+    def only(self, groups: np.ndarray) -> IndependentSampling:
         """Return itself: it knows nothing of single ``groups``, one-dimensional."""
         return self
 
@@ -53,7 +53,7 @@ class OneByOne(NamedTuple):
         return ratio(rng.binomial(n, _rounded(shares)), n)
 
 
-class ByCaption:
+class CaptionClusterSampling:
     """Images of captions: a caption's own image, and those generated from it. Two cells, in this order.
 
     A caption is drawn as a whole. Where t of an occupation's own images and g of its generated ones show a woman, a
@@ -102,14 +102,14 @@ class ByCaption:
         """Numbers that drawing one group holds at a time."""
         return 2 * (self.most + 1)
 
-    def only(self, groups: np.ndarray) -> ByCaption:
+    def only(self, groups: np.ndarray) -> CaptionClusterSampling:
         """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         chosen = np.arange(self.groups)[groups]
         place = np.full(self.groups, -1)
         place[chosen] = np.arange(len(chosen))
         here = place[self._group] >= 0
         own, women, images = self._own[here], self._women[here, 1], self._images[here, 1]
-        return ByCaption(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
+        return CaptionClusterSampling(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) pulled by what the choice of captions explains of their covariance."""
@@ -298,18 +298,18 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a.swapaxes(-1, -2) @ b
 
 
-class SideBySide:
+class CombinedSampling:
     """Several drawings over the cells of one table, one after the other; each pulls and draws its own."""
 
-    def __init__(self, parts: Sequence[OneByOne | ByCaption]) -> None:
+    def __init__(self, parts: Sequence[IndependentSampling | CaptionClusterSampling]) -> None:
         self.parts = parts
         self.cells = sum(part.cells for part in parts)
         self.width = sum(part.width for part in parts)
         self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
-    def only(self, groups: np.ndarray) -> SideBySide:
+    def only(self, groups: np.ndarray) -> CombinedSampling:
         """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
-        return SideBySide([part.only(groups) for part in self.parts])
+        return CombinedSampling([part.only(groups) for part in self.parts])
 
     def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) as each part pulls its own."""
@@ -320,11 +320,13 @@ class SideBySide:
         drawn = [part.draw(p, k, rows, rng) for part, p, k in self._each(shares, n)]
         return np.concatenate(drawn, axis=-1)
 
-    def _each(self, shares: np.ndarray, n: np.ndarray) -> Iterable[tuple[OneByOne | ByCaption, np.ndarray, np.ndarray]]:
+    def _each(
+        self, shares: np.ndarray, n: np.ndarray
+    ) -> Iterable[tuple[IndependentSampling | CaptionClusterSampling, np.ndarray, np.ndarray]]:
         return zip(self.parts, *(np.split(a, self._ends, axis=-1) for a in (shares, n)), strict=True)
 
 
-Drawing = OneByOne | ByCaption | SideBySide
+SamplingDesign = IndependentSampling | CaptionClusterSampling | CombinedSampling
 """How the images of some neighbouring ``cells`` are drawn; drawing one group holds ``width`` numbers at a time.
 
 ``pull`` takes from shares (..., groups, cells) what the choice of images explains of their variance, and ``draw`` draws

@@ -121,7 +121,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
         try:
             if why := why_lacking(name, one):
                 raise MissingInputError(why)
-            preflight.before(one, name)
+            preflight.check_table(one, name)
             frames.append(_pipeline()[name](one))
         except MissingInputError as error:
             missing.append(error)
@@ -241,24 +241,24 @@ def left_out(takes: Collection[str], needs: Collection[str], pipeline: Pipeline)
     from biaslab.pipeline import requirements
 
     each, names = (pipeline, *pipeline.others), set(takes) & set(_pipeline())
-    lacks = {name: [requirements.lacking(one, name) for one in each] for name in sorted(names)}
+    lacks = {name: [requirements.missing_settings(one, name) for one in each] for name in sorted(names)}
     lacks = {name: settings[0] for name, settings in lacks.items() if all(settings)}
     needed = lacks.keys() & set(needs)
     if not names & set(needs) and not any(requirements.is_judged(pipeline, name) for name in names - lacks.keys()):
         needed = lacks.keys()
     bare = tuple(dict.fromkeys(s for name in sorted(needed) for s in lacks[name]))
-    parts = {name: s for name in sorted(names - lacks.keys()) if (s := requirements.in_part(pipeline, name))}
+    parts = {name: s for name in sorted(names - lacks.keys()) if (s := requirements.partial_settings(pipeline, name))}
     others = {name: settings for name, settings in lacks.items() if name not in needed}
-    reason = requirements.why_lacking(min(needed), lacks[min(needed)]) if needed else ""
-    return LeftOut(others, parts, reason, bare, all(requirements.on_purpose(pipeline, s) for s in bare))
+    reason = requirements.explain_missing(min(needed), lacks[min(needed)]) if needed else ""
+    return LeftOut(others, parts, reason, bare, all(requirements.is_disabled(pipeline, s) for s in bare))
 
 
 def why_lacking(name: str, pipeline: Pipeline) -> str:
     """Say why a pipeline cannot measure a table, and what to do; empty where it can."""
     from biaslab.pipeline import requirements
 
-    lacks = requirements.lacking(pipeline, name)
-    return requirements.why_lacking(name, lacks) if lacks else ""
+    lacks = requirements.missing_settings(pipeline, name)
+    return requirements.explain_missing(name, lacks) if lacks else ""
 
 
 def file_of(folder: Path, name: str) -> Path | None:
@@ -328,7 +328,7 @@ _published, _pipeline = partial(_functions, "printed"), partial(_functions, "mea
 
 def _modules_of(room: str) -> list[str]:
     # Of what is no paper nothing is printed.
-    named = (tables.module(paper, room) for paper in tables.measuring())
+    named = (tables.module(paper, room) for paper in tables.measuring_papers())
     return [name for name in named if find_spec(name)]
 
 

@@ -24,7 +24,7 @@ from biaslab.papers.findings import Finding
 from biaslab.plots import texts
 from biaslab.request import Request, resolved
 from biaslab.schema import tables
-from biaslab.schema.formatting import level
+from biaslab.schema.formatting import format_level
 from biaslab.schema.values import check_draws
 from biaslab.study import sources
 from biaslab.study.table_view import Shown, shown
@@ -236,7 +236,7 @@ class Study:
 
     # -- analyses that take long -------------------------------------------------------------------------
 
-    def cached(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
+    def memoize(self, analysis: Callable[..., pd.DataFrame], *frames: pd.DataFrame, **options: object) -> pd.DataFrame:
         """Return ``analysis(*frames, **options)``, a pure function such as ``paradox.amplification``, computed once.
 
         Seed, replicates and confidence are the study's, where the analysis takes them. The result is kept on disk,
@@ -249,7 +249,7 @@ class Study:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
         path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
         with self._writing(path):
-            frame = result_cache.once(path, lambda: analysis(*frames, **options))
+            frame = result_cache.compute_or_load(path, lambda: analysis(*frames, **options))
         # Texts are objects, as the analysis gives them.
         return frame.astype(dict.fromkeys(frame.select_dtypes("string").columns, object))
 
@@ -261,7 +261,7 @@ class Study:
                 f"The run that this notebook is part of has ended, so {path.name} is not written: its folder "
                 f"{self._common.parent} may be another run's by now. Start the run again."
             )
-        with result_cache.explaining(path, _KEPT):
+        with result_cache.explain_errors(path, _KEPT):
             yield
 
     @cached_property
@@ -279,15 +279,15 @@ class Study:
 
     def __repr__(self) -> str:
         """Say where inputs come from and where results go."""
-        model = redact.named(self.model)
+        model = redact.basename(self.model)
         if sources.makes_images(self.source):
-            model = redact.named(self._request.made_by)
+            model = redact.basename(self._request.made_by)
             come = f"images made and judged here, by {model}"
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
-            what = {"ratings": f"ratings in {redact.named(self.ratings)}"}
-            come = what.get(self.source, f"measured tables in {redact.named(self.source)}")
+            what = {"ratings": f"ratings in {redact.basename(self.ratings)}"}
+            come = what.get(self.source, f"measured tables in {redact.basename(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder
         go = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else folder.name
@@ -347,7 +347,7 @@ class Study:
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
             model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
             main: Whether the report's first page shows it.
-            facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
+            facts: What the text names in braces, beside ``format_level``, that of intervals such as ``95 %``; ``title`` and
                 ``caption`` of a figure of one's own.
 
         Raises:
@@ -374,7 +374,7 @@ class Study:
             print(said or f"Nothing is drawn for the figure {name}: every value is missing, and its table says why.")
             plt.close(figure)
             return
-        facts["level"] = level(facts.get("confidence", self.confidence))
+        facts["level"] = format_level(facts.get("confidence", self.confidence))
         title, caption = texts.of_figure(text, facts)
         title = f"{title}: {model_shown}" if len(several) > 1 else title
         made = self.made if self._inputs or "pipeline" in vars(self) else ""
@@ -449,8 +449,8 @@ class Study:
         said = []
         for model, rows in self.load(name).groupby("model", sort=False):
             model, value = str(model), rows.set_index("setting")["set_to"]
-            brought, told = registry.brought(model, "text-to-image"), registry.said(model, "made")
-            if brought and brought.draws:
+            brought, told = registry.find_plugin(model, "text-to-image"), registry.describe(model, "made")
+            if brought and brought.factory:
                 said.append(f"{model}: {told}.")
             elif {"generation.guidance_scale", "generation.steps"} <= set(value.index):
                 guidance = _made_with(value["generation.guidance_scale"], "guidance {}")

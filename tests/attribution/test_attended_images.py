@@ -6,7 +6,7 @@ import pytest
 from tiny_pipelines import settings
 
 from biaslab.attribution.images import AttendedImages, generate_with_attention
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.generation.generator import load
 from biaslab.generation.images import GeneratedImages
@@ -24,7 +24,7 @@ def made(folder, store, prompts=PROMPTS, **more):
 
 @pytest.mark.long
 def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
-    store, folder = Store(tmp_path), folders("sd1")
+    store, folder = ResultCache(tmp_path), folders("sd1")
     first = made(folder, store)
     assert list(first.table["image_id"]) == ["p/0", "p/1", "q/0"]
     with monkeypatch.context() as patched:
@@ -48,7 +48,7 @@ def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
 
 
 def test_other_words_are_mapped_anew(folders, tmp_path):
-    store, folder = Store(tmp_path), folders("sd1")
+    store, folder = ResultCache(tmp_path), folders("sd1")
     first = made(folder, store)
     other = made(folder, store, PROMPTS.assign(words=[["photo"], []]))
     assert other.digest != first.digest

@@ -8,7 +8,7 @@ import pytest
 
 from biaslab.attribution import dependency
 from biaslab.attribution.maps import WordMaps, word_masks
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.metrics.instances import encode
 from biaslab.metrics.instances import masks as masks_of
 
@@ -92,7 +92,7 @@ def test_objects_of_images_are_compared_once(tmp_path):
     rows = pd.DataFrame(
         [instance(i, k, "x", rng.random((SIZE, SIZE)) < 0.3) for i, k in itertools.product("abc", range(2))]
     ).sample(frac=1, random_state=0)
-    images, store = Maps("abc"), Store(tmp_path)
+    images, store = Maps("abc"), ResultCache(tmp_path)
     found = dependency.covered(images, rows, store=store, progress=False)
     keys = ["image_id", "instance"]
     assert found[keys].to_numpy().tolist() == rows[keys].to_numpy().tolist()

@@ -11,7 +11,7 @@ import pytest
 from biaslab import cli
 from biaslab.cache import pruning, result_cache
 from biaslab.cache.pruning import prune, results, table
-from biaslab.cache.result_cache import Store, locked
+from biaslab.cache.result_cache import ResultCache, locked
 from biaslab.captions.indicators import indicate
 from biaslab.endpoints.purchases import OK, Answers, Bought, Ledger
 
@@ -28,7 +28,7 @@ def root(tmp_path, monkeypatch):
 
 
 def stage_of(root, **inputs):
-    return Store(root).stage("indicators", inputs, WORK)
+    return ResultCache(root).stage("indicators", inputs, WORK)
 
 
 def compute(root, days=0, **inputs):
@@ -53,7 +53,7 @@ def run(capsys, *arguments):
 
 def buy(root):
     """Return the folder of a ledger that bought one image."""
-    folder = Store(root).stage("bought_images", {"url": "http://here", "model": "one"}).folder
+    folder = ResultCache(root).stage("bought_images", {"url": "http://here", "model": "one"}).folder
     ledger, key = Ledger(folder, 0.25, 1), "ab" * 32
     ledger.reserve(key, lambda: False)
     ledger.settle(key, charged=True)
@@ -64,7 +64,7 @@ def buy(root):
 
 def answered(root):
     """Write the answer of a chat to one question."""
-    Answers(Store(root).stage("answers", {"url": "http://here"}).folder).write("q", {"text": "a"})
+    Answers(ResultCache(root).stage("answers", {"url": "http://here"}).folder).write("q", {"text": "a"})
 
 
 def test_results_that_were_not_used_for_some_days_go(root, monkeypatch, capsys):
@@ -101,7 +101,7 @@ def test_reading_a_result_uses_it(root):
 
 def test_a_stage_is_pruned_by_its_name(root, capsys):
     folder = compute(root, days=8)
-    other = Store(root).stage("spellings", {}, WORK)
+    other = ResultCache(root).stage("spellings", {}, WORK)
     other.compute(CAPTIONS, shard_rows=2, progress=False)
     assert "Would delete 0 results" in run(capsys, "prune", "--stage", "spellings", "--days", "1")[1]
     assert "Deleted 1 result," in run(capsys, "prune", "--stage", "spellings", "--yes")[1]

@@ -46,7 +46,7 @@ def site(tmp_path, monkeypatch):
             monkeypatch.syspath_prepend(folder)
         importlib.invalidate_caches()
         forget()
-        return plugins.points(plugins.JUDGES)[name]
+        return plugins.entry_points(plugins.JUDGES)[name]
 
     yield install
     forget()
@@ -73,20 +73,23 @@ FORMS = {
 def test_what_a_package_brings_is_keyed_by_its_code(site, tmp_path, form):
     value, files, path = FORMS[form]
     entry = site(value, files)
-    before = code_digest.brought(entry)
-    assert code_digest.brought(site(value, files)) == before
-    assert code_digest.brought(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
-    assert code_digest.brought(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
+    before = code_digest.entry_digest(entry)
+    assert code_digest.entry_digest(site(value, files)) == before
+    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "# A comment.\n"})) == before
+    assert code_digest.entry_digest(site(value, {**files, path: files[path] + "Y = 1\n"})) != before
     # By its version, too.
     shutil.rmtree(tmp_path / "site")
-    assert code_digest.brought(site(value, files, "2.0")) != before
+    assert code_digest.entry_digest(site(value, files, "2.0")) != before
     shutil.rmtree(tmp_path / "site")
-    assert code_digest.brought(site(value, files)) == before
+    assert code_digest.entry_digest(site(value, files)) == before
 
 
 def test_data_and_weights_count_where_a_module_reads_files(site):
     entry = site("guest.measure:measure", PACKAGE)
-    before, code = code_digest.brought(entry), code_digest.of(importlib.import_module("guest.measure").measure)
+    before, code = (
+        code_digest.entry_digest(entry),
+        code_digest.function_digests(importlib.import_module("guest.measure").measure),
+    )
     assert set(code) == {"guest.measure", "guest.inner"}
     for path, text, same in (
         ("guest/words.json", "[2]", False),
@@ -94,9 +97,9 @@ def test_data_and_weights_count_where_a_module_reads_files(site):
         ("guest/beside.py", "X = 2\n", True),
     ):
         site("guest.measure:measure", {**PACKAGE, path: text})
-        assert (code_digest.brought(entry) == before) is same, path
+        assert (code_digest.entry_digest(entry) == before) is same, path
         # Stages that use what it brings are keyed alike.
-        assert (code_digest.of(importlib.import_module("guest.measure").measure) == code) is same, path
+        assert (code_digest.function_digests(importlib.import_module("guest.measure").measure) == code) is same, path
         site("guest.measure:measure", PACKAGE)
 
 
@@ -104,18 +107,18 @@ def test_what_is_not_there_is_said(site):
     for value, module in (("guest.gone:measure", "guest.gone"), ("absent:measure", "absent")):
         entry = site(value, PACKAGE)
         with pytest.raises(ParameterError, match=f"^guest names the module {module}, which is not there"):
-            code_digest.brought(entry)
+            code_digest.entry_digest(entry)
 
 
 def test_where_a_package_lies_does_not_matter(site, tmp_path, monkeypatch):
     entry = site("guest.measure:measure", PACKAGE)
-    first = code_digest.brought(entry)
+    first = code_digest.entry_digest(entry)
     sys.modules.pop("guest", None)
     monkeypatch.syspath_prepend(shutil.copytree(tmp_path / "site", tmp_path / "elsewhere"))
     importlib.invalidate_caches()
     forget()
     assert code_digest._path("guest.measure").is_relative_to(tmp_path / "elsewhere")
-    assert code_digest.brought(entry) == first
+    assert code_digest.entry_digest(entry) == first
 
 
 # -- the world, and the rooms of this package --------------------------------------------------------------

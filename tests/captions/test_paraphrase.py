@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.paraphrase import LONGEST_CAPTION, WHY, paraphrase, paraphrases
@@ -139,7 +139,7 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
 
 @pytest.mark.long
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
-    store = Store(tmp_path)
+    store = ResultCache(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
     found = by_model(server, ["a nurse"], ["nurse"], store=store)
     assert found["outcome"].tolist() == ["too_long"]
@@ -153,7 +153,7 @@ def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
     captions = ["a nurse at work", "a nurse with a smile", "a nurse " + "x" * LONGEST_CAPTION, "a nurse and a cat"]
     replies = {captions[0]: completion("At work: a nurse"), captions[1]: completion(""), captions[3]: failure(400)}
     server.reply = lambda question, n: replies[caption_in(question)]
-    store = Store(tmp_path)
+    store = ResultCache(tmp_path)
     found = by_model(server, captions, ["nurse"] * 4, seed=3, store=store)
     assert found["outcome"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
     assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]

@@ -19,7 +19,7 @@ import pytest
 from fake_endpoint import KEY, at, bytes_below, drawn, failure, picture, process, wait
 from PIL import Image
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import purchases
 from biaslab.endpoints.images import OUTCOMES
 from biaslab.endpoints.purchases import Ledger, LimitError
@@ -506,7 +506,7 @@ def buy_from(url, root, n, die_at="", **more):
     if die_at:
         setattr(Ledger, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     given = PAID | {"url": url, "key_variable": "", **more}
-    return bought(asked(n), EndpointSettings(**given), Store(root))
+    return bought(asked(n), EndpointSettings(**given), ResultCache(root))
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills with a signal")

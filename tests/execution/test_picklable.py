@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from biaslab.execution.workers import Memo, Workers
+from biaslab.execution.workers import Memoized, Workers
 from biaslab.hub.image_sources import FolderImages, Subset
 from biaslab.judges import duplicates
 from biaslab.pipeline import Pipeline, Settings
@@ -69,7 +69,7 @@ def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_pat
 def test_a_memo_computes_once_and_travels_empty():
     calls = []
 
-    @Memo
+    @Memoized
     def double(x):
         calls.append(x)
         return 2 * x
@@ -77,7 +77,7 @@ def test_a_memo_computes_once_and_travels_empty():
     assert [double(k) for k in (1, 2, 1)] == [2, 4, 2] and calls == [1, 2]
     # What travels holds a list of its own.
     assert travelled(double)(1) == 2 and calls == [1, 2]
-    assert Memo(int)() == 0
+    assert Memoized(int)() == 0
 
 
 def test_pipelines_like_one_have_its_workers(world):

@@ -17,7 +17,7 @@ from clusters import cluster
 
 from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.execution import kernels
-from biaslab.execution.workers import THREADS, Memo, Workers, _connected, start_scheduler
+from biaslab.execution.workers import THREADS, Memoized, Workers, _connected, start_scheduler
 from biaslab.settings import ComputeSettings, Settings
 
 needs_dask = pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra 'dask'")
@@ -79,7 +79,7 @@ class Loads:
 
     def __init__(self, folder):
         self.folder = folder
-        self.model = Memo(self.load)
+        self.model = Memoized(self.load)
 
     def load(self):
         (self.folder / f"{os.getpid()}-{time.monotonic_ns()}").touch()

@@ -96,7 +96,7 @@ def dotted(*groups):
 @pytest.mark.usefixtures("here")
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
-    monkeypatch.delenv(kernels.REHEARSED)
+    monkeypatch.delenv(kernels.PREFLIGHT_DONE)
     sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}

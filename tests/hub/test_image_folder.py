@@ -173,8 +173,8 @@ def test_pictures_of_one_prompt_are_counted_for_the_group_of_each(tmp_path):
     assert own.prompts()["n_images"].tolist() == [2, 3] and own.groups() == ["Kenya", "Peru"]
     counts = own.images().table.groupby("group")["image_id"].agg(["size", "first"])
     assert counts.to_numpy().tolist() == [[2, "Kenya/0.png"], [3, "Peru/0.png"]]
-    (one,) = asked_of.of_tables(pipeline(tmp_path), ["custom_people"])
-    assert one.images == one.there == 5
+    (one,) = asked_of.requests_for_tables(pipeline(tmp_path), ["custom_people"])
+    assert one.images == one.n_cached == 5
 
 
 def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
@@ -206,7 +206,7 @@ def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
     more = {"endpoint": EndpointSettings(), "corpus": lambda: pytest.fail("read")}
     model = open_model(f"images:{tmp_path}", GenerationSettings(), **more)
     prompts = asked("A photo of  a nurse.", "a chef")
-    assert model.n_there(prompts, seed=1, store=None) == 2
+    assert model.n_cached(prompts, seed=1, store=None) == 2
     images = model.generate(prompts, seed=1, store=None)
     found = images.table[["image_id", "prompt_id", "index"]].to_numpy().tolist()
     assert found == [["0.png", "p0", 0], ["1.png", "p0", 1]]

@@ -24,7 +24,7 @@ from biaslab.hub import huggingface as hub_names
 from biaslab.judges.judge_names import WHOLE
 from biaslab.pipeline import Pipeline, Settings, preflight, probes
 from biaslab.pipeline.probes import Trial
-from biaslab.pipeline.requirements import Use
+from biaslab.pipeline.requirements import ModelUse
 from biaslab.request import Request
 from biaslab.runs import dry_run, jobs, params, runner
 from biaslab.study import sources
@@ -44,7 +44,7 @@ NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskill
 @pytest.fixture(autouse=True)
 def rehearsed(monkeypatch, tmp_path):
     """Rehearse, with nothing that was tried, or looked up, before."""
-    monkeypatch.delenv(kernels.REHEARSED)
+    monkeypatch.delenv(kernels.PREFLIGHT_DONE)
     monkeypatch.delenv("BIASLAB_STORE", raising=False)
     monkeypatch.setattr(preflight, "_answered", set())
     monkeypatch.setattr(hub_names, "_commits", {})
@@ -307,7 +307,7 @@ def test_what_does_not_fit_in_memory_is_told_with_what_would_fit(folders, monkey
     free = {"cuda": (2 * 10**9, 8 * 10**9), "cpu": (20 * 10**9, 24 * 10**9)}
     monkeypatch.setattr(processor, "memory", lambda device="cpu": free[device])
     settings = Settings.of({"compute": {"device": "cuda"}})
-    trial = Trial(Use("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
+    trial = Trial(ModelUse("model", folders("sd1"), "text-to-image"), Request("pipeline", folders("sd1"), settings))
     said = probes._problem(trial, work)
     assert "it does not fit in the GPU's memory, of which 2.0 of 8.0 GB are free" in said
     assert "generation.dtype to bfloat16" in said and "compute.device to cpu, where it fits" in said
@@ -325,9 +325,9 @@ def test_a_run_whose_images_are_there_tries_nothing(root, tmp_path, monkeypatch)
     checked = of_scenes(root, given)
     (opened,) = jobs.pipelines(jobs.plan(checked))
     with pytest.raises(TypeError):
-        dry_run.rehearse(jobs.plan(checked))
+        dry_run.run_preflight(jobs.plan(checked))
     opened.pipeline.dalleval.images("skills")
-    assert dry_run.rehearse(jobs.plan(checked)).parts == []
+    assert dry_run.run_preflight(jobs.plan(checked)).parts == []
 
 
 def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypatch):
@@ -336,6 +336,6 @@ def test_on_a_cluster_nothing_is_tried_on_this_machine(root, tmp_path, monkeypat
     checked = of_scenes(root, given)
     opened = [jobs.Opened(Pipeline("mini", Settings.of(given), progress=False), {"dalleval_skill_accuracy"}, set())]
     monkeypatch.setattr(jobs, "pipelines", lambda planned: opened)
-    found = dry_run.rehearse(jobs.plan(checked))
+    found = dry_run.run_preflight(jobs.plan(checked))
     assert {part.use.setting for part in found.parts} == {"dalleval.detector", "model"}
-    assert all(part.tried is None for part in found.parts) and found.measured == {}
+    assert all(part.result is None for part in found.parts) and found.costs == {}

@@ -56,7 +56,7 @@ def test_counts_in_parts_are_as_they_were_written(tmp_path):
     # Of votes that are split: with three decimals no thousands.
     assert numbers("12.125", "0.500", "40", whole=True) == [12.125, 0.5, 40]
     name = "paradox_percent_female"
-    written = tables.of([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
+    written = tables.make_table([["SD", "naive", "nurse", "generated", "1", 50.0, 12.125]], name)
     assert tables.read(tables.write(written, tmp_path / "t.csv"), name)["n"].tolist() == [12.125]
 
 

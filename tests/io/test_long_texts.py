@@ -67,5 +67,5 @@ def test_headings_of_notebooks(tmp_path, write_notebook, line):
 @pytest.mark.long
 @pytest.mark.parametrize("text", ["/" * N, "~" + "/" * N, "/a" + "/" * N, "a:" * N, "/a/" * N, "file://" * N])
 def test_paths(text):
-    assert isinstance(redact.named(text), str)
-    assert isinstance(redact.redacted(text, redact.private_texts(text)), str)
+    assert isinstance(redact.basename(text), str)
+    assert isinstance(redact.redact(text, redact.sensitive_texts(text)), str)

@@ -9,7 +9,7 @@ import pytest
 
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
-from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, pictures_of
+from biaslab.hub.image_sources import CaptionImages, DescribedImages, FolderImages, Subset, domain_of
 from biaslab.hub.registry import ANY, DRAWINGS, PHOTOGRAPHS
 from biaslab.judges import domains
 from biaslab.pipeline import Pipeline, Settings, requirements
@@ -30,8 +30,8 @@ NAMES, DRAWN, TABLES = (dict(zip(ROLES, column, strict=True)) for column in zip(
 
 def check(model, given, names):
     """Refuse judges that do not know what they are to look at."""
-    for use in requirements.of_tables(Pipeline(model, given, progress=False), names):
-        requirements.check_pictures(use)
+    for use in requirements.uses_of_tables(Pipeline(model, given, progress=False), names):
+        requirements.check_domain(use)
 
 
 def settings(**changes):
@@ -102,9 +102,9 @@ def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     assert domains.knows(str(copy), "clip") == DRAWINGS
     # The file is no part of what the model computes.
     assert registry.digest(copy) == registry.digest(where)
-    (copy / registry.DECLARED).unlink()
+    (copy / registry.DOMAIN_FILE).unlink()
     assert domains.knows(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
-    (copy / registry.DECLARED).write_text(json.dumps({"pictures": "cartoons"}))
+    (copy / registry.DOMAIN_FILE).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
         domains.knows(str(copy), "clip")
     # Parts of a judge know the same.
@@ -121,12 +121,12 @@ def pictures(tmp_path):
 
 
 def test_a_folder_of_pictures_is_of_photographs_unless_it_says_otherwise(pictures):
-    assert pictures_of(FolderImages(pictures)) == PHOTOGRAPHS
-    (pictures / registry.DECLARED).write_text('{"pictures": "drawings"}')
+    assert domain_of(FolderImages(pictures)) == PHOTOGRAPHS
+    (pictures / registry.DOMAIN_FILE).write_text('{"pictures": "drawings"}')
     drawn = CaptionImages(pictures, ["a"])
     table = pd.DataFrame({"image_id": ["a"]})
     for source in (drawn, DescribedImages(drawn, table), Subset(DescribedImages(drawn, table), ["a"])):
-        assert pictures_of(source) == DRAWINGS
+        assert domain_of(source) == DRAWINGS
 
 
 def test_a_notebook_is_refused_what_a_run_is_refused(pictures):

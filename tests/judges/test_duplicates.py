@@ -13,7 +13,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from biaslab.analyses import custom
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError
 from biaslab.hub.image_sources import FolderImages, Unreadable
 from biaslab.judges import duplicates, judge
@@ -40,7 +40,7 @@ def searched(folder, group=lambda image_id: "one"):
     images = FolderImages(folder)
     images.table = images.table.assign(outcome="ok")
     groups = images.table["image_id"].map(group)
-    return images, duplicates.find(images, groups, store=Store(folder.parent / "store"), progress=False)
+    return images, duplicates.find(images, groups, store=ResultCache(folder.parent / "store"), progress=False)
 
 
 def status_of(found):
@@ -69,7 +69,7 @@ def test_find_of_numbered_images_the_first_number_counts(tmp_path):
     images.table = pd.DataFrame({"image_id": ["p/10", "p/2", "q/1"]})
     images.read = lambda ids: [noise(1) for _ in ids]
     groups = pd.Series(["one"] * 3)
-    found = duplicates.find(images, groups, store=Store(tmp_path / "store"), progress=False)
+    found = duplicates.find(images, groups, store=ResultCache(tmp_path / "store"), progress=False)
     assert status_of(found) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
 
 
@@ -122,7 +122,7 @@ def test_find_no_images_returns_no_rows(tmp_path):
     save(folder / "a.png", noise(1))
     images = FolderImages(folder)
     images.table = images.table.iloc[:0]
-    found = duplicates.find(images, pd.Series([], dtype=object), store=Store(tmp_path / "store"), progress=False)
+    found = duplicates.find(images, pd.Series([], dtype=object), store=ResultCache(tmp_path / "store"), progress=False)
     assert found.empty and duplicates.alike(found) == (0, [])
     assert duplicates.remarks(duplicates.DistinctImages(images, found)) == []
 
@@ -342,7 +342,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
     (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
     given = Settings.of({"compute": {"store": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
-    asked = list(asked_for.of_tables(pipeline, ["custom_people"]))
+    asked = list(asked_for.requests_for_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.
     assert generated_images.remarks(asked) == []
     pipeline.custom.images()

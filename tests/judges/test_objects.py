@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import objects
@@ -63,7 +63,7 @@ def test_boxes_and_labels_are_those_of_the_librarys_own_steps(kind, tmp_path, ph
     model, processor = save(tmp_path, kind)
     with torch.no_grad():
         outputs = [model(**processor(images=[photo], return_tensors="pt")) for photo in photos]
-    found = Detector(str(tmp_path), {v: [] for v in LABELS.values()}, device="cpu").look(photos)
+    found = Detector(str(tmp_path), {v: [] for v in LABELS.values()}, device="cpu").detect(photos)
     # DETR has a fifth way to be, which is nothing at all.
     assert outputs[0].logits.shape[-1] == (4 if kind == "RTDetr" else 5)
     said = set()
@@ -126,7 +126,7 @@ def shown():
 def look(monkeypatch):
     def _look(images, named, store, told, classes=TWO, **options):
         monkeypatch.setattr(objects, "Detector", told)
-        return detect(images, str(named), classes, store=Store(store), progress=False, **options)
+        return detect(images, str(named), classes, store=ResultCache(store), progress=False, **options)
 
     return _look
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import people as module
@@ -123,7 +123,7 @@ def judges():
 def run(judges_are, tmp_path):
     def _run(asked, *, images=None, settings=JudgeSettings(), made=...):  # noqa: B008
         judges_are(judges() if made is ... else made)
-        return judge_people(images or source(), asked, settings, store=Store(tmp_path), progress=False)
+        return judge_people(images or source(), asked, settings, store=ResultCache(tmp_path), progress=False)
 
     return _run
 
@@ -177,7 +177,7 @@ def test_three_people_and_one_in_a_picture_of_three(run):
 def test_one_person_is_judged_as_judge_does(run, tmp_path):
     images = source(Unreadable("truncated"), Unreadable("blocked"))
     found = run(ask(images.table["image_id"], "nurse"), images=images)
-    expected = judge(images, JudgeSettings(), store=Store(tmp_path / "one"), progress=False)
+    expected = judge(images, JudgeSettings(), store=ResultCache(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]
     pd.testing.assert_frame_equal(found[same], expected[same], check_dtype=False)
     several = expected["outcome"].replace("several_faces", "too_many_faces")
@@ -329,7 +329,7 @@ def test_people_of_renders_are_judged_right(tmp_path):
     from biaslab_world.pairs import held_out_pairs
 
     renders = held_out_pairs(60, seed=3)
-    truth, store = renders.table, Store(tmp_path)
+    truth, store = renders.table, ResultCache(tmp_path)
     asked = truth[["image_id", "position", "phrase"]]
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
     found = judge_people(renders, asked, settings, store=store, progress=False)

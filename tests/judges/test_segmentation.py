@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
 from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
@@ -63,7 +63,7 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 
     model = transformers.SegformerForSemanticSegmentation.from_pretrained(tiny("segformer")).eval()
     processor = transformers.SegformerImageProcessor.from_pretrained(tiny("segformer"))
-    found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").look(photos)
+    found = segmenters.Segmenter(tiny("segformer"), LOW, device="cpu").segment(photos)
     named = {1: "dog", 2: "coffee cup", 3: "person"}
     for image, seen in zip(photos, found, strict=True):
         with torch.no_grad():
@@ -85,7 +85,7 @@ def test_a_segformer_sees_the_regions_of_its_own_logits(tiny, photos):
 @pytest.mark.parametrize("kind", ["segformer", "mask2former"])
 def test_what_a_segmenter_sees_does_not_depend_on_the_batch(kind, tiny, photos):
     segmenter = segmenters.Segmenter(tiny(kind), LOW, device="cpu")
-    one, all_ = [segmenter.look([photo])[0] for photo in photos], segmenter.look(photos)
+    one, all_ = [segmenter.segment([photo])[0] for photo in photos], segmenter.segment(photos)
     for first, second in zip(one, all_, strict=True):
         assert [i.object for i in first] == [i.object for i in second]
         np.testing.assert_allclose([i.score for i in first], [i.score for i in second], atol=1e-4)
@@ -105,7 +105,7 @@ WORDS = ("dog", "cup", "skateboard")
 @pytest.mark.parametrize(("tagger", "segmenter"), [("siglip", "sam"), ("clip", "none")])
 def test_three_models_find_instances_in_each_image(tagger, segmenter, tiny, photos):
     names = [tiny(n) if n != "none" else n for n in (tagger, "grounding_dino", segmenter)]
-    found = grounded_sam.Grounded(*names, LOW, WORDS, device="cpu").look(photos)
+    found = grounded_sam.Grounded(*names, LOW, WORDS, device="cpu").segment(photos)
     assert len(found) == 3 and all(found)
     for image, seen in zip(photos, found, strict=True):
         for i in seen:
@@ -257,7 +257,7 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     source = ArrayImages([picture(3), Unreadable("truncated"), picture(0), picture(1)], list("abcd"))
     words = tmp_path / "words.txt"
     words.write_text("Dog\n\ncoffee_cup\ndog\n")
-    told, store = Told(), Store(tmp_path / "store")
+    told, store = Told(), ResultCache(tmp_path / "store")
     monkeypatch.setattr(segmentation, "load", told)
     given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
     found = segmentation.find(source, str(named), **given)
@@ -368,4 +368,4 @@ def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             segmentation.read(written(tmp_path, drop=[column]), IDS)
     with pytest.raises(MissingInputError, match=r"none\.csv"):
-        segmentation.find(ArrayImages([]), str(tmp_path / "none.csv"), store=Store(tmp_path))
+        segmentation.find(ArrayImages([]), str(tmp_path / "none.csv"), store=ResultCache(tmp_path))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError, UnknownNameError
 from biaslab.hub.image_sources import Unreadable
 from biaslab.judges import similarity
@@ -35,7 +35,7 @@ def compared(images, tmp_path):
     """Compare pairs of the images by something."""
 
     def _compared(*by, pairs=PAIRS):
-        return compare(images, pairs, *by, store=Store(tmp_path), device="cpu", progress=False)
+        return compare(images, pairs, *by, store=ResultCache(tmp_path), device="cpu", progress=False)
 
     return _compared
 

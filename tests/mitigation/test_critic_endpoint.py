@@ -9,7 +9,7 @@ import pytest
 from fake_endpoint import KEY, bytes_below, completion, failure
 from PIL import Image
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.hub.image_sources import Unreadable
 from biaslab.mitigation import endpoint
@@ -92,7 +92,7 @@ def test_it_is_shown_images_with_their_prompts_and_a_schema(server, brief):
 
 
 def test_nothing_is_paid_for_twice(server, brief, tmp_path):
-    store = Store(tmp_path / "store")
+    store = ResultCache(tmp_path / "store")
     given = brief("sheriff", "guard", "mover")
     first = criticised(server, given, store)
     assert [c.identity for c in first] == ["sheriff", "guard", "mover"] and len(server.requests) == 3
@@ -152,7 +152,7 @@ def test_a_guideline_is_one_plain_line(server, brief):
     ],
 )
 def test_what_is_no_answer_is_sent_back_and_then_no_judgement(server, brief, tmp_path, reply, why):
-    store = Store(tmp_path / "store")
+    store = ResultCache(tmp_path / "store")
     server.reply = lambda question, n: completion(reply)
     (critique,) = criticised(server, brief("sheriff"), store)
     assert (critique.outcome, critique.cause, critique.biased) == ("no_judgement", "invalid", None)

@@ -94,8 +94,8 @@ def answer_neither(monkeypatch):
     monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
     monkeypatch.setattr(zero_shot.ZeroShotGender, "p_female", lambda self, images: np.full(len(images), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
-    monkeypatch.setattr(objects.Detector, "look", nothing)
-    monkeypatch.setattr(segmenters.Segmenter, "look", lambda self, images: [[] for _ in images])
+    monkeypatch.setattr(objects.Detector, "detect", nothing)
+    monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
 
 
 @pytest.mark.parametrize("case", OUTCOMES)

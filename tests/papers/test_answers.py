@@ -209,7 +209,7 @@ def test_what_needs_a_missing_number_is_left_out(answer):
 
 
 def test_what_was_planted_may_depend_on_the_row(answer, monkeypatch):
-    monkeypatch.setattr(answers.registry, "said", lambda name, entry: f"{name}: {entry}.")
+    monkeypatch.setattr(answers.registry, "describe", lambda name, entry: f"{name}: {entry}.")
     (found, *_) = answer(planted="paradox_{definition}", **COUNTED).findings(ROWS)
     assert found.details == ("up: paradox_published.",)
 

@@ -7,7 +7,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from biaslab.papers.findings import Finding, GroupTest, adjust_across_report, filled
-from biaslab.schema.formatting import count, durations, interval, moved, spoken
+from biaslab.schema.formatting import direction, format_count, format_durations, format_interval, format_number
 
 
 def test_an_answer_is_short_and_a_question_is_one():
@@ -33,19 +33,19 @@ def test_a_notebook_shows_a_finding_as_text_and_its_words_as_they_are():
 
 
 def test_numbers_have_the_digits_that_a_sentence_needs():
-    assert [spoken(v) for v in (0.123, 12.34, 1234.5)] == ["0.12", "12.3", "1,234"]
+    assert [format_number(v) for v in (0.123, 12.34, 1234.5)] == ["0.12", "12.3", "1,234"]
     # What rounds to nothing has no sign.
-    assert [spoken(v) for v in (-0.004, -0.006, -0.0)] == ["0.00", "-0.01", "0.00"]
-    assert count(1, "image", "images") == "1 image" and count(1200, "image", "images") == "1,200 images"
-    assert interval({"ci_low": 0.5, "ci_high": 10.04}) == "0.50 to 10.0"
-    assert interval({"ci_low": float("nan"), "ci_high": 1.0}) == "no interval"
-    told = [durations(*ends) for ends in ((2.9, 4.02), (90, 150), (3600, 9000))]
+    assert [format_number(v) for v in (-0.004, -0.006, -0.0)] == ["0.00", "-0.01", "0.00"]
+    assert format_count(1, "image", "images") == "1 image" and format_count(1200, "image", "images") == "1,200 images"
+    assert format_interval({"ci_low": 0.5, "ci_high": 10.04}) == "0.50 to 10.0"
+    assert format_interval({"ci_low": float("nan"), "ci_high": 1.0}) == "no interval"
+    told = [format_durations(*ends) for ends in ((2.9, 4.02), (90, 150), (3600, 9000))]
     assert told == ["2.9 to 4 seconds", "1.5 to 2.5 minutes", "1 to 2.5 hours"]
 
 
 def test_a_direction_is_named_only_where_the_interval_shows_it():
     ends = {(1, 2): "up", (-2, -1): "down", (-1, 1): "0", (float("nan"),) * 2: "0", (1e-12, 1): "0"}
-    assert [moved(*limits, "up", "down", "0") for limits in ends] == [*ends.values()]
+    assert [direction(*limits, "up", "down", "0") for limits in ends] == [*ends.values()]
 
 
 def verdict(p, *, n=62, estimate=1.0, main=True, **more):

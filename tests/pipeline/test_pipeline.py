@@ -299,7 +299,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
-        used = requirements.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
+        used = requirements.uses_of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
         judges = [requirements.digest(use) for use in used if use.setting == "judging.gender"]
         return validation.digest(Pipeline("owner/name", settings)), *judges
 

@@ -244,7 +244,7 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
         file.write_text(text)
         (folder / "config.json").write_text(config)
         settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
-        used = requirements.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
+        used = requirements.uses_of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
         found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.further")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)

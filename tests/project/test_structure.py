@@ -99,7 +99,7 @@ _NAMED = {
 
 def test_what_is_for_all_papers_names_none():
     """A new one declares itself: in its room, and the stages for its prompts."""
-    papers = tables.measuring()
+    papers = tables.measuring_papers()
     known = {*papers, *(name for name in tables.schemas() if name.startswith(tuple(f"{p}_" for p in papers)))}
     starts = tuple(f"{paper}/" for paper in papers)
     found = {}

@@ -220,8 +220,8 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     model, settings = validation.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["compare_with"] == ["owner/name+owner/lora"]
-    assert redact.named(model) == "a+b+lora.safetensors:0.8"
-    assert redact.redacted(model, redact.private_texts(model)) == "a+b+lora.safetensors:0.8"
+    assert redact.basename(model) == "a+b+lora.safetensors:0.8"
+    assert redact.redact(model, redact.sensitive_texts(model)) == "a+b+lora.safetensors:0.8"
 
 
 def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):
@@ -266,7 +266,7 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, mon
     how = ["--size", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
     assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
     out = capsys.readouterr().out
-    found = {one.kind: one.images for one in drawn}
+    found = {one.kind: one.n_images for one in drawn}
     assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out
     # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
     assert (found["skills"], found["social"]) == (21, 198) and "219" in out

@@ -95,6 +95,6 @@ def test_printed_rows_are_told_by_their_numbers():
     # What is measured beside them may say more.
     genders = printed("dalleval_average_gender")
     mine = genders.drop_duplicates("profession").head(2).assign(model="mini", value=0.5, judge="VQA")
-    both = tables.joined([mine, genders], "dalleval_average_gender")
+    both = tables.join_tables([mine, genders], "dalleval_average_gender")
     assert sources.printed_models("dalleval_average_gender", both) == list(genders["model"].unique())
     assert sources.printed_models("paired_labour_share", printed("paired_labour_share")) == []

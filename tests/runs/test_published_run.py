@@ -67,7 +67,7 @@ def test_every_estimate_lies_in_its_interval(folder, record, estimates_lie_in_in
 def test_rows_are_means_over_the_units_that_comparisons_pair(folder, name):
     def read(of):
         paths = (folder / room / f"{of}.csv" for room in ("tables", "measured"))
-        return next((tables.read(path, of) for path in paths if path.is_file()), tables.of([], of))
+        return next((tables.read(path, of) for path in paths if path.is_file()), tables.make_table([], of))
 
     over, lows = pairing.over()[name]
     schema = tables.schema(name)

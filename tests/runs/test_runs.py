@@ -565,7 +565,7 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
         lambda: study.find(Finding("Which?", "Two.")),
         lambda: study.show("paradox_line", plt.figure()),
         lambda: study.load("paradox_percent_female"),
-        lambda: study.cached(paradox.overall, frame),
+        lambda: study.memoize(paradox.overall, frame),
     ):
         with pytest.raises(RunError, match="The run that this notebook is part of has ended"):
             write()

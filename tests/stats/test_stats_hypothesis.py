@@ -169,7 +169,7 @@ def test_no_outcome_of_several_tests_has_a_smaller_corrected_p():
     least = stats.adjust(stats.least_binomial_p(n), "holm")
     assert least == pytest.approx(corrected.min(axis=0))
     for level in (0.05, 0.1, 0.2):
-        assert stats.attainable(stats.least_binomial_p(n), level) == (corrected < level).any()
+        assert stats.can_be_significant(stats.least_binomial_p(n), level) == (corrected < level).any()
 
 
 def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
@@ -178,11 +178,11 @@ def test_a_verdict_takes_as_many_units_as_exact_sign_flips():
 
 
 def test_nothing_is_attainable_without_tests():
-    assert not stats.attainable([])
-    assert not stats.attainable([np.nan, 0.2])
+    assert not stats.can_be_significant([])
+    assert not stats.can_be_significant([np.nan, 0.2])
     assert np.isnan(stats.least_binomial_p(0)) and np.isnan(stats.least_fisher_p(0, 3))
     with pytest.raises(InputError, match="level must lie between 0 and 1"):
-        stats.attainable([0.1], 5)
+        stats.can_be_significant([0.1], 5)
 
 
 # -- paired differences: test and interval agree, and follow from their definitions ---------------------------

@@ -319,7 +319,7 @@ class Corpus:
     such skew).
     """
 
-    name, pictures, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
+    name, image_domain, written, for_triplets = "mini", registry.DRAWINGS, True, "depictions"
     """What it is called; what its images are; its captions are written when read; its captions for triplets."""
 
     def __init__(self, rows: int = 200_000, seed: int = 0, skew: str = "default") -> None:

@@ -18,14 +18,14 @@ from biaslab_world import pairs, skills, social, triplets, truthful, world
 class WorldModel(ImageModel):
     """What draws the embedded world's truth: no model, so what is found on its images comes from the measures."""
 
-    pictures, truthful = DRAWINGS, True
+    image_domain, truthful = DRAWINGS, True
 
     def __init__(self, name: str, *, corpus: Corpus, height: int, of: str, design: DallEvalDesign | None) -> None:
         self.label = self.digest = name
         self._corpus, self._size, self._of, self._design = corpus, height or 64, of, design
 
     @property
-    def alike(self) -> tuple:
+    def cost_key(self) -> tuple:
         """What its prompts ask for, its size and captions."""
         return (self.label, self._of, self._size, self._corpus.digest)
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from biaslab import reference
 from biaslab.errors import unknown_name
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
 from biaslab_world import truthful
 from biaslab_world.looks import LOOKS
@@ -155,7 +155,7 @@ def balanced(prompts: pd.DataFrame, n: int, *, seed: int, decoded: Path | None =
     """
     asked = prompts.to_dict("records")
 
-    @Memo
+    @Memoized
     def scene(image_id: str) -> Scene:
         return balanced_scene(np.random.default_rng([seed, int(image_id.rpartition("/")[2])]), asked)
 
@@ -184,7 +184,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, tones: str = "uniform", size: 
     """
     asked = {row["prompt_id"]: row for row in prompts.to_dict("records")}
 
-    @Memo
+    @Memoized
     def scene(prompt: str, index: int) -> Scene:
         rng = np.random.default_rng(truthful.draw(seed, prompt, index, "scene"))
         return social_scene(rng, asked[prompt], tones=tones)

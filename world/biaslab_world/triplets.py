@@ -24,7 +24,7 @@ import pandas as pd
 
 from biaslab.cache import code_digest
 from biaslab.errors import InputError, unknown_name
-from biaslab.execution.workers import Memo
+from biaslab.execution.workers import Memoized
 from biaslab_world import render, truthful
 from biaslab_world.looks import CASUAL
 from biaslab_world.scene import Scene, Thing, light_at, sample_person
@@ -265,7 +265,7 @@ def generate(prompts: pd.DataFrame, *, seed: int, skew: str = "default", size: i
     noise = dict(zip(prompts["prompt_id"], noise, strict=True))
     asked = {key: read(text) for key, text in prompts[["prompt_id", "text"]].itertuples(index=False)}
 
-    @Memo
+    @Memoized
     def scene(prompt: str, index: int) -> Scene:
         rng = np.random.default_rng(truthful.draw(seed, noise[prompt], index, "scene"))
         return build_scene(asked[prompt], rng, skew)

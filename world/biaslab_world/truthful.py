@@ -43,7 +43,7 @@ class Renders:
     scene: Callable[[str], Scene]  # returns the scene of an ``image_id``
     size: int = 64  # height of the images in pixels
     decoded: Path | None = None  # folder of an autoencoder through which the images pass
-    pictures: str = registry.DRAWINGS  # what they are
+    image_domain: str = registry.DRAWINGS  # what they are
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray]:
         """Return the images in the order asked for, each uint8 RGB (height, width, 3)."""

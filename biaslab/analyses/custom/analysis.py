@@ -85,7 +85,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
             differs = p < stats.significance(confidence)
             each.at[k, "note"] = _note(some, *each.loc[k, list(bounds)], differs=differs)
         rows.append(each.assign(model=model))
-    return tables.joined(rows, "custom_shares")
+    return tables.join_tables(rows, "custom_shares")
 
 
 def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> str:
@@ -171,7 +171,7 @@ def answered(own_answers: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
             for name, value in mean.items():
                 found[name] = np.where(found["group"] == ALL, value, np.nan)
             rows.append(found.assign(question=question, model=model))
-    return tables.joined(rows, "custom_answered")
+    return tables.join_tables(rows, "custom_answered")
 
 
 def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> tuple[pd.DataFrame, dict[str, float]]:
@@ -237,7 +237,7 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
         note = f"No share or no benchmark for {len(missing)} of {len(each)} groups: {', '.join(missing)}."
         each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_asked=len(each))
         rows.append(each.assign(note=note if missing else ""))
-    return tables.joined(rows, "custom_distance")
+    return tables.join_tables(rows, "custom_distance")
 
 
 def _compared(images: pd.DataFrame, each: pd.DataFrame, seed: int, confidence: float) -> Iterator[dict[str, Any]]:
@@ -335,7 +335,7 @@ def differences(
     each = frame["group"] != ALL
     for some in (each, ~each):
         frame.loc[some, "p_holm"] = stats.adjust(frame.loc[some, "p"].astype(float))
-    return tables.of(frame, "custom_differences")
+    return tables.make_table(frame, "custom_differences")
 
 
 def _weights(cells: pd.DataFrame) -> pd.Series:
@@ -395,7 +395,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 counts = images["count"].sum(), share.n, len(images)
                 rows.append([model, group, outcome, *counts, 100 * share.value, *limits])
-    return tables.of(rows, "custom_outcomes")
+    return tables.make_table(rows, "custom_outcomes")
 
 
 def _people_of(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
@@ -418,7 +418,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             limits = np.clip([mean.ci_low, mean.ci_high], 1, 10)
             n_images = some.loc[tone.notna(), "image_id"].nunique()
             rows.append([model, group, mean.value, *limits, mean.n, n_images, len(some), unread, by])
-    found = tables.of(rows, "custom_tones")
+    found = tables.make_table(rows, "custom_tones")
     return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
@@ -459,7 +459,7 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
                 counts = images["count"].sum(), share.n, len(images)
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 rows.append([model, f"{first} × {second}", one, name, 100 * share.value, *limits, *counts])
-    return tables.of(rows, "custom_intersections")
+    return tables.make_table(rows, "custom_intersections")
 
 
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -500,7 +500,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
                 row[name] = 100 * np.average(right, weights=some["weight"]) if len(some) else np.nan
                 row[f"{name}_n"] = len(some)
             rows.append(row)
-    return tables.of(rows, "custom_corrected")
+    return tables.make_table(rows, "custom_corrected")
 
 
 def _labelled(one: Headline, known: pd.DataFrame) -> pd.DataFrame:
@@ -530,7 +530,7 @@ def agreement(judges: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) 
             pair = wide[[names[0], other]].dropna(how="all").set_axis(["judge", "other"], axis=1)
             for group, some in [(ALL, pair), *pair.groupby(level="group", sort=False)]:
                 rows.append([model, names[0], other, group, *_agreed(some, seed, confidence)])
-    return tables.of(rows, "custom_agreement")
+    return tables.make_table(rows, "custom_agreement")
 
 
 def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:

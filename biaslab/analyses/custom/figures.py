@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from biaslab.plots import forms, style
 from biaslab.plots.gallery import gallery
 
-ANSWERS = forms.look(
+ANSWERS = forms.series_style(
     {
         "female": ("perceived as female", style.FEMALE, "o"),
         "male": ("perceived as male", style.MALE, "s"),

@@ -11,7 +11,7 @@ import pandas as pd
 from biaslab import redact
 from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
-from biaslab.hub.image_sources import pictures_of
+from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
 from biaslab.judges.judge_names import RATINGS
 from biaslab.ratings import person_ratings
@@ -30,18 +30,18 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
     source = pipeline.custom.images().source
     tones = pipeline.skin_tones(source, rows)
     tones = {name: tones[column].to_numpy() for name, column in _TONES.items()}
-    if pictures_of(source) == registry.PHOTOGRAPHS:
+    if domain_of(source) == registry.PHOTOGRAPHS:
         # The light of a photograph is an error of its own, which tables and cards state.
         named = pd.Series(tones["tone_judge"], dtype=object)
         tones["tone_judge"] = named.replace(TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS).to_numpy()
-    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
+    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label, **tones), "custom_people")
 
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
     frames, raters = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
     for judge in pipeline.custom.judges:
-        named = redact.named(judge)
+        named = redact.basename(judge)
         if judge.startswith(RATINGS):
             stems = [Path(one).stem for one in raters]
             stem = Path(judge).stem
@@ -57,18 +57,18 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
         frames.append(judged.assign(judge=named, model=pipeline.label))
     if (truth := pipeline.custom.truth()) is not None:
         frames.append(truth.assign(judge=TRUTH, model=pipeline.label))
-    return tables.joined(frames, "custom_judges")
+    return tables.join_tables(frames, "custom_judges")
 
 
 def own_answers(pipeline: Pipeline) -> pd.DataFrame:
     """Return what is answered to questions of one's own about each person, or image; none where there are none."""
     rows = pipeline.custom.answers()
-    return tables.of(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_own_answers")
+    return tables.make_table(rows.assign(prompt=rows["text"], model=pipeline.label), "custom_own_answers")
 
 
 def benchmark(pipeline: Pipeline) -> pd.DataFrame:
     """Return the share that each group is compared with: the file's, or an even split."""
-    return tables.of(pipeline.custom.benchmark(), "custom_benchmark")
+    return tables.make_table(pipeline.custom.benchmark(), "custom_benchmark")
 
 
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from biaslab.metrics.headline import MEAN
 from biaslab.plots import forms, style
 
-ESTIMATORS = forms.look(
+ESTIMATORS = forms.series_style(
     {
         "judge": ("judge alone", style.GREY, "s"),
         "ratings": ("annotations alone", style.ORANGE, "D"),
@@ -16,7 +16,7 @@ ESTIMATORS = forms.look(
     }
 )
 
-PARTS = forms.look(
+PARTS = forms.series_style(
     {
         "group": ("groups", style.BLUE),
         "template": ("wording", style.ORANGE),

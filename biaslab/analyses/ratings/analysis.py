@@ -24,7 +24,7 @@ from biaslab.ratings import readers
 from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
 from biaslab.ratings.sample import LABEL_SETS
 from biaslab.schema import tables
-from biaslab.schema.formatting import count
+from biaslab.schema.formatting import format_count
 
 STATISTICS = {
     "krippendorff_alpha": agreement.krippendorff_alpha,
@@ -99,7 +99,7 @@ RULES: dict[str, tuple[str, str, Callable]] = {
 
 def contents(rated: Rated) -> pd.DataFrame:
     """Return what was read, how it was understood and what was left out, as ``ratings_input``."""
-    return tables.of(rated.notes, "ratings_input")
+    return tables.make_table(rated.notes, "ratings_input")
 
 
 def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -157,7 +157,7 @@ def rater_agreement(rated: Rated, *, seed: int = 0, replicates: int = 10_000, co
             if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
                 estimate = estimate._replace(n_raters=np.nan if rated.part else rated.n_raters)
         rows.append([name, labels, *estimate])
-    return tables.of(rows, "ratings_agreement")
+    return tables.make_table(rows, "ratings_agreement")
 
 
 def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
@@ -167,7 +167,7 @@ def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confid
     """
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     if rated.ratings is None:
-        return tables.of([], "ratings_sensitivity")
+        return tables.make_table([], "ratings_sensitivity")
     images = rated.images
     codes = np.stack([rated.ratings[c].cat.codes.to_numpy() for c in rated.ratings], axis=1)
     votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
@@ -180,7 +180,7 @@ def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confid
         _amplified(images, weights, draws).assign(rule=rule, kind=kind, meaning=meaning)
         for rule, kind, meaning, weights in ways
     ]
-    return tables.joined(frames, "ratings_sensitivity")
+    return tables.join_tables(frames, "ratings_sensitivity")
 
 
 def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFrame:
@@ -211,7 +211,7 @@ def holds(rated: Rated, file: str) -> pd.DataFrame:
     """Return what the file of this name holds in one row: file, words, and more (a sentence, or empty)."""
 
     def counted(n: float, noun: str) -> str:
-        return count(n, noun, f"{noun}s")
+        return format_count(n, noun, f"{noun}s")
 
     rows = rated.outcomes if rated.ratings is None else rated.images
     occupations = counted(rows["occupation"].nunique(), "occupation")

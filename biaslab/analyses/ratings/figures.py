@@ -15,13 +15,13 @@ from biaslab.plots import forms, style
 from biaslab.ratings.readers import SOURCES
 from biaslab.schema import tables
 
-_SOURCES = forms.look(
+_SOURCES = forms.series_style(
     {
         "training images": ("training images", style.BLUE, "o"),
         "generated images": ("generated images", style.VERMILION, "s"),
     }
 )
-_OUTCOMES = forms.look(
+_OUTCOMES = forms.series_style(
     {
         "female": ("female", style.FEMALE),
         "male": ("male", style.MALE),
@@ -73,7 +73,7 @@ def sensitivity(table: pd.DataFrame) -> Figure:
         return style.nothing("There are no ratings of both sources to resolve in another way.")
     labels = tables.labels("ratings_sensitivity")
     rows = table.assign(rule=table["rule"].map(plain), model=table["model"].map(plain))
-    rows, panel = forms.by_model(rows, "definition", labels["definition"])
+    rows, panel = forms.panel_by_model(rows, "definition", labels["definition"])
     limits = rows[["amplification", "amplification_corrected", "ci_low", "ci_high"]].to_numpy(float)
     marks = {"filled": "bias-corrected", "hollow": "uncorrected, no interval"}
     return forms.estimates(

@@ -72,7 +72,7 @@ def specification_curve(
             about = [exclusion, measure, correction, judge]
             for prompt, *found in _estimates(group.names, values, kept, confidence):
                 rows.append([group.model, group.approach, prompt, *about, *found])
-    curve = tables.of(rows, "synthesis_specification_curve")
+    curve = tables.make_table(rows, "synthesis_specification_curve")
     return curve.sort_values("estimate", kind="stable", ignore_index=True)
 
 
@@ -147,7 +147,7 @@ def exclusion_by_measure(curve: pd.DataFrame) -> pd.DataFrame:
     grid = grouped.agg(estimate="mean", n_specifications="size").reset_index()
     means = grid.pivot(index="measure", columns="exclusion", values="estimate")
     moved = grid["measure"].map(means["same_lean"] - means["none"])
-    return tables.of(grid.assign(moved=moved), "synthesis_exclusion_by_measure")
+    return tables.make_table(grid.assign(moved=moved), "synthesis_exclusion_by_measure")
 
 
 def extremes(curve: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.judges.judge_labels import JUDGED
-from biaslab.metrics.headline import MEAN, Headline, cells_of, side
+from biaslab.metrics.headline import MEAN, Headline, cells_and_people, side
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.papers.dalleval.measure import ASKED
 
@@ -29,7 +29,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         gender = (
             of_model["gender_vqa"] if asked else of_model["gender_judge"].where(of_model["outcome_judge"] == JUDGED)
         )
-        cells, people = cells_of(of_model.assign(gender=gender, cluster=of_model["profession"]))
+        cells, people = cells_and_people(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)
         given: dict[str, Any] = {"people": people, "drawn": True}
@@ -59,7 +59,9 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             for column, said in (("attributes", "female"), ("attributes_missing", "unsure")):
                 listed = ";" + some[column].fillna("").astype(str) + ";"
                 answer = answer.mask(listed.str.contains(f";{attribute};", regex=False), said)
-            cells, people = cells_of(some.assign(gender=answer, cluster=some["profession"], template=some["prompt"]))
+            cells, people = cells_and_people(
+                some.assign(gender=answer, cluster=some["profession"], template=some["prompt"])
+            )
             known = cells.groupby("cluster")["n"].transform("min") > 0
             part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
             cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))

@@ -45,7 +45,7 @@ _AT_A_TIME = 64  # images read at once
 
 
 def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    return tables.of(frame.assign(model=pipeline.label), name)
+    return tables.make_table(frame.assign(model=pipeline.label), name)
 
 
 # -- visual reasoning ----------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what PaintSkills asks for, as far as the settings take it (section 3.2, Table 10)."""
-    return tables.of(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
+    return tables.make_table(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
 
 
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
@@ -107,7 +107,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it."""
     vae = pipeline.image_model("dalleval").autoencoder
     if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
-        return tables.of([], "dalleval_skill_accuracy")
+        return tables.make_table([], "dalleval_skill_accuracy")
     columns = ("training_percent", "skill", "n_correct", "n")
     rows, _ = cells.load(file, columns)
     cells.require(rows, columns, file, f"It needs: {', '.join(columns)}.", set(columns))
@@ -116,14 +116,14 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     rows[["n_correct", "n"]] = counts.astype(int)
     rows["percent_correct"] = 100 * rows["n_correct"] / rows["n"]
     rows = rows.assign(model=f"{pipeline.label}, fine-tuned", evaluator=DETECTOR, images="curve")
-    return tables.of(rows, "dalleval_skill_accuracy")
+    return tables.make_table(rows, "dalleval_skill_accuracy")
 
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
     file = pipeline.settings.dalleval.ratings
     if not file:
-        return tables.of([], "dalleval_skill_ratings")
+        return tables.make_table([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
     ratings = skill_rated.read(file, judged["image_id"])
     whole = ratings.merge(judged[["image_id", "skill", "detector"]], on="image_id")
@@ -137,7 +137,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     settings name PaintSkills' folder, its images stand for drawings; without either there are no rows.
     """
     if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_references")
+        return tables.make_table([], "dalleval_references")
     detections, asked = _seen(pipeline, pipeline.dalleval.renders())
     judged = judging.verdicts(detections, asked, **_rule(pipeline))
     others = judging.shuffled(detections, asked, **_rule(pipeline))
@@ -150,7 +150,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
         judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
         for skill, group in judged.groupby("skill", sort=False)["correct"]:
             rows.append(("oracle", skill, "boxes", 100 * group.mean(), len(group)))
-    return tables.of(rows, "dalleval_references")
+    return tables.make_table(rows, "dalleval_references")
 
 
 def _rule(pipeline: Pipeline) -> dict:
@@ -193,7 +193,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     where the settings name their folder.
     """
     if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_detector_renders")
+        return tables.make_table([], "dalleval_detector_renders")
     detections, asked = _seen(pipeline, pipeline.dalleval.reference())
     if pipeline.settings.dalleval.paintskills:
         # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
@@ -215,7 +215,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
 
 def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people are asked for, as far as the settings take it (section 4.2.1, Table 13)."""
-    return tables.of(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
+    return tables.make_table(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
 
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -229,8 +229,8 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
     No rows without drawings like the model's images: errors on others would say nothing of these.
     """
     if pipeline.known_truth("dalleval") is None:
-        return tables.of([], "dalleval_social_drawings")
-    return tables.of(_social(pipeline, "drawings"), "dalleval_social_drawings")
+        return tables.make_table([], "dalleval_social_drawings")
+    return tables.make_table(_social(pipeline, "drawings"), "dalleval_social_drawings")
 
 
 @lru_cache(maxsize=2)
@@ -356,7 +356,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     that count as skin by their chroma. No rows without drawings like the model's images.
     """
     if pipeline.known_truth("dalleval") is None:
-        return tables.of([], "dalleval_skin_tone_readings")
+        return tables.make_table([], "dalleval_skin_tone_readings")
     faces = pipeline.dalleval.tones("drawings")
     known = faces["tone"].notna().to_numpy()
     colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
@@ -527,7 +527,7 @@ def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
         # Neither on the captions nor on the features of printed values: they share no rank.
         metric=rows["metric"].replace({name: f"{name}, own captions" for name in _HIGHER}),
     )
-    return tables.of(rows, "dalleval_alignment_quality")
+    return tables.make_table(rows, "dalleval_alignment_quality")
 
 
 # Of how many images that come first the bias is told; of fewer in all there is none.
@@ -543,14 +543,14 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
     if len(table) < max(_FIRST):
-        return tables.of([], "dalleval_gender_judges")
+        return tables.make_table([], "dalleval_gender_judges")
     rng = np.random.default_rng([pipeline.seed, 74])
     table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
     found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
     found = found.reindex(table["image_id"])
     table = table[found.notna().to_numpy()]
     if len(table) < max(_FIRST):
-        return tables.of([], "dalleval_gender_judges")
+        return tables.make_table([], "dalleval_gender_judges")
     images = np.stack(list(found.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
     groups = table["occupation"].to_numpy(str)
@@ -566,7 +566,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
     about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
-    return tables.of([of | about for of in rows], "dalleval_gender_judges")
+    return tables.make_table([of | about for of in rows], "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from biaslab.schema import tables
 if TYPE_CHECKING:
     from IPython.display import HTML
 
-SETTINGS = forms.Look(
+SETTINGS = forms.SeriesStyle(
     colors={
         "single": style.ORANGE,
         "paired": style.BLUE,
@@ -43,7 +43,7 @@ SETTINGS = forms.Look(
         )
     ),
 )
-STEREOTYPES = forms.Look(
+STEREOTYPES = forms.SeriesStyle(
     colors={"female": style.FEMALE, "male": style.MALE, "overall": style.BLACK},
     markers={"female": "o", "male": "s", "overall": "D"},
 )
@@ -63,7 +63,7 @@ def power_score(scores: pd.DataFrame) -> Figure:
     known = scores.dropna(subset=["score"])
     if known.empty:
         return style.nothing("Nobody in a role of power could be judged.")
-    table, panel = forms.by_model(known, "setting", tables.labels("paired_power_score")["setting"])
+    table, panel = forms.panel_by_model(known, "setting", tables.labels("paired_power_score")["setting"])
     figure, parts = forms.panels(table, panel, sharey="row")
     for ax, rows in parts:
         expected = np.zeros(len(edges) - 1)
@@ -100,7 +100,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     names = named(both, "paired_adherence", "aspect", "setting")
     counted = zip(names, both["direction"].map(what), both["n"], strict=True)
     both["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in counted]
-    table, panel = forms.by_model(both)
+    table, panel = forms.panel_by_model(both)
     return forms.estimates(
         table, "value", row="row", panel=panel, label="Share in the male-stereotyped list (%)", reference=50,
         floor="stated", names={"floor": "stated in the paper"}, xlim=(0, 100),
@@ -125,7 +125,7 @@ def lean(lean: pd.DataFrame) -> Figure:
         ax.text(80, 18, "half of all female", rotation=-45, **text)
 
     labels = tables.labels("paired_lean")
-    table, panel = forms.by_model(wide, "aspect", labels["aspect"])
+    table, panel = forms.panel_by_model(wide, "aspect", labels["aspect"])
     return forms.diagonal(
         table, "percent_female_male", "percent_female_female", ends=(0, 100), color="setting", look=SETTINGS,
         labels=("Male-stereotyped list: female (%)", "Female-stereotyped list: female (%)"), panel=panel,
@@ -143,7 +143,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
     names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
-    table, panel = forms.by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
+    table, panel = forms.panel_by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
         table, "percent", row="row", part="outcome", look=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel
     )

@@ -33,7 +33,7 @@ DRAWINGS = "truth of drawings"
 
 def _table(pipeline: Pipeline, frames: Iterable[pd.DataFrame], name: str) -> pd.DataFrame:
     """Return rows of one model as a table; no frames give an empty one."""
-    return tables.joined([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
+    return tables.join_tables([frame.assign(model=pipeline.label) for frame in frames if len(frame)], name)
 
 
 def people(pipeline: Pipeline) -> pd.DataFrame:
@@ -113,7 +113,7 @@ def percent_female(pipeline: Pipeline) -> pd.DataFrame:
     counts = shown.groupby(keys, sort=False)[["n", "female", "n_unclear"]].sum().reset_index()
     share = 100 * counts["female"] / counts["n"].where(counts["n"] > 0)
     reason = np.where(counts["n"] > 0, "", "nobody was judged")
-    return tables.of(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
+    return tables.make_table(counts.assign(percent_female=share, reason=reason), "paired_percent_female")
 
 
 def run_score(pipeline: Pipeline) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
             # Equation 1: a person who fits counts 100 points, one who does not -100.
             score = fits(group).mean()
             rows.append(dict(zip(keys, names, strict=True)) | {"score": score, "n": len(group)})
-    return tables.of(rows, "paired_run_score")
+    return tables.make_table(rows, "paired_run_score")
 
 
 def pair_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -141,13 +141,13 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
     pairs = pairs.rename(columns={"gender": "label"})
     wide = pairs.pivot(index=keys, columns="stereotype", values=["label", "identity", "position"])
     wide.columns = ["_".join(pair[::-1]) for pair in wide.columns]
-    return tables.of(wide.reset_index(), "paired_pair_images")
+    return tables.make_table(wide.reset_index(), "paired_pair_images")
 
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what judges say of pictures of two people, like the model's images, whose truth is known."""
     if (known := pipeline.known_truth("people")) is None:
-        return tables.of([], "paired_renders")
+        return tables.make_table([], "paired_renders")
     source = known.pairs(RENDERS, seed=pipeline.seed)
     asked = source.table[["image_id", "position", "phrase"]]
     truth = source.table.assign(
@@ -155,12 +155,12 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
         ambiguous=np.where(source.table["ambiguous"], "yes", "no"),
     )
     frames = []
-    for judge, name in redact.called(_judges(pipeline)[0]).items():
+    for judge, name in redact.unique_names(_judges(pipeline)[0]).items():
         found = pipeline.people.judged_images(source, asked, judge)
         seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
         frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
-    return tables.joined(frames, "paired_renders")
+    return tables.join_tables(frames, "paired_renders")
 
 
 def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
@@ -180,7 +180,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 
     seed = pipeline.seed
     looking, files = _judges(pipeline)
-    names = redact.called(looking)
+    names = redact.unique_names(looking)
     known = renders(pipeline)
     power = known["identity"].str.endswith(" power")
     known = known.assign(aspect=np.where(power, "power", "occupation"), setting="paired")
@@ -190,10 +190,10 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         truth = said.assign(gender=said["truth_gender"])
         found = person_ratings.agreement_tables({judge: said}, truth, seed=seed)
         # A judge that was made for this world, as its gate was, is compared with more.
-        made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
+        made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Raters of one file need no name.
-    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.called(files).items()}
+    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.unique_names(files).items()}
     if len(files) == 1:
         raters = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):

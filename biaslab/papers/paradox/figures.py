@@ -23,7 +23,7 @@ from biaslab.schema import tables
 
 APPROACH_NAMES, PROMPT_NAMES = (tables.labels("paradox_amplification")[column] for column in ("approach", "prompt"))
 _NAMES = {**APPROACH_NAMES, **PROMPT_NAMES}
-OUTCOMES = forms.Look(
+OUTCOMES = forms.SeriesStyle(
     tables.labels("paradox_outcomes")["outcome"],
     {
         "judged": style.LIGHT,
@@ -39,7 +39,7 @@ OUTCOMES = forms.Look(
         "duplicate": style.GREY,
     },
 )
-_COUNTED = forms.look(
+_COUNTED = forms.series_style(
     {"": ("counted by the published rule", style.BLACK, "o"), "out": ("left out by it", style.VERMILION, "X")}
 )
 _GENDERS = {"female": (style.FEMALE, "o"), "male": (style.MALE, "s")}

@@ -73,7 +73,7 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
         words = printed.assign(dataset="", captions_excluded=np.nan)
     words = words.assign(place=pd.factorize(words["dataset"])[0])
     ranked = words.sort_values(["place", "captions_excluded"], ascending=[True, False], kind="stable")
-    return tables.of(ranked, "triplets_excluded_words")
+    return tables.make_table(ranked, "triplets_excluded_words")
 
 
 def professions(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -82,7 +82,7 @@ def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
     asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
     counted = of.assign(n_asked=asked.reindex(of.index, fill_value=0))
-    return tables.of(counted.reset_index(), "triplets_professions")
+    return tables.make_table(counted.reset_index(), "triplets_professions")
 
 
 def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def _marked(text: str, spans: str) -> str:
 def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
     value, low, high = stats.percent(agreement["n_both"], agreement["n"], confidence)
-    return tables.of(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
+    return tables.make_table(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
 
 
 # -- similarity and its gap (section 4) --------------------------------------------------------------
@@ -121,7 +121,7 @@ def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
     prompts = len(PROMPT_GENDERS) * prompt_sets["triplets"]
     images = prompts * prompt_sets["seeds"]
-    return tables.of(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
+    return tables.make_table(prompt_sets.assign(prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -138,7 +138,7 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
         | {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _worst_reading(cases)}
         for _, cases in checked.groupby(keys, sort=False)
     ]
-    return tables.of(rows, "triplets_disparity")
+    return tables.make_table(rows, "triplets_disparity")
 
 
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -149,7 +149,7 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     dataset.
     """
     found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
-    return stats.adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
+    return stats.adjusted(tables.make_table(found, "triplets_disparity_gap"), _CELL)
 
 
 def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -178,14 +178,14 @@ def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: flo
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
-    return stats.adjusted(tables.of(rows, "triplets_floor"), [*_CELL, "reference"])
+    return stats.adjusted(tables.make_table(rows, "triplets_floor"), [*_CELL, "reference"])
 
 
 def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_where``: :func:`disparity_gap` after each denoising step (``triplets_step_similarity``)."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return stats.adjusted(tables.of(rows, "triplets_where"), _CELL)
+    return stats.adjusted(tables.make_table(rows, "triplets_where"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -227,7 +227,7 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         ]
         frame = pd.DataFrame(rows).assign(model=model)
         frames.append(frame.assign(p_percent_holm=stats.adjust(frame["p_percent"].to_numpy(float))))
-    return tables.joined(frames, "triplets_gap_summary")
+    return tables.join_tables(frames, "triplets_gap_summary")
 
 
 def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -242,7 +242,7 @@ def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     names = {"p_percent": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
     known = cells[cells["ci_low"].notna()] if len(over) else cells
-    return tables.of(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
+    return tables.make_table(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
@@ -355,7 +355,7 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     if "n_without" in similarity:
         without = similarity.groupby(_CELL)["n_without"].sum(min_count=1)
         found = found.merge(without.reset_index(), on=_CELL, how="left")
-    return stats.adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
+    return stats.adjusted(tables.make_table(found, "triplets_co_occurrence"), ["sample"])
 
 
 def chi_square(
@@ -387,7 +387,7 @@ def chi_square(
     def place(column: pd.Series) -> pd.Series:
         return column.map((GROUPS if column.name == "dependency_group" else list(column.unique())).index)
 
-    frame = tables.of(rows, f"triplets_{of}chi_square")
+    frame = tables.make_table(rows, f"triplets_{of}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
@@ -415,13 +415,13 @@ def bias_score(
     """
     counts, of = _counts(counts)
     rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
-    scores = tables.of(rows, f"triplets_{of}bias_score")
+    scores = tables.make_table(rows, f"triplets_{of}bias_score")
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
     true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
     known = pd.Series(true, index=wide.index, name="true_score").reset_index()
-    return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
+    return tables.make_table(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
 def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -461,7 +461,7 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
-    return tables.of(rows, "triplets_group_top_objects")
+    return tables.make_table(rows, "triplets_group_top_objects")
 
 
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -603,7 +603,7 @@ def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
     _, low, high = stats.percent(np.rint(percent / 100 * n), n, confidence)
     why = ["no value is given", "the number of triplets is missing"]
     reason = np.select([percent.isna(), n <= 0], why, "")
-    return tables.of(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
+    return tables.make_table(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
 
 
 def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
@@ -614,7 +614,7 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     rows = [
         [*names, group, len(objects)] for names, sets in _group_sets(counts).items() for group, objects in sets.items()
     ]
-    frame = tables.of(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
+    frame = tables.make_table(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
     return frame.assign(percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"])
 
@@ -647,7 +647,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
         percent_implied=implied.where(known),
         agrees=np.where(known, np.where(agrees, "yes", "no"), ""),
     )
-    return tables.of(frame, "triplets_intersection")
+    return tables.make_table(frame, "triplets_intersection")
 
 
 def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
@@ -697,7 +697,7 @@ def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.Data
             mean = value.mean()
             found = [mean, mean - spread[0], min(100.0, mean + spread[1])]
             rows.append(_scored(model, MACRO, "f1", found, n, ""))
-    return tables.of(rows, "triplets_group_truth")
+    return tables.make_table(rows, "triplets_group_truth")
 
 
 def _scored(model: object, group: str, metric: str, found: Iterable[float], n: int, reason: str) -> dict:
@@ -722,7 +722,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
             for measure, missed in (("precision", "finder_only"), ("recall", "reference_only")):
                 rows.append(row | {"measure": measure} | _share_found(seen, missed, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
-    errors = tables.of(rows, "triplets_detector_error")
+    errors = tables.make_table(rows, "triplets_detector_error")
     at = [*_FOUND, "measure"]
     asked = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
     recalls = []
@@ -740,7 +740,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     family = [errors["model"], errors["reference"], single, asked]
     errors = errors.assign(**beside, p_difference=p)
     adjusted = errors["p_difference"].groupby(family).transform(stats.adjust, "holm")
-    return tables.of(errors.assign(p_difference_holm=adjusted), "triplets_detector_error")
+    return tables.make_table(errors.assign(p_difference_holm=adjusted), "triplets_detector_error")
 
 
 def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
@@ -804,4 +804,4 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
                 why = "how many nouns only people find is not given, so there is no upper limit"
                 about |= {"ci_high": np.nan, "bound": "at least", "reason": why}
             rows.append(about)
-    return tables.of(rows, "triplets_detector")
+    return tables.make_table(rows, "triplets_detector")

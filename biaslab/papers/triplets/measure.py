@@ -41,29 +41,29 @@ def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
     of = pipeline.triplets.prompts().groupby("dataset", sort=False)
     counts = of.agg(triplets=("triplet_id", "nunique"), seeds=("n_images", "first")).reset_index()
-    return tables.of(counts.assign(evidence="computed"), "triplets_prompt_sets")
+    return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.triplets.neutral().funnel
-    return tables.of(funnel.rename(columns={"n_excluded": "captions_excluded"}), "triplets_funnel")
+    return tables.make_table(funnel.rename(columns={"n_excluded": "captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
     words = pipeline.triplets.neutral().words
-    return tables.of(words.rename(columns={"n_excluded": "captions_excluded"}), "triplets_excluded_words")
+    return tables.make_table(words.rename(columns={"n_excluded": "captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return the prompts of all triplets, with the places of the words that differ (section 3.1)."""
-    return tables.of(pipeline.triplets.prompts(), "triplets_prompts")
+    return tables.make_table(pipeline.triplets.prompts(), "triplets_prompts")
 
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
-    return tables.of(rule.measured().rename(columns={"count": "n_both"}), "triplets_depicted")
+    return tables.make_table(rule.measured().rename(columns={"count": "n_both"}), "triplets_depicted")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -90,7 +90,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
         for metric in METRICS[by]
     ]
     found = pd.DataFrame(rows, columns=["metric", "network", "stands_in_for"]).assign(evidence="computed")
-    return tables.of(found, "triplets_networks")
+    return tables.make_table(found, "triplets_networks")
 
 
 def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
@@ -146,7 +146,7 @@ def objects(pipeline: Pipeline) -> pd.DataFrame:
     """Return the instances of objects in all images (section 5.1)."""
     found = pipeline.triplets.objects().objects
     found = found.rename(columns={"score": "detector_score"})
-    return tables.of(found.assign(model=pipeline.label), "triplets_objects")
+    return tables.make_table(found.assign(model=pipeline.label), "triplets_objects")
 
 
 def object_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -169,13 +169,13 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often objects are to be expected in images drawn from known truth; no rows of others."""
     images = pipeline.triplets.images()
     if not hasattr(images.source, "scene"):
-        return tables.of([], "triplets_object_truth")
+        return tables.make_table([], "triplets_object_truth")
     asked, truth = pipeline.triplets.prompts(), pipeline.truth("how often objects are shown", "triplets")
     expected = truth.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
-    return tables.of(mean.assign(model=pipeline.label), "triplets_object_truth")
+    return tables.make_table(mean.assign(model=pipeline.label), "triplets_object_truth")
 
 
 def detections(pipeline: Pipeline) -> pd.DataFrame:
@@ -201,13 +201,13 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="ratings")
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
-    return tables.joined(whole, "triplets_detections")
+    return tables.join_tables(whole, "triplets_detections")
 
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
     if not pipeline.triplets.finds:
-        return tables.of([], "triplets_detector_counts")
+        return tables.make_table([], "triplets_detector_counts")
     made, truth = pipeline.triplets.drawings(), pipeline.truth("what is found of nouns", "triplets")
     named = nouns.Nouns(truth.nouns, str)
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
@@ -215,7 +215,7 @@ def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
     counts = {"nouns": len(asked), "nouns_both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
     row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
-    return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
+    return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
 def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
@@ -291,4 +291,4 @@ def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many objects and nouns of drawings are planted in one group and measured in another."""
     found = pipeline.triplets.dependency.drawn_groups()
     rows = found.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
-    return tables.of(rows.assign(model=pipeline.label), "triplets_group_confusion")
+    return tables.make_table(rows.assign(model=pipeline.label), "triplets_group_confusion")

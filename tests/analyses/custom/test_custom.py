@@ -334,7 +334,7 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
     # As texts, too, which positions are where a table was measured.
-    assert (custom.answers_of(people, tables.of(own, "custom_own_answers"))["style"] == "drawing").all()
+    assert (custom.answers_of(people, tables.make_table(own, "custom_own_answers"))["style"] == "drawing").all()
     found = custom.answers_of(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
@@ -446,7 +446,7 @@ def test_plan_several_people_half_width_is_that_of_the_page(counts):
     people = pd.concat([couples(counts, group) for group in ("g", "h")], ignore_index=True)
     table = custom.shares(people).query("answer == 'female'").set_index("group")
     for one in custom.headlines(people):
-        planned = stats.pilot(one.cells, one.people, drawn=one.drawn).half_width()
+        planned = stats.design_from_pilot(one.cells, one.people, drawn=one.clusters_random).half_width()
         low, high = table.loc[one.group, ["ci_low", "ci_high"]]
         assert planned == pytest.approx((high - low) / 2, rel=0.06)
 

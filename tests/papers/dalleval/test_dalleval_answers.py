@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biaslab.papers.dalleval import answers
-from biaslab.papers.dalleval.analysis.skills import CANNOT, RIVALS
+from biaslab.papers.dalleval.analysis.skills import CANNOT, CORRECTION_DOMINATES
 from biaslab.schema import tables
 
 MODELS = ["minDALL-E", "Karlo", "Stable Diffusion"]
@@ -15,7 +15,7 @@ def test_a_lean_is_named_only_where_its_test_shows_it():
     rows = [("a", -0.2, 0.001), ("b", 0.3, 0.002), ("c", -0.001, 0.9)]
     frame = pd.DataFrame(rows, columns=["model", "average", "p"]).assign(category="gender", n=83)
     frame = frame.assign(ci_low=frame["average"] - 0.1, ci_high=frame["average"] + 0.1)
-    table = tables.of(frame, "dalleval_overall_average")
+    table = tables.make_table(frame, "dalleval_overall_average")
     found = answers.average_gender.findings(table)
     leans = [
         "More men, as judged.",
@@ -42,7 +42,7 @@ def test_deviation_is_a_verdict_only_where_the_judges_error_is_known():
     known |= {"mad_judge_corrected_ci_low": 0.01, "mad_judge_corrected_ci_high": 0.2}
     few = row | {"model": "d", "mad_corrected": np.nan, "reason": "2 images a prompt cannot tell"}
     rows = [row | known, row | known | {"model": "b", "mad_judge_corrected_p": 0.06}, row | {"model": "c"}, few]
-    table = tables.of(rows, "dalleval_mad")
+    table = tables.make_table(rows, "dalleval_mad")
     clear, unclear, judged, blind = answers.gender_deviation.findings(table)
     assert (clear.estimate, clear.ci_low, clear.ci_high, clear.p) == (0.12, 0.01, 0.2, 0.04)
     assert clear.said.startswith("Significantly further") and unclear.said.startswith("Not significantly")
@@ -89,8 +89,8 @@ def test_corrected_shares_name_range_and_truth():
     row |= {"ci_high": 85, "percent_least": 45.5, "percent_most": 64.7, "percent_true": 50.2, "n": 10}
     blind = {"model": "a", "skill": "average", "percent_correct": 41, "reason": CANNOT}
     rows = [row, row | {"skill": "spatial", "percent_true": np.nan}, blind]
-    rows += [row | {"skill": "count", "reason": RIVALS}, blind | {"model": "b", "reason": "no drawings"}]
-    found = answers.skills_corrected.findings(tables.of(rows, "dalleval_skill_corrected"))
+    rows += [row | {"skill": "count", "reason": CORRECTION_DOMINATES}, blind | {"model": "b", "reason": "no drawings"}]
+    found = answers.skills_corrected.findings(tables.make_table(rows, "dalleval_skill_corrected"))
     known, unknown, cannot, rival, nothing = found
     assert (known.estimate, known.ci_low, known.ci_high, known.n) == (57.1, 30, 85, 10)
     assert known.said == "57.1 %, where the detector says 60.0 %." and known.question.endswith("objects?")
@@ -98,9 +98,9 @@ def test_corrected_shares_name_range_and_truth():
     assert len(unknown.details) == 1
     # A judge that cannot tell, or takes off more than is left, has no number to be ranked by.
     assert cannot.said == rival.said == "This judge cannot tell." and np.isnan(rival.estimate)
-    assert "41.0 %" in cannot.details[0] and RIVALS in rival.details[0] and nothing.said == "Not known."
+    assert "41.0 %" in cannot.details[0] and CORRECTION_DOMINATES in rival.details[0] and nothing.said == "Not known."
 
 
 def test_nothing_is_found_in_tables_without_rows():
     for one in vars(answers).values():
-        assert one.findings(tables.of([], one.table)) == [], one.name
+        assert one.findings(tables.make_table([], one.table)) == [], one.name

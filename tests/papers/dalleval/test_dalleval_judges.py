@@ -73,7 +73,7 @@ def known(skill="object", model="a", **percent):
         | {"measure": name.replace("_", "specificity: ")}
         for name, value in percent.items()
     ]
-    return tables.of(rows, "dalleval_detector_error")
+    return tables.make_table(rows, "dalleval_detector_error")
 
 
 def judged(correct, n, truth=()):
@@ -131,7 +131,7 @@ def rated(pairs, skill="object", rater="r"):
 
 
 def agreement(*rows):
-    table = dalleval.rater_agreement(tables.of(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
+    table = dalleval.rater_agreement(tables.make_table(pd.concat(rows), "dalleval_skill_ratings"), seed=1)
     return table.set_index(["skill", "statistic"])
 
 
@@ -176,7 +176,7 @@ def test_several_raters_vote_and_ties_are_no():
     ],
 )
 def test_nothing_gives_tables_without_rows(make, name):
-    assert make(tables.of([], f"dalleval_{name}")).empty
+    assert make(tables.make_table([], f"dalleval_{name}")).empty
 
 
 # -- people ------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def differences(*rows, **more):
     """Return differences of attributes, each with its limits."""
     frame = pd.DataFrame(rows, columns=["attribute", "difference", "ci_low", "ci_high"])
     same = {"model": "a", "comparison": "woman - man", "n": 4}
-    return tables.of(frame.assign(**same | more), "dalleval_attribute_difference")
+    return tables.make_table(frame.assign(**same | more), "dalleval_attribute_difference")
 
 
 def asked(model="a", judge="VQA", **of):
@@ -266,10 +266,10 @@ def asked(model="a", judge="VQA", **of):
         for about, (sensitivity, specificity) in of.items()
         for measure, (value, n) in (("sensitivity", sensitivity), ("specificity", specificity))
     ]
-    return tables.of(rows, "dalleval_social_judges")
+    return tables.make_table(rows, "dalleval_social_judges")
 
 
-NOBODY = tables.of([], "dalleval_social_images")
+NOBODY = tables.make_table([], "dalleval_social_images")
 TIE = {"tie": ((90, 50), (80, 200))}
 
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_corrected_has_a_reason():
     assert unknown not in ("", CANNOT)
     assert (table["difference"] == 0.1).all()
     # Without any drawings of this model none has a number; its rows are there for the model's own images.
-    images = tables.of([{"model": "a", "image_id": "i"}], "dalleval_social_images")
+    images = tables.make_table([{"model": "a", "image_id": "i"}], "dalleval_social_images")
     for judges in (asked(model="b", **TIE), asked()):
         none = dalleval.attribute_corrected(given, judges, images)
         assert set(none["reason"]) == {unknown} and len(none) == 5 and none["difference_corrected"].isna().all()
@@ -330,7 +330,7 @@ def test_true_differences_by_hand():
     ]
     frame = pd.DataFrame(worn, columns=["prompt", "profession", "truth_attributes"])
     frame = frame.assign(model="a", image_id=[f"i{k}" for k in range(len(frame))], truth_gender="female")
-    images = tables.of(frame, "dalleval_social_images")
+    images = tables.make_table(frame, "dalleval_social_images")
     named = [(name, 0.1, 0.0, 0.2) for name in ("tie", "hat", "mask")]
     comparisons = "woman - man", "woman - person", "man - person"
     given = pd.concat(differences(*named, comparison=comparison) for comparison in comparisons)
@@ -423,7 +423,7 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
     # Its error is taken off, and not that of questions that nobody was asked.
     judges = dalleval.social_judges(rows)
     assert set(judges.loc[judges["n"] > 0, "judge"]) == {"true words", "tone by pixels"}
-    nothing = tables.of([], "dalleval_skin_tone_counts"), tables.of([], "dalleval_printed_bias")
+    nothing = tables.make_table([], "dalleval_skin_tone_counts"), tables.make_table([], "dalleval_printed_bias")
     found = dalleval.mad(dalleval.average_gender(averages.reset_index()), *nothing, judges)
     # Judged without an error, what is corrected for it is what chance is taken off of.
     (row,) = found.to_dict("records")

@@ -90,7 +90,7 @@ def told(tables_of):
 
 
 def examples_of(tables_of, each=3):
-    table = tables.of(critiques(), "paired_critiques")
+    table = tables.make_table(critiques(), "paired_critiques")
     return table, paired.critique_examples(table, *told(tables_of), each=each)
 
 

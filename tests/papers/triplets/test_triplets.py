@@ -58,7 +58,7 @@ def similarity(feminine, masculine, *, metric="clip"):
     rows = [(pair, f"t{i}", value) for pair, values in both.items() for i, value in enumerate(values)]
     same = {"model": "M", "dataset": "D", "space": "image", "metric": metric, "unit": "1", "n": 1}
     rows = pd.DataFrame(rows, columns=["pair", "case", "value"]).assign(**same, higher_is_closer=1, sample="triplets")
-    return tables.of(rows, "triplets_similarity")
+    return tables.make_table(rows, "triplets_similarity")
 
 
 def object_counts(counts, *, dataset="D", n_images=(100, 100, 100), group=None):
@@ -70,7 +70,7 @@ def object_counts(counts, *, dataset="D", n_images=(100, 100, 100), group=None):
         for gender, c, n in zip(GENDERS, row, n_images, strict=True)
         if c is not None
     ]
-    return tables.of(rows, "triplets_group_object_counts" if group else "triplets_object_counts")
+    return tables.make_table(rows, "triplets_group_object_counts" if group else "triplets_object_counts")
 
 
 def numbers(text):
@@ -198,10 +198,10 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
     assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
-    (said,) = answers.measured.findings(gap)
+    (said,) = answers.costs.findings(gap)
     assert numbers(said.said) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
     # At a level that no p reaches nothing is told.
-    (strict,) = answers.measured.findings(gap, confidence=1 - 1e-6)
+    (strict,) = answers.costs.findings(gap, confidence=1 - 1e-6)
     assert not strict.decided
     # p is below 1 - confidence exactly where the interval excludes 0.
     for confidence in (0.95, 0.975, 0.99, 0.9999):
@@ -211,7 +211,7 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
 
 @pytest.mark.parametrize("n", [4, 5])
 def test_few_triplets_decide_nothing(n):
-    (said,) = answers.measured.findings(triplets.disparity_gap(measured(0.05, n=n, model="M")))
+    (said,) = answers.costs.findings(triplets.disparity_gap(measured(0.05, n=n, model="M")))
     assert (said.n, said.of) == (n, "triplets") and said.decided == (n > 4)
     assert said.said == "Inconclusive (only 4 triplets)." if n < 5 else said.p < 0.001
 
@@ -367,7 +367,7 @@ def test_group_counts_replace_printed_tests():
     rows = pd.concat([object_counts(counts, group=g) for g in groups], ignore_index=True)
     asked = {"model": "M", "pair": "triplet", "p_relation": "=", "p": 0.5, "sample": "triplets"}
     stated = [asked | {"dataset": d, "dependency_group": "hidden"} for d in ("D", "E")]
-    table = triplets.chi_square(rows, tables.of(stated, "triplets_printed_chi_square"))
+    table = triplets.chi_square(rows, tables.make_table(stated, "triplets_printed_chi_square"))
     # All nouns of the prompts are no dependency group; a printed test stands where there are no counts.
     assert table["dependency_group"].tolist() == ["implicitly_guided"] * 4 + ["hidden"] * 5
     assert cell(table, dataset="E")["evidence"] == "printed"
@@ -393,12 +393,12 @@ def test_groups_and_intersections_from_counts():
         "nouns": {"cat": (3, 3, 3), "dog": (3, 3, 3), "joy": (3, 3, 3)},
     }
     rows = pd.concat(object_counts(counts, group=group) for group, counts in held.items())
-    found = triplets.group_objects(rows, tables.of([], "triplets_printed_group_objects"))
+    found = triplets.group_objects(rows, tables.make_table([], "triplets_printed_group_objects"))
     objects = found.set_index("dependency_group")
     # A bus was never found.
     assert objects["n_objects"].to_dict() == {"explicitly_guided": 2, "implicitly_guided": 3, "nouns": 3}
     assert objects["percent_of_nouns"].tolist() == pytest.approx([200 / 3, 100, 100])
-    shared = triplets.intersection(rows, tables.of([], "triplets_printed_intersection"), found)
+    shared = triplets.intersection(rows, tables.make_table([], "triplets_printed_intersection"), found)
     shared = shared.set_index(["over", "dependency_group"])
     assert shared.loc[("explicitly_guided", "implicitly_guided"), "percent"] == 50
     assert shared.loc[("implicitly_guided", "explicitly_guided"), "percent"] == pytest.approx(100 / 3)
@@ -433,7 +433,7 @@ def test_detector_bounds(printed):
     recall = table.loc["detector_recall"]
     assert np.isnan(recall["ci_high"]) and recall["bound"] == "at least"
     counts = {"model": "M", "n_images": 10, "nouns": 50, "nouns_both": 20, "model_only": 5, "people_only": 20}
-    known = triplets.detector(tables.of([counts], "triplets_detector_counts")).set_index("quantity")
+    known = triplets.detector(tables.make_table([counts], "triplets_detector_counts")).set_index("quantity")
     assert known.loc["detector_recall", ["percent", "bound"]].tolist() == [50.0, ""]
     assert known.loc["detector_recall", "ci_high"] > 50
 
@@ -450,7 +450,7 @@ def measured(shift, *, metrics=("t", "ssim"), n=8, model="mini"):
             rows.append(("prompt" if metric == "t" else "image", metric, pair, f"c{k}", value))
     rows = pd.DataFrame(rows, columns=["space", "metric", "pair", "case", "value"])
     same = {"model": model, "dataset": "ours", "n": 1, "unit": "1", "higher_is_closer": 1, "sample": "triplets"}
-    return tables.of(rows.assign(**same), "triplets_similarity")
+    return tables.make_table(rows.assign(**same), "triplets_similarity")
 
 
 @pytest.mark.long
@@ -463,11 +463,11 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
     # What is said of the printed ones together is what is said without the measured one.
     both = triplets.together(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
-    (said,) = answers.measured.findings(gap)
+    (said,) = answers.costs.findings(gap)
     assert said.model == "mini" and numbers(said.said) == [2, 2, 0, 0] and said.details[0].startswith("Planted")
-    (turned,) = answers.measured.findings(triplets.disparity_gap(measured(-0.05)))
+    (turned,) = answers.costs.findings(triplets.disparity_gap(measured(-0.05)))
     assert numbers(turned.said) == [0, 2, 2, 0]
-    (open_,) = answers.measured.findings(triplets.disparity_gap(measured(0.0)))
+    (open_,) = answers.costs.findings(triplets.disparity_gap(measured(0.0)))
     assert not open_.decided
 
 

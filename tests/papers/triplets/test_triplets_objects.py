@@ -89,7 +89,9 @@ def test_what_the_drawings_show_is_found_whole_where_nothing_errs(truth):
     assert len(made.table) == 24 and set(made.table["truth_gender"]) == {"female", "male"}
     shown = truth.triplets.truth(made).objects
     rows = cases.detections(shown, shown, made.table.set_index("image_id")["truth_gender"])
-    errors = triplets.detector_error(tables.of(rows.assign(model="M", reference="drawings"), "triplets_detections"))
+    errors = triplets.detector_error(
+        tables.make_table(rows.assign(model="M", reference="drawings"), "triplets_detections")
+    )
     known = errors["value"].dropna()
     assert len(known) and (known == 100).all()
     # The truth has no error to be measured.
@@ -183,7 +185,7 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
     rows = [(case, name, n) for case, objects in given.items() for name, n in objects.items()]
     same = {"model": "M", "dataset": "D", "prompt_gender": "feminine", "n_images": 6, "n_cases": 3}
     counts = pd.DataFrame(rows, columns=["case", "object", "count"]).assign(**same, dependency_group="hidden")
-    counts = tables.of(counts, "triplets_group_object_counts")
+    counts = tables.make_table(counts, "triplets_group_object_counts")
     top = triplets.top_objects(counts)
     assert top[["object", "rank", "count"]].to_numpy().tolist() == [["cup", 1, 4], ["dog", 2, 2]]
     # Two images a case: 3, 1 and 0 cups are 1.5, 0.5 and 0 an image.
@@ -197,7 +199,9 @@ def test_the_most_frequent_objects_leave_out_people_and_take_cases_as_the_sample
 
 def detections(*rows):
     names = ["image_id", "object", "gender_shown", "both", "finder_only", "reference_only", "iou"]
-    return tables.of(pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections")
+    return tables.make_table(
+        pd.DataFrame(rows, columns=names).assign(model="M", reference="drawings"), "triplets_detections"
+    )
 
 
 def beside(errors):

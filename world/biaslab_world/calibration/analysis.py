@@ -106,7 +106,7 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             rows.append([cues, truth, answers, right, len(answered), len(some), ceiling])
     frame = pd.DataFrame(rows, columns=["cues", "truth", "answers", "count", "n", "n_images", "ceiling"])
     found = stats.percents(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
-    return tables.of(frame.assign(**found), "calibration_judge")
+    return tables.make_table(frame.assign(**found), "calibration_judge")
 
 
 def _by_truth(renders: pd.DataFrame, truths: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -168,7 +168,7 @@ def shares(
             frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
-    return tables.of(pd.concat(frames, ignore_index=True), "calibration_shares")
+    return tables.make_table(pd.concat(frames, ignore_index=True), "calibration_shares")
 
 
 def _wide(truth: pd.DataFrame) -> pd.DataFrame:
@@ -198,7 +198,7 @@ def inside(shares: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     found = found.assign(n_expected=found["n"] * confidence, least=least, p=p, rms_off=np.sqrt(found["square"]))
     found["p_holm"] = found.groupby("counted")["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     together = found.groupby("counted")[["inside", "n"]].transform("sum").add_suffix("_all")
-    return tables.of(found.rename(columns={"off": "mean_off"}).join(together), "calibration_inside")
+    return tables.make_table(found.rename(columns={"off": "mean_off"}).join(together), "calibration_inside")
 
 
 # -- amplification -----------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def amplification(
             for prompt, side in sides.items():
                 for definition, *found in _amplification_rows(counted, side, implied, draws):
                     rows.append([generator, scale, skew, approach, definition, prompt, *found])
-    return tables.of(rows, "calibration_amplification")
+    return tables.make_table(rows, "calibration_amplification")
 
 
 def _amplification_rows(
@@ -303,7 +303,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
                 p = stats.one_sample_t((sign * change)[there]).p
                 limits = (np.nan,) * 3 if exact else (found.ci_low, found.ci_high, p)
                 rows.append([model, scale, approach, part, found.value, *limits, found.n, median])
-    return tables.of(rows, "calibration_guidance")
+    return tables.make_table(rows, "calibration_guidance")
 
 
 # -- what must hold ------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def quality(
         _own_row("caption_prompts", measured, ("caption_prompts", "captions")),
         *_world_rows(known, skew),
     ]
-    return tables.of(rows, "mini_quality")
+    return tables.make_table(rows, "mini_quality")
 
 
 def met(quality: pd.DataFrame) -> pd.DataFrame:

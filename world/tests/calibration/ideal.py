@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.hub.image_sources import DescribedImages
 from biaslab.judges.judge import decide
@@ -56,7 +56,7 @@ class IdealPipeline:
         self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
         self.occupations = occupations
         self.settings = Settings.of(DEFAULTS).changed(**settings)
-        self.store = Store(folder / "store")
+        self.store = ResultCache(folder / "store")
         self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
         self._images = {}
 

@@ -373,7 +373,9 @@ def test_quality_says_what_was_not_measured(tmp_path):
         raise MissingInputError("No open_clip model.")
 
     pipeline.image_embeddings = none
-    words, measured = (tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification"))
+    words, measured = (
+        tables.make_table(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification")
+    )
     table = _quality(calibration.Calibration(pipeline), words, measured)
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]

@@ -101,7 +101,7 @@ def test_the_card_says_what_was_trained_and_measured(trained):
     folder, _ = trained
     (note,) = json.loads((folder / "training.json").read_text())
     assert (note["steps"], note["batch"], note["seed"], note["pool_size"]) == (4, 8, 5, 32)
-    assert registry.pictures(folder) == "drawings"
+    assert registry.image_domain(folder) == "drawings"
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert "`steps` 4, `batch` 8, `seed` 5" in text
     measured = {row.metric: row for row in captioner.card_rows(folder, 16)}

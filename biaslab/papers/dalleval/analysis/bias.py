@@ -51,7 +51,7 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         **({"judge": averages["judge"]} if "judge" in averages else {}),
     )
     tested = stats.adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
-    return tables.of(tested.assign(p=p), "dalleval_average_gender")
+    return tables.make_table(tested.assign(p=p), "dalleval_average_gender")
 
 
 def overall_average(
@@ -82,7 +82,7 @@ def overall_average(
                     right = stats.judged_mean(values, *rates, confidence)
                     row |= _judged(right, "average_judge_corrected")
             rows.append(row | {"reason": too_few(mean.n) or shared})
-    return tables.of(rows, "dalleval_overall_average")
+    return tables.make_table(rows, "dalleval_overall_average")
 
 
 def mad(
@@ -116,7 +116,7 @@ def mad(
         value, floor = known[model, category], stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])
         row = {"model": model, "category": category, "mad": value, "printed": value, "floor": floor}
         rows.append(row | {"evidence": "printed", "reason": reason})
-    return tables.of(rows, "dalleval_mad")
+    return tables.make_table(rows, "dalleval_mad")
 
 
 def _errors(judges: pd.DataFrame | None, genders: pd.DataFrame) -> dict[str, tuple[float, float, int, int]]:
@@ -210,7 +210,7 @@ def average_skin_tone(averages: pd.DataFrame, tone_counts: pd.DataFrame, *, conf
             if len(tones) > 1:
                 row |= stats.mean_interval(tones, confidence)._asdict() | {"reason": ""}
         rows.append(row)
-    return tables.of(rows, "dalleval_average_skin_tone")
+    return tables.make_table(rows, "dalleval_average_skin_tone")
 
 
 def skin_tone_check() -> pd.DataFrame:
@@ -225,4 +225,4 @@ def skin_tone_check() -> pd.DataFrame:
     whole["nearest_tone"] = skin_tone.nearest_monk_tone(whole["angle"])
     right = whole["nearest_tone"] == whole["swatch"].astype(int)
     whole["swatches_right"] = right.groupby(whole["computation"]).transform("sum")
-    return tables.of(whole, "dalleval_skin_tone_check")
+    return tables.make_table(whole, "dalleval_skin_tone_check")

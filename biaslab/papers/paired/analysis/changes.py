@@ -35,7 +35,7 @@ def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float
         added = deviations(images.get(tuple(cell.values())), group, "score")
         found = strata(group, "change", confidence, -200, 200, effect="effect", images=added, two_people=True)
         rows += [cell | row for row, _ in found]
-    return tables.of(rows, "paired_score_change")
+    return tables.make_table(rows, "paired_score_change")
 
 
 def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")
     frame = frame.assign(ci_low=low, ci_high=high, p=p, smallest_p=least, reason=reason)
-    return tables.of(with_corrected_p(frame), "paired_identity_change")
+    return tables.make_table(with_corrected_p(frame), "paired_identity_change")
 
 
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
@@ -87,7 +87,7 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
             else:
                 row["reason"] = "all identities are equal, so there is no interval"
             rows.append(row)
-    return tables.of(rows, "paired_adherence")
+    return tables.make_table(rows, "paired_adherence")
 
 
 def _resampled_means(wide: np.ndarray, seed: int, replicates: int) -> np.ndarray:
@@ -125,4 +125,4 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
                 row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)
                 rows.append(row | {"reason": "" if len(moved) else "no identity moved this way"})
-    return tables.of(rows, "paired_changed_cases")
+    return tables.make_table(rows, "paired_changed_cases")

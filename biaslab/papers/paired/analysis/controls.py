@@ -84,4 +84,4 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                     row["contrast"] = other["contrast"]
                     row |= {f"contrast_{c}": other[c] for c in ("ci_low", "ci_high", "p", "dependence")}
                 rows.append(row)
-    return tables.of(rows, "paired_control_score")
+    return tables.make_table(rows, "paired_control_score")

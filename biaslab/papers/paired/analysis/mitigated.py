@@ -39,7 +39,7 @@ def mitigation(scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         score_before=before.where(scores["mitigation"] != "none"),
         correction=turned.map({True: "over", False: "short"}).where(scores["mitigation"] != "none", ""),
     )
-    return tables.of(frame, "paired_mitigation")
+    return tables.make_table(frame, "paired_mitigation")
 
 
 def _scoped(table: pd.DataFrame) -> pd.DataFrame:
@@ -91,4 +91,4 @@ def mitigation_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: 
                 row[f"n_against{end}"] = int((part[f"direction{end}"] == _AGAINST).sum())
                 row[f"smallest_p_holm{end}"] = part[f"smallest_p_holm{end}"].min()
             rows.append(row)
-    return tables.of(rows, "paired_mitigation_change")
+    return tables.make_table(rows, "paired_mitigation_change")

@@ -64,7 +64,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             row = {**cell, "outcome": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
             rows.append(row | stats.percents(len(part), len(group), confidence))
-    return tables.of(rows, "paired_outcomes")
+    return tables.make_table(rows, "paired_outcomes")
 
 
 def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 limits = stats.difference_interval(*then.values(), *now.values())
                 row["change_ci_low"], row["change_ci_high"] = limits
             rows.append(row)
-    return tables.of(rows, "paired_valid_images")
+    return tables.make_table(rows, "paired_valid_images")
 
 
 def _valid(images: pd.DataFrame) -> dict[str, tuple[int, int, str]]:
@@ -143,7 +143,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         for measure, (k, n) in counts.items():
             row = {"judge": judge, "measure": measure, "n": int(n)}
             rows.append(row | stats.percents(int(k), int(n), confidence))
-    return tables.of(rows, "paired_truth")
+    return tables.make_table(rows, "paired_truth")
 
 
 def questions(people: pd.DataFrame) -> pd.DataFrame:
@@ -165,4 +165,4 @@ def questions(people: pd.DataFrame) -> pd.DataFrame:
     keys = ["model", "aspect", "setting", "position", "question", "form"]
     asked = [ask(row) for row in people.itertuples()]
     people = people.assign(question=[text for text, _ in asked], form=[text for _, text in asked])
-    return tables.of(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")
+    return tables.make_table(people.groupby(keys, sort=False).size().reset_index(name="n"), "paired_questions")

@@ -46,7 +46,7 @@ def stereotype_score(
         if key not in done:
             row = dict(zip([*CELL, "stereotype"], key, strict=True))
             rows.append(row | {"score": value, "printed": value, "evidence": "printed", "reason": _NO_VALUES})
-    return tables.of(rows, "paired_stereotype_score")
+    return tables.make_table(rows, "paired_stereotype_score")
 
 
 # -- identities --------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
     # At one half the binomial is symmetric: both tails are twice the nearer one.
     frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
     frame["smallest_p"] = stats.least_binomial_p(people)
-    return tables.of(with_corrected_p(frame), f"paired_{aspect}_score")
+    return tables.make_table(with_corrected_p(frame), f"paired_{aspect}_score")
 
 
 def identities(shares: pd.DataFrame, aspect: str) -> pd.DataFrame:
@@ -130,7 +130,7 @@ def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, con
         for stratum, value in (percent | {"overall": sum(percent.values()) / 2}).items():
             row = {**cell, "stereotype": stratum, "percent_female": value}
             rows.append(row | {"evidence": "printed", "reason": _NO_VALUES})
-    return tables.of(rows, "paired_lean")
+    return tables.make_table(rows, "paired_lean")
 
 
 # -- runs of few people: what the two roles of an occupation have to do with each other ------------------
@@ -172,7 +172,7 @@ def role_coupling(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: floa
             row["fewest_same_gender"] = int(np.rint(np.abs(high - low) * people[:, 0] / 200).sum())
             row["n_images"] = int(people[:, 0].sum())
         rows.append(row)
-    return tables.of(rows, "paired_role_coupling")
+    return tables.make_table(rows, "paired_role_coupling")
 
 
 def _same_gender(images: pd.DataFrame, occupations: dict[str, str], confidence: float) -> dict[str, float | str]:
@@ -273,7 +273,7 @@ def biased_images(
     for names, images in seen.items():
         cell = dict(zip(CELL, names, strict=True))
         rows += [cell | row for row in _counted(images, occupations, confidence)]
-    return ordered(tables.of(rows, "paired_biased_images"))
+    return ordered(tables.make_table(rows, "paired_biased_images"))
 
 
 def _bounds(group: pd.DataFrame, aspect: str) -> list[dict]:
@@ -342,7 +342,7 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
         percent_female_labour=against,
         reason=np.where(frame["reason"] != "", frame["reason"], reason),
     )
-    return tables.of(frame, "paired_labour_comparison")
+    return tables.make_table(frame, "paired_labour_comparison")
 
 
 def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -356,4 +356,4 @@ def labour_correlation(comparison: pd.DataFrame, *, confidence: float) -> pd.Dat
             few = "a correlation needs three occupations and shares that differ"
             row = {"model": model, "setting": setting, "stereotype": stratum, **r._asdict()}
             rows.append(row | {"reason": "" if isfinite(r.r) else few})
-    return tables.of(rows, "paired_labour_correlation")
+    return tables.make_table(rows, "paired_labour_correlation")

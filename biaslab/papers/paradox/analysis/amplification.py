@@ -72,12 +72,12 @@ def amplification(
     """
     bootstrap: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows = [row for group in groups(shares, pairs) for row in _amplification_rows(group, bootstrap)]
-    computed = tables.of(rows, "paradox_amplification")
+    computed = tables.make_table(rows, "paradox_amplification")
     if printed is not None:
         computed = pd.concat([computed, _only_printed(printed, computed)], ignore_index=True)
         papers = printed.rename(columns={"amplification": "printed"}).assign(definition="published")
         computed = computed.merge(papers, "left", ["model", "approach", "definition", "prompt"])
-    return tables.of(computed, "paradox_amplification")
+    return tables.make_table(computed, "paradox_amplification")
 
 
 def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
@@ -146,7 +146,7 @@ def occupation_amplification(shares: pd.DataFrame, *, confidence: float) -> pd.D
     """
     cells = ((group, j) for group in groups(shares) for j in range(len(group.prompts)))
     frames = [_occupation_rows(group, j, confidence) for group, j in cells]
-    return tables.joined(frames, "paradox_occupation_amplification")
+    return tables.join_tables(frames, "paradox_occupation_amplification")
 
 
 def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
@@ -231,7 +231,7 @@ def approach_change(
     ]
     if printed is not None:
         rows += _printed_changes(printed, found.keys())
-    return tables.of(rows, "paradox_approach_change")
+    return tables.make_table(rows, "paradox_approach_change")
 
 
 def _references(approach: str) -> list[str]:
@@ -318,7 +318,11 @@ def _between(group: Group, baseline: Group, pairs: list[tuple[int, int]], bootst
     # Cells of both side by side; where both have the same generated images, those stand once, with the baseline.
     own = ours.shape[1] - k if drawn_once else ours.shape[1]
     counts, n = np.hstack([ours[:, :own], theirs]), np.hstack([ours_n[:, :own], theirs_n])
-    drawing = stats.OneByOne(counts.shape[1]) if drawn_once else [d for d in (group.drawing, baseline.drawing) if d]
+    drawing = (
+        stats.IndependentSampling(counts.shape[1])
+        if drawn_once
+        else [d for d in (group.drawing, baseline.drawing) if d]
+    )
 
     def statistic(shares: np.ndarray) -> np.ndarray:
         sides, others = shares[..., :own], shares[..., own:]
@@ -353,7 +357,7 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
     over_prompts = rows.assign(p_told=told(rows)).groupby(["model", "approach"])
     rows["p_holm"], rows["p_told"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_told"))
-    return tables.of(rows, "paradox_t_tests")
+    return tables.make_table(rows, "paradox_t_tests")
 
 
 # -- between prompts (section 8) ---------------------------------------------------------------------------------
@@ -380,7 +384,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
     printed = pd.concat(printed).rename(columns={"sd_prompts": "printed"})
     whole = pd.concat([_variation(g, confidence) for g in own] or [pd.DataFrame(columns=_SPREAD_KEYS)])
     whole = whole.merge(printed, "left", _SPREAD_KEYS, validate="one_to_one")
-    return tables.of(whole, "paradox_prompt_variation")
+    return tables.make_table(whole, "paradox_prompt_variation")
 
 
 def _variation(group: Group, confidence: float) -> pd.DataFrame:

@@ -36,7 +36,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows = counts.groupby([*keys, "outcome"], sort=False, as_index=False)["n"].sum()
     rows["n_images"] = rows.groupby(keys)["n"].transform("sum")
     found = stats.percents(rows["n"], rows["n_images"], confidence)
-    return tables.of(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
+    return tables.make_table(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
 
 
 def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         percent_most=100 * ((rows["n_female"] + missing) / every),
         reason=_nothing(np.minimum(rows["n"], judged)),
     )
-    return tables.of(rows, "paradox_image_survival")
+    return tables.make_table(rows, "paradox_image_survival")
 
 
 # -- section 5.1: gender indicators ------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def indicator_correlation(indicators: pd.DataFrame, *, confidence: float) -> pd.
                 row["published"] = _stated("pearson_r", "naive") if told else np.nan
                 row["reason"] = "" if known else "Too few occupations, or shares that do not vary."
                 rows.append(row)
-    return tables.of(rows, "paradox_indicator_correlation")
+    return tables.make_table(rows, "paradox_indicator_correlation")
 
 
 def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -123,7 +123,7 @@ def indicator_use(indicators: pd.DataFrame, *, confidence: float) -> pd.DataFram
             stated = _stated("captions_with_indicators", "naive") if images == "all" else np.nan
             p = stats.one_sample_t(values, skip_nan=True).p if images == "difference" else np.nan
             rows.append([corpus, images, *found[:3], p, found.n, stated, _reason(found)])
-    return tables.of(rows, "paradox_indicator_use")
+    return tables.make_table(rows, "paradox_indicator_use")
 
 
 def marked(caption: str, spans: str) -> str:
@@ -158,7 +158,7 @@ def similarity_mean(similarity: pd.DataFrame, *, confidence: float) -> pd.DataFr
             wide = of_model.pivot(**cells, values=f"{compared}_similarity")
             for approach in [a for a in APPROACHES if a in set(of_model["approach"])]:
                 rows += _similarity_rows(wide, str(model), approach, compared, confidence)
-    return tables.of(rows, "paradox_similarity_mean")
+    return tables.make_table(rows, "paradox_similarity_mean")
 
 
 def _similarity_rows(wide: pd.DataFrame, model: str, approach: str, compared: str, confidence: float) -> Iterator[list]:
@@ -205,7 +205,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     papers = found[["approach", "indicator", "against"]].eq(["caption_prompts", "all", "training image"])
     stated = np.where(papers.all(axis=1), _stated("generated_as_captioned", "caption_prompts"), np.nan)
     found = found.assign(published=stated, reason=_nothing(found["n"]))
-    return tables.of(found, "paradox_gender_word_accuracy")
+    return tables.make_table(found, "paradox_gender_word_accuracy")
 
 
 # -- what is not real ---------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def embedded(settings: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for model, one in settings.groupby("model", sort=False):
         corpora = one.loc[one["setting"] == "captions.corpus", "set_to"]
-        beside = next(filter(None, (ground_truth.said(corpus, "training") for corpus in corpora)), "")
-        if words := registry.said(str(model), "real") or beside:
+        beside = next(filter(None, (ground_truth.describe(corpus, "training") for corpus in corpora)), "")
+        if words := registry.describe(str(model), "real") or beside:
             more = "" if words != beside else "The comparison tries the measures out."
             rows.append({"model": model, "words": words, "more": more})
     return pd.DataFrame(rows, columns=["model", "words", "more"])

@@ -58,7 +58,7 @@ class Group:
     generated_n: np.ndarray
     shared: bool
     """Whether one set of training images serves all prompts, so that they are resampled together."""
-    captions: stats.ByCaption | None = None
+    captions: stats.CaptionClusterSampling | None = None
     """Where captions are the prompts: which training and generated images belong together."""
 
     @property
@@ -67,11 +67,11 @@ class Group:
         return self.approach in CAPTIONS_AS_PROMPTS
 
     @property
-    def drawing(self) -> stats.OneByOne | stats.ByCaption | None:
+    def drawing(self) -> stats.IndependentSampling | stats.CaptionClusterSampling | None:
         """How the images of :meth:`counts` are drawn; None where that takes pairs that are not given."""
         if self.paired:
             return self.captions
-        return stats.OneByOne((1 if self.shared else len(self.prompts)) + len(self.prompts))
+        return stats.IndependentSampling((1 if self.shared else len(self.prompts)) + len(self.prompts))
 
     def columns(self, prompt: str) -> list[int]:
         """Return the columns of ``prompt``: all of them where it is ``mean``."""
@@ -151,7 +151,7 @@ def _with_pairs(group: Group, pairs: pd.DataFrame | None) -> Group:
     place = {occupation: i for i, occupation in enumerate(group.occupations)}
     unknown = rows.loc[~rows["occupation"].isin(place), "occupation"].tolist()
     rows = rows[rows["occupation"].isin(place)]
-    captions = stats.ByCaption(
+    captions = stats.CaptionClusterSampling(
         rows["occupation"].map(place),
         rows["training"].map({"female": 1.0, "male": 0.0}),
         rows["n_female"],
