@@ -162,7 +162,7 @@ def page(rng, replicates: int = 400, told: tuple[str, ...] = MODELS) -> list[dic
         paired.answers.overall.findings(scores, **level),
         dalleval.answers.gender_deviation.findings(mads, **level),
         dalleval.answers.attributes_together.findings(attributes, **level),
-        triplets.answers.costs.findings(gap, **level),
+        triplets.answers.measured.findings(gap, **level),
         synthesis.answers.differences.findings(synthesis.by_pair(differences, **level), **level),
     ]
     return [finding.as_record() | {"main": True} for found in answers for finding in found]
@@ -186,7 +186,7 @@ def claims(given: tuple) -> dict[str, set[str]]:
     seed, *how = given
     alone = page(np.random.default_rng([29, seed]), *how)
     found = {"alone": alone, "adjusted": findings.adjust_across_report(alone)[0]}
-    return {way: {r["question"] for r in records if r["decided"]} for way, records in found.items()}
+    return {way: {r["question"] for r in records if r["is_significant"]} for way, records in found.items()}
 
 
 HEADLINES, GROUPS, UNITS, EFFECTS = 14, 8, 20, 6
@@ -210,7 +210,7 @@ def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], lis
     for i, of in enumerate(np.split(p, np.cumsum(tests)[:-1])):
         of = stats.adjust(of)
         groups = tuple(findings.GroupTest(one, 1, str(k)) for k, one in enumerate(of))
-        verdict = {"undecided": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
+        verdict = {"not_significant": "None.", "p": min(of), "alpha": ALPHA, "tests": groups, "n": UNITS}
         record = findings.Finding(f"Headline {i}?", "{up} differ.", **verdict).as_record()
         records.append(record | {"main": True})
     return records, truths
@@ -219,7 +219,10 @@ def mixed(rng, effects: int, alike: float, size: float) -> tuple[list[dict], lis
 def by_holm(records: list[dict]) -> list[dict]:
     """Return records as Holm over all headlines decides, with groups at the level of their own family."""
     page = stats.adjust([record["p"] for record in records])
-    return [r if p < ALPHA else r | {"decided": False, "named": []} for r, p in zip(records, page, strict=True)]
+    return [
+        r if p < ALPHA else r | {"is_significant": False, "significant_texts": []}
+        for r, p in zip(records, page, strict=True)
+    ]
 
 
 def errors(given: tuple) -> dict[str, list[float]]:
@@ -229,7 +232,11 @@ def errors(given: tuple) -> dict[str, list[float]]:
     ways = {"page": findings.adjust_across_report(records)[0], "Holm": by_holm(records)}
     found = {}
     for way, of in ways.items():
-        claimed = [(true, [int(k) for k in r["named"]]) for r, true in zip(of, truths, strict=True) if r["decided"]]
+        claimed = [
+            (true, [int(k) for k in r["significant_texts"]])
+            for r, true in zip(of, truths, strict=True)
+            if r["is_significant"]
+        ]
         false = [not true.any() for true, _ in claimed]
         inside = [not true[rows].all() for true, rows in claimed]
         right = sum(true[rows].sum() for true, rows in claimed)

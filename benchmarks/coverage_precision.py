@@ -61,7 +61,7 @@ class Deviations(Averages):
     def __init__(self, clusters: int, images: int, kind: str):
         super().__init__(clusters, images, kind)
         away = np.abs(SHARES[kind](np.random.default_rng(0), 1_000_000) - 0.5)
-        how = {"group": float(away.var()), "share": 0.5 + float(away.mean()), "folded": True}
+        how = {"group": float(away.var()), "share": 0.5 + float(away.mean()), "is_absolute": True}
         self.known = replace(self.known, reach=100, **how)
 
     def width(self, rng) -> float:

@@ -233,7 +233,7 @@ def main() -> None:
         return
     for accuracy in (0.99, 0.9, 0.7):
         for ratings in (20, 40, 100, 200):
-            for name, how in (("", {}), (", drawn", {"drawn": True})):
+            for name, how in (("", {}), (", drawn", {"clusters_random": True})):
                 rng = np.random.default_rng(ratings)
                 found = [study(rng, accuracy, ratings, **how) for _ in range(given.studies)]
                 told(f"judge {accuracy:g}, {ratings} ratings{name}", found)

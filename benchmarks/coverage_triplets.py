@@ -91,11 +91,14 @@ def cards(rng, studies: int, n: int, metrics: int, alike: float, over: str) -> d
         p_holm=np.concatenate([stats.adjust(study) for study in p]),
     )  # fmt: skip
     if over == "triplets":
-        said = paper.answers.costs.findings(table)
+        said = paper.answers.measured.findings(table)
     else:
         studied = table.rename(columns={"p_holm": "p_percent_holm"}).groupby("dataset", sort=False)
         said = [paper.answers.nearer.findings(rows)[0] for _, rows in studied]
-    return {"card": sum(one.decided for one in said), "intervals counted": int((np.abs(mean) > half).any(axis=1).sum())}
+    return {
+        "card": sum(one.is_significant for one in said),
+        "intervals counted": int((np.abs(mean) > half).any(axis=1).sum()),
+    }
 
 
 # Name -> (what draws studies, its settings).

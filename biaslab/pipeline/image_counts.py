@@ -68,12 +68,12 @@ class ImageRequest:
 
     def __reduce__(self) -> tuple:
         # Another process opens the pipeline anew.
-        own = {name: value for name, value in vars(self).items() if name not in ("made_by", "pipeline")}
+        own = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
         return _opened, (Request.of_pipeline(self.pipeline), own)
 
 
 def _opened(request: Request, own: dict) -> ImageRequest:
-    made_by = request.opened.image_model(own["of"], several=own["several"])
+    made_by = request.opened.image_model(own["prompt_set"], several=own["several_people"])
     return ImageRequest(**own, image_model=made_by, pipeline=request.opened)
 
 

@@ -5,7 +5,7 @@ what applies to it. Rows, panels and colours come in the order of the table; mis
 without rows, or of which every value is missing, gives a figure that says so.
 
 - ``value``: The column that is drawn; ``row``: the one whose values are rows.
-- ``color``: The column that colours tell apart; ``series_style``: its colours, markers and names.
+- ``color``: The column that colours tell apart; ``styles``: its colours, markers and names.
 - ``panel``: The column with a panel for each value; ``columns``: how many stand beside one another.
 - ``names``: Values in words, in rows, panels and legend; without one the labels of a table that is declared and saved
   (:attr:`biaslab.schema.tables.Column.labels`). Also those of ``floor``, ``band``, ``mark``, ``filled``, ``hollow``.

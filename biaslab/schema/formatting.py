@@ -82,7 +82,7 @@ def format_p_equation(p: float) -> str:
 
 
 def explain_unattainable(each: str, smallest: float, level: float) -> str:
-    """Say that no outcome could have been significant at a ``format_level`` (0–1), as each test has so many observations.
+    """Say that no outcome could have been significant at a ``level`` (0–1), as each test has so many observations.
 
     ``each`` is how many, such as ``6 people``; ``smallest`` the smallest corrected p that any outcome could have given.
     """

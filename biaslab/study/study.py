@@ -347,7 +347,7 @@ class Study:
             text: Name of its text in the paper's ``texts.yaml``; its own name where empty.
             model_shown: One of :attr:`pipelines`, whose images it shows; where there are several, titles name it.
             main: Whether the report's first page shows it.
-            facts: What the text names in braces, beside ``format_level``, that of intervals such as ``95 %``; ``title`` and
+            facts: What the text names in braces, beside ``level``, that of intervals such as ``95 %``; ``title`` and
                 ``caption`` of a figure of one's own.
 
         Raises:

@@ -19,7 +19,7 @@ def test_yunet_counts_the_people_of_photographs_as_reports_say(root):
     module = photographed.benchmark(root, NAME)
     table, images = module.labelled(photographed.pictures(module))
     found = faces.load(YUNET).faces(images)
-    figures = module.counted(table, np.array([len(seen) for seen in found]))
+    figures = module.n_unit(table, np.array([len(seen) for seen in found]))
     assert {k: list(figures[k]) for k in ("groups", "alone")} == photographs.measured()["faces"][YUNET]
     # The least that it was chosen for: groups within one face, and nine of ten portraits.
     assert figures["groups"][0] >= 16 and figures["alone"][0] >= 0.9 * figures["alone"][1]

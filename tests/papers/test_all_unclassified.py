@@ -119,7 +119,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Of drawings whose truth is known, on which judges are tried.
     monkeypatch.setattr("biaslab.papers.paired.measure.RENDERS", 20)
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
-    monkeypatch.setattr(Finding, "least", 0)
+    monkeypatch.setattr(Finding, "min_units", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
@@ -150,7 +150,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         folder, name = Path(job.parameters["output_dir"]), job.notebook.id
         records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
         for found in records["findings"]:
-            assert found["printed"] or not found["decided"] or name in OF_NO_IMAGES, (name, found)
+            assert found["printed"] or not found["is_significant"] or name in OF_NO_IMAGES, (name, found)
             assert "nan" not in json.dumps(found).lower().replace("-", " ").split(), (name, found)
     measured = tmp_path / "outputs/.parts/measured"
     for name in ("paradox_percent_female", "paired_percent_female"):

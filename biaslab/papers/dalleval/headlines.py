@@ -32,7 +32,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         cells, people = cells_and_people(of_model.assign(gender=gender, cluster=of_model["profession"]))
         n, known = cells["n"].to_numpy(), (cells["n"] > 0).sum()
         part = np.where(n > 0, 1 / max(known, 1), 0)
-        given: dict[str, Any] = {"people": people, "drawn": True}
+        given: dict[str, Any] = {"people": people, "clusters_random": True}
         given |= {"clusters": "professions", "setting": "dalleval.social_images"}
         cells = cells.assign(coefficient=2 * part)
         yield Headline("dalleval", str(model), "average gender", MEAN, "−1 to 1", 0.02, 0, cells, **given)
@@ -41,7 +41,7 @@ def headlines(images: pd.DataFrame, averages: pd.DataFrame) -> Iterator[Headline
         free = [float(stats.corrected_absolute_deviation(*cell)) for cell in zip(cells["count"], n, strict=True)]
         floor = float(part @ (deviation - np.nan_to_num(free)))
         cells = cells.assign(coefficient=part * side(cells))
-        given |= {"folded": True, "floor": floor}
+        given |= {"is_absolute": True, "null_mean": floor}
         yield Headline("dalleval", str(model), "deviation from even (MAD)", MEAN, "0 to 0.5", 0.01, 0, cells, **given)
 
 
@@ -65,6 +65,6 @@ def attribute_headlines(images: pd.DataFrame, rated: Collection[str]) -> Iterato
             known = cells.groupby("cluster")["n"].transform("min") > 0
             part = np.where(known, 100 / max(cells["cluster"][known].nunique(), 1), 0)
             cells = cells.assign(coefficient=part * cells["template"].map({"woman": 1, "man": -1}))
-            given: dict[str, Any] = {"drawn": True, "about": attribute}
+            given: dict[str, Any] = {"clusters_random": True, "about": attribute}
             words = "attributes, women less men"
             yield Headline("dalleval", str(model), words, attribute, "points", 1, 0, cells, people, **given)

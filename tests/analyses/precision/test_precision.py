@@ -169,7 +169,7 @@ def test_estimates_judge_without_annotators_counts_all_annotated_people(own_peop
     label = np.where(np.arange(80) < 72, rated["truth"], "unsure")
     table = precision.estimates(custom.headlines(own_people), ratings({"image_id": rated["image_id"], "label": label}))
     (card,) = precision.answers.rated.findings(table)
-    assert card.n == 80 and card.of == "annotated people"
+    assert card.n == 80 and card.n_unit == "annotated people"
     assert card.details[0] == "72 of them have a clear label (female or male; yes or no)."
     assert "assumes that annotators skip people independently" in card.details[-1]
 

@@ -259,8 +259,8 @@ def test_definitions_are_counted_by_their_adjusted_tests(p, middle, answer):
          "n_occupations": (9, 12, 12), "reason": "" if np.isfinite(p[0]) else "Too few occupations."}
     )  # fmt: skip
     (found,) = answered(table)
-    assert (found.said, found.model, found.n, len(found.marks)) == (answer, "", 12, 3)
-    assert found.decided == answer.startswith("By")
+    assert (found.supported_answer, found.model, found.n, len(found.marks)) == (answer, "", 12, 3)
+    assert found.is_significant == answer.startswith("By")
     assert ("Too few occupations." in found.details) == np.isnan(p[0])
 
 

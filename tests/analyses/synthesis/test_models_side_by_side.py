@@ -81,7 +81,7 @@ def test_p_is_adjusted_over_the_pairs_of_a_measure_and_a_card_over_its_measures(
         clear = (over < 0.05).sum()
         # The second model's values are higher.
         told = f"lower in {clear}, after" if clear else "No significant difference in 3 measures"
-        assert told in said.said
+        assert told in said.supported_answer
 
 
 def test_another_model_of_another_kind_moves_no_printed_pair():
@@ -102,7 +102,11 @@ def test_few_units_have_no_interval_and_no_verdict():
     assert found[["ci_low", "ci_high", "p", "p_holm"]].isna().all(axis=None)
     assert found["smallest_possible_p"].item() == 2 / 32 and "takes 6" in found["reason"].item()
     (said,) = answered(found)
-    assert said.said == "Inconclusive (only 5 units)." and not said.decided and "takes 6" in said.details[0]
+    assert (
+        said.supported_answer == "Inconclusive (only 5 units)."
+        and not said.is_significant
+        and "takes 6" in said.details[0]
+    )
     # Of twenty units only five differ: differences of 0 could flip either way, and change nothing.
     found = differences(rows("a", five + [0.0] * 15), rows("b", [0.0] * 20))
     assert pd.isna(found["p"].item()) and found["reason"].item().startswith("5 of 20 units differ")
@@ -116,9 +120,9 @@ def test_difference_on_a_bounded_scale_is_named_with_the_scale():
     values = -0.2 - 0.02 * np.arange(8)
     found = differences(rows("a", values, unit="0 to 0.5"), rows("b", np.zeros(8), unit="0 to 0.5"))
     (said,) = answered(found)
-    assert said.as_record()["named"] == ["m: -0.27 on a scale of 0 to 0.5"]
+    assert said.as_record()["significant_texts"] == ["m: -0.27 on a scale of 0 to 0.5"]
     (said,) = answered(found.assign(unit="points"))
-    assert said.as_record()["named"] == ["m: -0.27 points"]
+    assert said.as_record()["significant_texts"] == ["m: -0.27 points"]
 
 
 def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
@@ -126,7 +130,7 @@ def test_a_card_whose_tests_could_not_come_out_otherwise_says_so():
     both = itertools.product("vwxyz", (("a", 1), ("b", 0)))
     frames = [rows(model, value * np.arange(1, 7.0), measure=measure) for measure, (model, value) in both]
     (said,) = answered(differences(*frames))
-    assert said.said == "Inconclusive: no outcome could be significant." and "0.16" in said.details[0]
+    assert said.supported_answer == "Inconclusive: no outcome could be significant." and "0.16" in said.details[0]
 
 
 # -- what chance alone gives is no difference ---------------------------------------------------------------

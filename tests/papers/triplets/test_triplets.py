@@ -134,12 +134,16 @@ def test_metrics_are_counted_by_the_tests_of_their_intervals_over_datasets(print
     assert around == ["clip", "split_product"] and (rows["p_percent_holm"] < 0.05).sum() == 6
     # Student's t test is allowed from five datasets, and the answer says so.
     (finding,) = answers.nearer.findings(printed.together)
-    assert numbers(finding.said) == [6, 8, 0, 2] and finding.decided and (finding.n, finding.model) == (5, "")
+    assert (
+        numbers(finding.supported_answer) == [6, 8, 0, 2]
+        and finding.is_significant
+        and (finding.n, finding.model) == (5, "")
+    )
     assert finding.as_record()["details"][-1] == "Student's t test over 5 datasets."
     assert finding.p == rows["p_percent_holm"].min() < 0.05
     assert [mark.estimate for mark in finding.marks] == rows["percent_nearer"].tolist()
     (finding,) = answers.nearer.findings(printed.together.assign(n_datasets=4))
-    assert finding.said == "Inconclusive (only 4 datasets)."
+    assert finding.supported_answer == "Inconclusive (only 4 datasets)."
 
 
 def test_one_triplet_stands_apart(printed):
@@ -150,7 +154,7 @@ def test_one_triplet_stands_apart(printed):
     assert one["nearer"].value_counts().to_dict() == {"masculine": 7, "tie": 1}
     (finding,) = answers.one_triplet.findings(printed.gap)
     # Without a test no direction is named.
-    assert finding.said == "Not tested." and "masculine" not in " ".join(finding.details)
+    assert finding.supported_answer == "Not tested." and "masculine" not in " ".join(finding.details)
 
 
 # -- section 4: measured -------------------------------------------------------------------------------
@@ -198,11 +202,11 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
     assert gap["p"].to_numpy() == pytest.approx(p) and p[0] < 0.05 < 2 * p[0]
     assert gap["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert (gap["ci_low"] > 0).all() and (gap["n_cases"] == 20).all()
-    (said,) = answers.costs.findings(gap)
-    assert numbers(said.said) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
+    (said,) = answers.measured.findings(gap)
+    assert numbers(said.supported_answer) == [1, 3, 0, 2] and said.p == pytest.approx(3 * p[2])
     # At a level that no p reaches nothing is told.
-    (strict,) = answers.costs.findings(gap, confidence=1 - 1e-6)
-    assert not strict.decided
+    (strict,) = answers.measured.findings(gap, confidence=1 - 1e-6)
+    assert not strict.is_significant
     # p is below 1 - confidence exactly where the interval excludes 0.
     for confidence in (0.95, 0.975, 0.99, 0.9999):
         found = triplets.disparity_gap(rows, confidence=confidence)
@@ -211,9 +215,9 @@ def test_gaps_are_told_by_their_intervals_tests_after_correction():
 
 @pytest.mark.parametrize("n", [4, 5])
 def test_few_triplets_decide_nothing(n):
-    (said,) = answers.costs.findings(triplets.disparity_gap(measured(0.05, n=n, model="M")))
-    assert (said.n, said.of) == (n, "triplets") and said.decided == (n > 4)
-    assert said.said == "Inconclusive (only 4 triplets)." if n < 5 else said.p < 0.001
+    (said,) = answers.measured.findings(triplets.disparity_gap(measured(0.05, n=n, model="M")))
+    assert (said.n, said.n_unit) == (n, "triplets") and said.is_significant == (n > 4)
+    assert said.supported_answer == "Inconclusive (only 4 triplets)." if n < 5 else said.p < 0.001
 
 
 def test_cases_that_are_all_alike_have_no_interval():
@@ -256,7 +260,7 @@ def test_co_occurrence_gap_of_table_6(printed):
     percent = 100 * (values["neutral-masculine"] - values["neutral-feminine"]) / (1 - values["neutral-feminine"])
     percent = percent.groupby("dataset").mean()
     (finding,) = answers.co_occurrence.findings(printed.told)
-    assert finding.estimate == pytest.approx(percent.mean()) and finding.decided
+    assert finding.estimate == pytest.approx(percent.mean()) and finding.is_significant
     assert finding.as_record()["details"][-1] == "Student's t test over 5 triplets or datasets."
     assert finding.p == pytest.approx(scipy_stats.ttest_1samp(percent, 0).pvalue)
 
@@ -302,7 +306,7 @@ def test_bias_scores_of_equal_sets():
     assert set(triplets.bias_score(counts, minimum_count=25)["object"]) == {"suit"}
     # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
     (finding,) = answers.leaning.findings(scores.reset_index())
-    assert numbers(finding.said) == [1, 3, 1] and finding.model == "M"
+    assert numbers(finding.supported_answer) == [1, 3, 1] and finding.model == "M"
 
 
 def test_bias_scores_of_unequal_sets():
@@ -349,7 +353,7 @@ def test_what_corrections_change(printed):
     # 12 + 10 of the explicit groups' 120, 60 + 59 of the implicit ones'; they are of no single model.
     kinds = printed.group_tests["dependency_group"].str.partition("ly_")[0]
     found = answers.groups.findings(printed.group_tests.assign(kind=kinds))
-    assert [numbers(f.said) for f in found] == [[22, 120], [119, 120]] and {f.model for f in found} == {""}
+    assert [numbers(f.supported_answer) for f in found] == [[22, 120], [119, 120]] and {f.model for f in found} == {""}
 
 
 def test_tests_that_were_not_made_are_missing_with_a_reason(printed):
@@ -463,12 +467,16 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
     # What is said of the printed ones together is what is said without the measured one.
     both = triplets.together(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
-    (said,) = answers.costs.findings(gap)
-    assert said.model == "mini" and numbers(said.said) == [2, 2, 0, 0] and said.details[0].startswith("Planted")
-    (turned,) = answers.costs.findings(triplets.disparity_gap(measured(-0.05)))
-    assert numbers(turned.said) == [0, 2, 2, 0]
-    (open_,) = answers.costs.findings(triplets.disparity_gap(measured(0.0)))
-    assert not open_.decided
+    (said,) = answers.measured.findings(gap)
+    assert (
+        said.model == "mini"
+        and numbers(said.supported_answer) == [2, 2, 0, 0]
+        and said.details[0].startswith("Planted")
+    )
+    (turned,) = answers.measured.findings(triplets.disparity_gap(measured(-0.05)))
+    assert numbers(turned.supported_answer) == [0, 2, 2, 0]
+    (open_,) = answers.measured.findings(triplets.disparity_gap(measured(0.0)))
+    assert not open_.is_significant
 
 
 def test_limits_in_percent_are_to_gaps_as_shares_are_and_one_dataset_is_not_pooled():
@@ -486,11 +494,11 @@ def test_floors_are_told_both_ways():
     level = own.drop_duplicates("case").assign(pair="neutral-another_seed")
     floor = triplets.floor(own, level.assign(value=[0.1, 0.12] * 4))
     (said,) = answers.floor.findings(floor)
-    assert numbers(said.said) == [2, 2, 0]
+    assert numbers(said.supported_answer) == [2, 2, 0]
     # A placebo that moves images less than the gendered words do.
     near = level.assign(value=[0.99, 0.98] * 4, pair="neutral-placebo")
     (placebo,) = answers.floor.findings(triplets.floor(own, near))
-    assert numbers(placebo.said) == [0, 2, 2]
+    assert numbers(placebo.supported_answer) == [0, 2, 2]
 
 
 def test_bias_figure_fills_what_survives_holm():

@@ -153,7 +153,7 @@ def test_answers_go_by_permutations_where_objects_come_in_crowds():
     grouped = counts.assign(dependency_group="implicitly_guided")
     grouped = triplets.chi_square(grouped, NO_TESTS, seed=1, replicates=999)
     (told,) = triplets.answers.groups.findings(grouped.assign(kind="implicit"))
-    assert not told.decided and (told.n, told.p) == (24, grouped["p_decisive_holm"].min())
+    assert not told.is_significant and (told.n, told.p) == (24, grouped["p_decisive_holm"].min())
 
 
 def dogs(**genders):

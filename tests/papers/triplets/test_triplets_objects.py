@@ -123,7 +123,7 @@ def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     assert whole[["recall_female", "recall_male", "difference"]].tolist() == [0, 100, 100]
     assert whole["difference_ci_low"] > 50 and gender.loc["person", "difference"] == 0
     (finding,) = triplets.answers.detector_gender.findings(errors)
-    assert finding.said == "Yes, in images of men."
+    assert finding.supported_answer == "Yes, in images of men."
     # Nouns of captions: those of men's drawings are found, and nobody is called woman here.
     row = triplets.measure.detector_counts(p).iloc[0]
     made, shown = p.triplets.drawings(), p.triplets.truth(p.triplets.drawings()).objects

@@ -178,7 +178,9 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert table.loc[("judged", "naive"), ["inside_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
     drawn, judged = calibration.answers.inside.findings(table.reset_index(), confidence=0.9)
-    assert drawn.said.startswith("8 of 8 do, as chance") and judged.said.startswith("4 of 8 do; fewer")
+    assert drawn.supported_answer.startswith("8 of 8 do, as chance") and judged.supported_answer.startswith(
+        "4 of 8 do; fewer"
+    )
     assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
@@ -478,11 +480,11 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         names = ["amplification_corrected", "ci_low", "ci_high", "p"]
         if key[:2] != ("world", "default"):
             names = ["excess", "excess_low", "excess_high", "excess_p"]
-        assert finding.n == row["n_occupations"] and finding.undecided
+        assert finding.n == row["n_occupations"] and finding.not_significant
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
         assert f"imply {row['implied']:.2f} points" in finding.details[0]
         # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.
-    assert found["world", "default", "naive"].said == "Yes."
-    assert found["world", "default", "matched"].said == "None is shown."
+    assert found["world", "default", "naive"].supported_answer == "Yes."
+    assert found["world", "default", "matched"].supported_answer == "None is shown."
