@@ -221,19 +221,19 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{'':<58}{'covers: both':>12} ratings  judge    rmse: both  ratings   judge   ratio   worth")
     for name, how in REPORTED.items():
-        if given.only in name + ", as reported":
+        if given.select_groups in name + ", as reported":
             as_reported(name, np.random.default_rng(1), given.studies, **how)
     for small, errors in ((10, (0.25, 0.03)), (100, (0.25, 0.03)), (20, (0.4, 0.0))):
-        if given.only in "custom.corrected":
+        if given.select_groups in "custom.corrected":
             corrections(np.random.default_rng(1), given.studies, small=small, errors=errors)
     for each, spread in ((10, 0.0), (10, 0.1), (20, 0.1)):
-        if given.only in "occupations":
+        if given.select_groups in "occupations":
             occupations(np.random.default_rng(1), given.studies, each=each, spread=spread)
-    if given.only:
+    if given.select_groups:
         return
     for accuracy in (0.99, 0.9, 0.7):
         for ratings in (20, 40, 100, 200):
-            for name, how in (("", {}), (", drawn", {"clusters_random": True})):
+            for name, how in (("", {}), (", drawn", {"drawn": True})):
                 rng = np.random.default_rng(ratings)
                 found = [study(rng, accuracy, ratings, **how) for _ in range(given.studies)]
                 told(f"judge {accuracy:g}, {ratings} ratings{name}", found)

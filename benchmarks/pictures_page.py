@@ -54,7 +54,7 @@ def main() -> None:
         | {"gender": "female" if k % 3 else "male", "p_female": 0.5, "outcome": "judged"}
         for k in range(N)
     ]
-    drawn = image_pages.Drawn("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
+    drawn = image_pages.ModelImages("custom", "custom", "prompts", "model", pd.DataFrame(rows), Noise())
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         ours, plain = Path(folder) / "ours.html", Path(folder) / "plain.html"
         told = image_pages.write_model(ours, "model", [drawn], index="index.html")

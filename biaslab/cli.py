@@ -174,7 +174,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
 
     command("models", _models, "list the models that installed packages bring, with their folders and cards")
 
-    add = command("ledger", _ledger, "summarize what was bought at endpoints: cost, images by outcome, replies")
+    add = command("ledger", _purchases, "summarize what was bought at endpoints: cost, images by outcome, replies")
     add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
     add("--release", action="store_true", help="let another host buy, after a process that bought was killed")
 
@@ -242,7 +242,7 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
 
         how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
         rehearsed = dry_run.run_preflight(jobs.plan(checked), progress, **how)
-        print(dry_run.said(rehearsed, checked.confidence), flush=True)
+        print(dry_run.describe_run(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
     how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
@@ -305,12 +305,12 @@ def _cite(given: argparse.Namespace) -> None:
     from biaslab.runs import collect, compare
 
     if given.run:
-        record = records.read(compare.find(given.run, Path(given.outputs)))
+        record = records.read(compare.find_run(given.run, Path(given.outputs)))
         found = citation.of_run(record, given.url, given.author)
     else:
         commit = collect.git_state(Path(__file__).parent)["git_commit"]
         found = [citation.of_package(commit=commit or "")]
-    print(citation.said(found))
+    print(citation.format_citations(found))
 
 
 def _rate(given: argparse.Namespace) -> None:
@@ -328,7 +328,7 @@ def _rate(given: argparse.Namespace) -> None:
 def _settings(given: argparse.Namespace) -> None:
     from biaslab.runs import settings_reference
 
-    print(*settings_reference.lines(settings_reference.declared(given.word)), sep="\n")
+    print(*settings_reference.lines(settings_reference.find_declared(given.word)), sep="\n")
 
 
 def _published(given: argparse.Namespace) -> None:
@@ -348,7 +348,7 @@ def _models(_: argparse.Namespace) -> None:
     print(none if found.empty else found.to_string(index=False))
 
 
-def _ledger(given: argparse.Namespace) -> None:
+def _purchases(given: argparse.Namespace) -> None:
     from pathlib import Path
 
     from biaslab.endpoints import purchases
@@ -377,18 +377,18 @@ def _store(given: argparse.Namespace) -> None:
         print(f"The store {root} {'holds no results' if root.is_dir() else 'is not there'}.")
         return
     if not given.action:
-        print(f"{pruning.table(results).to_string(index=False)}\nStore: {root}")
+        print(f"{pruning.make_table(results).to_string(index=False)}\nStore: {root}")
         return
     if given.stage is not None and given.stage not in (stages := {result.stage for result in results}):
         raise unknown_name(f"stage in the store {root}", given.stage, stages)
     deleted, in_use = pruning.prune(root, days=given.days or 0, stage=given.stage or "", delete=given.yes)
     if deleted:
-        print(pruning.table(deleted).drop(columns="never_pruned").to_string(index=False))
+        print(pruning.make_table(deleted).drop(columns="never_pruned").to_string(index=False))
     for result in in_use:
         print(f"Left, in use by a process: {result.stage}/{result.path.name}")
     did = "Deleted" if given.yes else "Would delete"
     how = "" if given.yes or not deleted else " Nothing is deleted yet: add --yes."
-    print(f"{did} {pruning.summed(deleted)}, from {root}.{how}")
+    print(f"{did} {pruning.summarize(deleted)}, from {root}.{how}")
 
 
 if __name__ == "__main__":

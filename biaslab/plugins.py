@@ -30,12 +30,12 @@ def entry_point(group: str, name: str, what: str) -> metadata.EntryPoint:
     return entry_points(group)[name]
 
 
-def packages() -> frozenset[str]:
+def plugin_packages() -> frozenset[str]:
     """Return the names by which the packages that bring something are imported."""
     return _all(tuple(sys.path))[1]
 
 
-def folders() -> dict[str, Path]:
+def notebook_folders() -> dict[str, Path]:
     """Return the folders of packages that bring notebooks, by the packages' names; none of these is imported.
 
     Raises ParameterError where a package is not there.

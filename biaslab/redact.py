@@ -38,7 +38,9 @@ def basename(text: str) -> str:
     """
     model = model_names.split(text)
     return (
-        str(model.mapped(_basename)) if model.adapters or model.none else "+".join(map(_basename, _split_names(text)))
+        str(model.map_names(_basename))
+        if model.adapters or model.removes_adapters
+        else "+".join(map(_basename, _split_names(text)))
     )
 
 

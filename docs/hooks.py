@@ -138,11 +138,11 @@ def _settings() -> str:
     """Return all settings, a heading a group."""
     parts = []
     for group, about in settings_reference.groups().items():
-        inside = [one for one in settings_reference.declared() if one.name.rpartition(".")[0] == group]
+        inside = [one for one in settings_reference.find_declared() if one.name.rpartition(".")[0] == group]
         if inside:
             parts.append(f"## {group or 'Beside the groups'}\n\n{about}")
         for one in inside:
-            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.brought)
+            more = "".join(f" {text[0].upper()}{text[1:]}." for text in one.package_default)
             parts.append(f"`{one.name}`{{ #{one.name} }}\n:   {one.meaning}{more}\n\n    *{one.facts}*")
     return "\n\n".join(parts)
 

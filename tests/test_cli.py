@@ -61,7 +61,7 @@ def test_shares_of_a_run_are_computed_apart(tmp_path, write_notebook, monkeypatc
     assert shard("0/2") == [f"Nothing is left: `biaslab run {file}` reads it all."]
     # With the notebook's own seed, the run finds it all.
     monkeypatch.setattr("biaslab.cache.result_cache._write", lambda *_: pytest.fail("computed again"))
-    found = Pipeline("mini", Settings.of(settings), seed=5, progress=False).captions()
+    found = Pipeline("mini", Settings.from_mapping(settings), seed=5, progress=False).captions()
     assert sorted(found["indicator"]) == ["female", "female", "none", "none"]
 
     assert "share is 2/2; the shares of n are 0/n" in shard("2/2", 2)

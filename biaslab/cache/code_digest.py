@@ -99,7 +99,7 @@ def imported_digest(cells: Iterable[str]) -> set[str]:
 def _follows(module: str) -> bool:
     """Return whether a module belongs to this package or to a package with plug-ins."""
     package = module.split(".")[0]
-    return package == _PACKAGE or package in plugins.packages()
+    return package == _PACKAGE or package in plugins.plugin_packages()
 
 
 def _hash(*values: Any) -> str:

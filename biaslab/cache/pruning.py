@@ -60,7 +60,7 @@ def results(root: Path) -> list[Result]:
     return found
 
 
-def table(found: Sequence[Result]) -> pd.DataFrame:
+def make_table(found: Sequence[Result]) -> pd.DataFrame:
     """Return one row per stage, and one for all: results, size, first and last day of use, and results never pruned."""
     import pandas as pd
 
@@ -73,7 +73,7 @@ def table(found: Sequence[Result]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["stage", "results", "size", "used_first", "used_last", "never_pruned"])
 
 
-def summed(some: Sequence[Result]) -> str:
+def summarize(some: Sequence[Result]) -> str:
     """Return number and size of results."""
     return f"{format_count(len(some), 'result', 'results')}, {format_bytes(sum(r.size for r in some))}"
 

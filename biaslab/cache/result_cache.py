@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaslab.cache import code_digest
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.execution.workers import HERE, Workers
+from biaslab.execution.workers import LOCAL, Workers
 from biaslab.io.places import ROOT_VARIABLE, default_root
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ResultCache:
         root: Path | str | None = None,
         *,
         share: tuple[int, int] | None = None,
-        workers: Workers = HERE,
+        workers: Workers = LOCAL,
     ) -> None:
         """Use a folder, made when first written to: :func:`biaslab.io.places.default_root` where it is None.
 
@@ -89,7 +89,7 @@ class Stage:
     key: Mapping[str, Any]
     work: Work | None = None
     share: tuple[int, int] | None = None
-    workers: Workers = HERE
+    workers: Workers = LOCAL
 
     def without_workers(self) -> Stage:
         """Return this stage as one that the work of another asks for: all of it, in the process that works."""
@@ -460,7 +460,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def now() -> str:
+def cache_now() -> str:
     """Return the time, UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biaslab.errors import InputError, ParameterError, unasked
+from biaslab.errors import InputError, ParameterError, loading_allowed
 from biaslab.execution import finite, processor
 from biaslab.hub import huggingface, registry, repositories, safety
 
@@ -247,7 +247,7 @@ def _model(name: str, device: str, precision: str):
             safety.check_folder(where)
         elif name != DEFAULT:
             where = str(huggingface.fetched(_on_hub(name)))
-        with registry.quiet(), unasked():
+        with registry.quiet(), loading_allowed():
             model = SentenceTransformer(
                 where,
                 device=None if device == "auto" else device,

@@ -18,7 +18,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import is_printable, may_change, parted, plain
+from biaslab.io.plaintext import is_printable, may_change, normalize, split_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ _FIRST_COLUMNS = ["caption_id", "term", "text", "rank"]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found."""
 
     totals: pd.DataFrame
@@ -54,7 +54,7 @@ def search(
     forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
     progress: bool = True,
     store: ResultCache | None = None,
-) -> Found:
+) -> SearchResult:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
     A term is mentioned where its words stand as whole words, in letters of either case; between words of a phrase
@@ -163,12 +163,12 @@ class Matcher:
         odd = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, _odd()), False)).to_numpy()
         if len(odd):
             given = array.take(pa.array(odd)).to_pylist()
-            changed = [text and plain(text) for text in given]
+            changed = [text and normalize(text) for text in given]
             mask = np.zeros(len(array), dtype=bool)
             mask[odd] = True
             array = pc.replace_with_mask(array, pa.array(mask), pa.array(changed, array.type))
             for at, text, same in zip(odd.tolist(), given, changed, strict=True):
-                if text and self._several_words and (other := parted(text)) != same:
+                if text and self._several_words and (other := split_words(text)) != same:
                     phrases |= {(at, term) for term in self._mentioned(other) & self._several_words}
         # The many without a mention go at once, in time by their length.
         rows = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(array, self._mention), False))
@@ -194,7 +194,7 @@ def _odd() -> str:
 
 
 def _checked(term: str) -> str:
-    stripped = " ".join(plain(str(term)).split())
+    stripped = " ".join(normalize(str(term)).split())
     # In some scripts words end in the mark of a vowel.
     if not stripped or not (stripped[0].isalnum() and (stripped[-1].isalnum() or category(stripped[-1])[0] == "M")):
         raise ParameterError(f"The term {term!r} cannot be searched; begin and end it with letter or digit.")
@@ -278,7 +278,7 @@ def _smallest(frames: list[pd.DataFrame], keep: int) -> pd.DataFrame:
     return frame.iloc[order[ranks < keep]].reset_index(drop=True)
 
 
-def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> Found:
+def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> SearchResult:
     """Return what was found in all parts together."""
     totals, n_corpus = np.zeros(len(terms), dtype=np.int64), 0
     found: list[pd.DataFrame] = []
@@ -294,12 +294,12 @@ def _merge(results: Iterator[pd.DataFrame], terms: Sequence[str], keep: int) -> 
             found = [_smallest(found, keep)]
     counts = pd.DataFrame({"term": list(terms), "n_captions": totals, "n_corpus": n_corpus})
     if not found:
-        return Found(counts, pd.DataFrame(columns=_FIRST_COLUMNS))
+        return SearchResult(counts, pd.DataFrame(columns=_FIRST_COLUMNS))
     best = _smallest(found, keep)
     best["rank"] = best.groupby("term").cumcount() + 1
     best["term"] = np.array(terms, dtype=object)[best["term"]]
     others = [c for c in best.columns if c not in (*_FIRST_COLUMNS, "priority")]
-    return Found(counts, best[_FIRST_COLUMNS + others])
+    return SearchResult(counts, best[_FIRST_COLUMNS + others])
 
 
 def hashes(texts: Sequence[str], seed: int) -> np.ndarray:

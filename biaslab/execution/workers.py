@@ -82,7 +82,7 @@ def threads(n: int) -> dict[str, str]:
     return dict.fromkeys(THREADS, str(max(1, n)))
 
 
-def threads_given() -> int:
+def user_thread_limit() -> int:
     """Return how many threads the user gives a process (``OMP_NUM_THREADS``); 0 where the variable is not set."""
     # Those of nested parts may follow, behind a comma.
     number = os.environ.get(THREADS[0], "").partition(",")[0].strip()
@@ -90,7 +90,7 @@ def threads_given() -> int:
 
 
 def _own_threads() -> int:
-    return threads_given() or _processors()
+    return user_thread_limit() or _processors()
 
 
 def _processors() -> int:
@@ -271,7 +271,7 @@ def _connected(address: str, count: int) -> Any:
     return Client(cluster, set_as_default=False)
 
 
-HERE = Workers()
+LOCAL = Workers()
 """No workers: this process does the work."""
 
 # -- in a worker -----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from biaslab.errors import InputError, RunError
 from biaslab.generation import generator, latents
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints
-from biaslab.io.image_files import Unreadable, decode, is_black
+from biaslab.io.image_files import UnreadableImage, decode, is_black
 from biaslab.judges.judge_labels import BLOCKED
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 OK = "ok"
-SHARD = generator.MOST
+SHARD = generator.MAX_BATCH
 NOISE = "noise_id"  # The column of prompts that share noise: those with the same one, such as a triplet.
 # Shards of images held in memory for those who read one image after the other.
 _HELD = 4
@@ -42,7 +42,7 @@ _HELD = 4
 _KEY = ["prompt_id", "text", "index"]
 
 
-class MadeImages:
+class GeneratedSource:
     """Images that were made of a table of prompts, as a source.
 
     The table has one row per image: image_id (``prompt_id/index``), prompt_id, index (from 0), seed (of its noise),
@@ -55,18 +55,18 @@ class MadeImages:
     # By image_id, what :meth:`_image` takes.
     _by_id: Mapping[str, Any]
 
-    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | Unreadable]:
+    def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
         """Return images in the order asked for, or why there is none; InputError where an id is not in the table."""
-        return list(map(self._image, self._found(image_ids)))
+        return list(map(self._image, self._row_of(image_ids)))
 
-    def _found(self, image_ids: Sequence[str]) -> list:
+    def _row_of(self, image_ids: Sequence[str]) -> list:
         for image_id in image_ids:
             if image_id not in self._by_id:
                 raise InputError(f"{self.name} has no image {image_id!r}; its table lists those it has.")
         return [self._by_id[image_id] for image_id in image_ids]
 
 
-class GeneratedImages(MadeImages):
+class GeneratedImages(GeneratedSource):
     """``n_images`` generated images of each prompt; what was generated before is found again.
 
     They are kept by model, weights, settings, seed and prompts. Types and batch sizes that were found stay in
@@ -98,8 +98,8 @@ class GeneratedImages(MadeImages):
     ) -> None:
         self._units = units = units_of(prompts)
         self._shard_rows = _shard_rows(units)
-        where = checkpoints.find(model)
-        is_folder = os.path.isdir(where.base) and not (where.adapters or where.none)
+        where = checkpoints.find_checkpoint(model)
+        is_folder = os.path.isdir(where.base) and not (where.adapters or where.removes_adapters)
         self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
@@ -113,9 +113,9 @@ class GeneratedImages(MadeImages):
         if NOISE in units:
             whole.update("\n".join(units[NOISE]).encode())
         self.digest = whole.hexdigest()
-        self._hold()
+        self._check_open()
 
-    def _hold(self) -> None:
+    def _check_open(self) -> None:
         self._by_id = {k: i for i, k in enumerate(image_ids_of(self._units))}
         # Where images of other shards are, and the shards that were looked at.
         self._places: dict[tuple, Path] = {}
@@ -129,7 +129,7 @@ class GeneratedImages(MadeImages):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        self._hold()
+        self._check_open()
 
     def complete(self, *, progress: bool = True) -> Self:
         """Generate what is missing and set :attr:`table`.
@@ -157,12 +157,12 @@ class GeneratedImages(MadeImages):
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
             raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")
-        return [latents.unpacked(self._row(place)) for place in self._found(image_ids)]
+        return [latents.unpacked(self._row(place)) for place in self._row_of(image_ids)]
 
-    def _image(self, place: int) -> np.ndarray | Unreadable:
+    def _image(self, place: int) -> np.ndarray | UnreadableImage:
         # Images that were withheld have no file.
         file = self._row(place)["file"]
-        return decode(file) if isinstance(file, bytes) else Unreadable(BLOCKED)
+        return decode(file) if isinstance(file, bytes) else UnreadableImage(BLOCKED)
 
     def _row(self, place: int) -> pd.Series:
         row = place % self._shard_rows
@@ -184,11 +184,11 @@ class GeneratedImages(MadeImages):
 
         if set(rows) - {*_KEY, "index_"}:
             # Those that share noise stay side by side, for their latents; and what else is asked is not looked at.
-            return self._make(rows)
+            return self._generate_rows(rows)
         asked = pd.MultiIndex.from_frame(rows[["prompt_id", "text", "index_"]], names=_KEY)
         there = self._elsewhere(asked)
         left = rows[~asked.isin(there.index)].reset_index(drop=True) if len(there) else rows
-        made = [self._make(left).set_index(_KEY, drop=False)] if len(left) else []
+        made = [self._generate_rows(left).set_index(_KEY, drop=False)] if len(left) else []
         return pd.concat([there, *made]).loc[asked].reset_index(drop=True)
 
     def _elsewhere(self, asked: pd.MultiIndex) -> pd.DataFrame:
@@ -208,11 +208,11 @@ class GeneratedImages(MadeImages):
         whole = pd.concat(found) if found else pd.DataFrame()
         return whole[~whole.index.duplicated()]
 
-    def _make(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def _generate_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         made_by, keys = self._generator, noise_keys(rows)
         size, ids = made_by.batch_size, image_ids_of(rows)
         followed = latents.LatentRecorder(keys, ids) if NOISE in rows else None
-        images, more = self._drawn(made_by, rows, keys, followed.watch if followed else generator.unwatched)
+        images, more = self._generate_with(made_by, rows, keys, followed.watch if followed else generator.unwatched)
         more |= followed.columns() if followed else {}
         if made_by.batch_size != size:
             self._write_down(made_by)
@@ -228,13 +228,13 @@ class GeneratedImages(MadeImages):
             **more,
         )[[*_TYPES, "text", "file", *more]]
 
-    def _check_differ(self, rows: pd.DataFrame, images: Sequence[np.ndarray | Unreadable]) -> None:
+    def _check_differ(self, rows: pd.DataFrame, images: Sequence[np.ndarray | UnreadableImage]) -> None:
         """Raise RunError where the first two images of a prompt are identical, though their noise differs."""
         by_index = {(row.prompt_id, row.index_): k for k, row in enumerate(rows.itertuples(index=False))}
         for (prompt_id, index), k in by_index.items():
             other = by_index.get((prompt_id, 1), k) if index == 0 else k
             first, second = images[k], images[other]
-            if other == k or isinstance(first, Unreadable) or isinstance(second, Unreadable):
+            if other == k or isinstance(first, UnreadableImage) or isinstance(second, UnreadableImage):
                 continue
             if np.array_equal(first, second) and not is_black(first):
                 raise RunError(
@@ -243,9 +243,9 @@ class GeneratedImages(MadeImages):
                     "that the pipeline uses the generator it is given, and generation.steps and generation.scheduler."
                 )
 
-    def _drawn(
+    def _generate_with(
         self, made_by: generator.Generator, rows: pd.DataFrame, keys: list[tuple[str, int]], watch: generator.Watch
-    ) -> tuple[list[np.ndarray | Unreadable], dict[str, list]]:
+    ) -> tuple[list[np.ndarray | UnreadableImage], dict[str, list]]:
         """Return the images of some rows, and by name what else is kept beside their files."""
         return made_by.images(list(rows["text"]), keys, self._seed, watch=watch), {}
 
@@ -253,12 +253,12 @@ class GeneratedImages(MadeImages):
     def _generator(self) -> generator.Generator:
         """The model, loaded with what an earlier run or another worker found for it."""
         if said := self._written_down():
-            return self._loaded(said)
+            return self._load_message(said)
         # The first of several workers finds it for all: of other types and batches come other roundings.
         with locked(self._note):
-            return self._loaded(self._written_down())
+            return self._load_message(self._written_down())
 
-    def _loaded(self, said: Mapping[str, Any]) -> generator.Generator:
+    def _load_message(self, said: Mapping[str, Any]) -> generator.Generator:
         own = self._settings
         open_ = {"dtype": own.dtype == "auto", "batch_size": not own.batch_size}
         found = {name: said[name] for name, is_open in open_.items() if is_open and name in said}

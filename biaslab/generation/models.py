@@ -18,7 +18,7 @@ from biaslab.generation.generator import Generator
 from biaslab.generation.images import OK, GeneratedImages
 from biaslab.generation.settings import GenerationSettings
 from biaslab.hub import checkpoints, registry
-from biaslab.hub.image_folder import IMAGES, TOLD, PictureFolder
+from biaslab.hub.image_folder import IMAGES, TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import DescribedImages, ImageSource
 from biaslab.hub.repositories import Located
 from biaslab.io import model_names
@@ -34,7 +34,7 @@ class Ready(NamedTuple):
 
     generate: Callable[..., ImageSource]
     steps: int = 0
-    take: Callable[[int], None] | None = None
+    set_steps: Callable[[int], None] | None = None
     name: str = ""
     loaded: Generator | None = None
 
@@ -72,7 +72,7 @@ class ImageModel:
 
     def compare_prompts(self, pairs: pd.DataFrame, *, store: ResultCache, progress: bool = True) -> pd.DataFrame:
         """Return how alike pairs of texts are to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
-        return spaces.none(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
+        return spaces.missing_values(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
     def load(self) -> Generator:
         """Return what makes its images, loaded; a ParameterError where it is none of diffusers."""
@@ -112,8 +112,8 @@ class FolderModel(ImageModel):
     """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
 
     def __init__(self, name: str, *, pictures: str = "") -> None:
-        self.folder = PictureFolder(name.removeprefix(IMAGES))
-        self.label, self.digest = self.folder.name, self.folder.told_digest
+        self.folder = ImageFolder(name.removeprefix(IMAGES))
+        self.label, self.digest = self.folder.name, self.folder.description_digest
         self.image_domain = pictures or self.folder.image_domain
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
@@ -126,7 +126,7 @@ class FolderModel(ImageModel):
 
     def generate(self, prompts: pd.DataFrame, **_: Any) -> ImageSource:
         """Return the pictures of prompts, ``n_images`` at most; MissingInputError where there are none."""
-        table = self._of(prompts)
+        table = self._select_prompts(prompts)
         if table.empty:
             raise MissingInputError(
                 f"{self.label} has no picture of any of these prompts, such as {prompts['text'].iloc[0]!r}."
@@ -137,13 +137,13 @@ class FolderModel(ImageModel):
 
     def n_cached(self, prompts: pd.DataFrame, **_: Any) -> int:
         """Count them: all that there are."""
-        return len(self._of(prompts))
+        return len(self._select_prompts(prompts))
 
-    def _of(self, prompts: pd.DataFrame) -> pd.DataFrame:
+    def _select_prompts(self, prompts: pd.DataFrame) -> pd.DataFrame:
         # Of its own prompts it knows for whom and how many each was; those of others are told by their text alone.
-        own = [name for name in TOLD if name in prompts]
+        own = [name for name in TABLE_COLUMNS if name in prompts]
         keys = ["same", *own]
-        shown = self.folder.pictures_told
+        shown = self.folder.described_images
         shown = shown.assign(same=shown["prompt"].map(same_text))[["image_id", *keys]]
         asked = prompts.assign(same=prompts["text"].map(same_text)).drop_duplicates(keys)
         table = shown.merge(asked[["prompt_id", "n_images", *keys]], on=keys).drop(columns=own)
@@ -211,24 +211,24 @@ class DiffusersModel(ImageModel):
         return registry.resolve(self._name, "text-to-image")
 
     @cached_property
-    def _found(self) -> loading.Found:
+    def _located_files(self) -> loading.LocatedFiles:
         return loading.look_up(self._name, safety_checker=self._settings.safety_checker == "model")
 
     @property
     def _family(self) -> families.Family:
         """Its family, of which only configurations are read."""
-        parts = (self._found.configurations or self._found.base).repository
+        parts = (self._located_files.configurations or self._located_files.base).repository
         loading.pipeline_class(parts.file(checkpoints.INDEX).parent, self._name)
-        return families.of_files(parts, model_names.split(self._name).base)
+        return families.family_of_repository(parts, model_names.split(self._name).base)
 
     def look_up(self) -> list[Located]:
         """Look for a pipeline with safetensors for all its parts; what has no effect on it is refused."""
         self._family.check(self._settings, self.label)
-        return self._found.located
+        return self._located_files.located
 
     def describe_settings(self) -> str:
         """Say by which settings images are made."""
-        return self._family.in_words(self._settings, self.label)
+        return self._family.describe_settings(self._settings, self.label)
 
     def own_settings(self) -> dict[str, object]:
         """Return its makers' steps and guidance; none where it cannot be reached."""
@@ -264,7 +264,7 @@ class DiffusersModel(ImageModel):
     def ready(self, held: Ready | None = None) -> Ready:
         """Load it, once for all that is then generated."""
         before = held.loaded if held is not None and held.name == self._name else None
-        loaded = (before and before.changed(self._settings)) or self.load()
+        loaded = (before and before.with_settings(self._settings)) or self.load()
 
         def take(steps: int) -> None:
             loaded.settings = loaded.settings.changed(steps=steps)

@@ -75,7 +75,7 @@ def compare_latents(
     return _computed(stage, pairs, f"comparing latents of {images.name}", progress)
 
 
-def none(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
+def missing_values(pairs: pd.DataFrame, metrics: Iterable[str], reason: str) -> pd.DataFrame:
     """Return the rows of pairs that cannot be compared."""
     same = pairs[["first", "second"]].drop_duplicates()
     rows = [same.assign(metric=metric, value=np.nan, reason=reason) for metric in metrics]
@@ -92,7 +92,7 @@ def _read(made_by: generator.Generator, pairs: pd.DataFrame) -> pd.DataFrame:
     try:
         received = made_by.embeddings(prompts)
     except ParameterError as error:
-        return none(pairs, OF_PROMPTS, str(error))
+        return missing_values(pairs, OF_PROMPTS, str(error))
     at = {text: i for i, text in enumerate(prompts)}
     first, second = ([at[text] for text in pairs[side]] for side in ("first", "second"))
     tokens, said = np.stack([one.tokens for one in received]), texts.are_words(made_by.pipe, prompts)
@@ -115,7 +115,7 @@ def _compared_latents(images: GeneratedImages, pairs: pd.DataFrame) -> pd.DataFr
         known = one.final is not None and other.final is not None
         value = cosines(one.final[None], other.final[None])[0] if known else np.nan
         rows.append((first, second, "z0", value, "" if known else NO_LATENTS))
-        steps = other.by_step if other.of == first else ()
+        steps = other.by_step if other.reference_image == first else ()
         rows += [(first, second, f"z_{k}", value, "") for k, value in enumerate(steps, start=1)]
     return pd.DataFrame(rows, columns=_COLUMNS)
 

@@ -33,7 +33,7 @@ _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableImage:
     """What stands in the place of an image that cannot be shown."""
 
     reason: str
@@ -41,29 +41,31 @@ class Unreadable:
 
 
 class ImageDecodeError(Exception):
-    """Some bytes hold no picture that can be shown; ``reason`` is that of :class:`Unreadable`."""
+    """Some bytes hold no picture that can be shown; ``reason`` is that of :class:`UnreadableImage`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
         self.reason = reason
 
 
-def decode(data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES) -> np.ndarray | Unreadable:
+def decode(
+    data: bytes, *, most_pixels: int = MOST_PIXELS, most_bytes: int = MOST_BYTES
+) -> np.ndarray | UnreadableImage:
     """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
 
-    The image is ``uint8 (height, width, 3)`` RGB, as :func:`shown`. More pixels or bytes than the limits are refused
+    The image is ``uint8 (height, width, 3)`` RGB, as :func:`fit_image`. More pixels or bytes than the limits are refused
     before they are decoded.
     """
     if not data:
-        return Unreadable("empty")
+        return UnreadableImage("empty")
     if len(data) > most_bytes:
-        return Unreadable("too large")
+        return UnreadableImage("too large")
     try:
-        with opened(data, most_pixels) as image:
+        with open_image(data, most_pixels) as image:
             # A copy: what Pillow lends cannot be written to, and torch warns of that.
-            return np.array(shown(image))
+            return np.array(fit_image(image))
     except ImageDecodeError as error:
-        return Unreadable(error.reason)
+        return UnreadableImage(error.reason)
 
 
 def is_black(image: np.ndarray) -> bool:
@@ -80,7 +82,7 @@ def formats() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def opened(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
+def open_image(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
     """Open the picture in some bytes; its pixels are decoded when they are asked for.
 
     Raises NoPictureError: It is none, here or where pixels are asked for within, or it has more than ``most_pixels``.
@@ -108,7 +110,7 @@ def opened(data: bytes, most_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]
         raise ImageDecodeError(reason, f"{type(error).__name__}: {error}") from None
 
 
-def shown(image: Image.Image, side: int | None = None) -> Image.Image:
+def fit_image(image: Image.Image, side: int | None = None) -> Image.Image:
     """Return an opened picture in mode RGB as viewers show it, without metadata.
 
     Its EXIF orientation is applied and its colours are brought to sRGB; transparency is put on white. 16 bits a channel

@@ -29,7 +29,7 @@ def load(name: str, kind: str = "vqa", *, device: str = "auto") -> Model:
     ParameterError where it is unknown, neither BLIP of this kind nor BLIP-2, or has no safetensors.
     """
     where, type_ = model_loading.of_transformers(name.removeprefix(VQA), kind, "a BLIP or BLIP-2 model")
-    check_config(repositories.of_folder(where, name, kind))
+    check_config(repositories.read_folder(where, name, kind))
     return _KINDS[kind][type_](name, where, kind, device)
 
 

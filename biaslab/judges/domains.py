@@ -1,7 +1,7 @@
 """Which judges know which pictures: one that knows drawings says nothing about a photograph, and is refused for it.
 
 A model in a folder says it in a file (:func:`biaslab.hub.registry.image_domain`), a judge of another package by
-``knows``; raters, files and what looks at pixels alone know any, all others photographs.
+``known_domain``; raters, files and what looks at pixels alone know any, all others photographs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
+from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE_IMAGE
 from biaslab.judges.pinned import PINNED, YUNET
 
 
@@ -27,7 +27,7 @@ class Role(NamedTuple):
     """A judge of photographs."""
 
 
-ASKED = (
+GENDER_ROLES = (
     *("judging.gender", "judging.further", "judging.tone", "judging.annotator"),
     *("dalleval.vqa", "dalleval.captioner"),
 )
@@ -47,17 +47,17 @@ ROLES = {
 """The settings that name what looks at images."""
 
 
-def knows(name: str, kind: str) -> str:
+def known_domain(name: str, kind: str) -> str:
     """Return which pictures a judge knows: ``drawings``, ``photographs`` or ``any``; errors as its folder or package
     has.
     """
     # What is behind an endpoint has seen pictures of all kinds.
-    if name in (WHOLE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or judge_names.is_file(name):
+    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or judge_names.is_file(name):
         return registry.ANY
     if name.startswith(PLUGIN):
-        return plugins.knows(name)
+        return plugins.known_domain(name)
     if name.startswith(GROUNDED):
-        known = set(map(knows, judge_names.parts(name), judge_names.PARTS)) - {registry.ANY}
+        known = set(map(known_domain, judge_names.parts(name), judge_names.PARTS)) - {registry.ANY}
         if len(known) > 1:
             raise ParameterError(f"{name} has parts that know drawings and parts that know photographs.")
         return next(iter(known), registry.ANY)
@@ -77,7 +77,7 @@ def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> No
     ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
     """
     role = ROLES[setting]
-    known = knows(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
+    known = known_domain(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
     if known in (pictures, registry.ANY):
         return
     example = f", such as {role.example!r}" if pictures == registry.PHOTOGRAPHS else ""

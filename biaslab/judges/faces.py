@@ -16,7 +16,7 @@ from biaslab.errors import ParameterError
 from biaslab.execution import finite
 from biaslab.io import reading
 from biaslab.judges import model_loading, pinned
-from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.judges.pinned import YUNET
 
 MEDIAPIPE = "mediapipe:"
@@ -81,7 +81,7 @@ def load(
     :func:`biaslab.judges.lookup.look_up`.
     """
     least = {} if min_score is None else {"min_score": min_score}
-    if name == WHOLE:
+    if name == WHOLE_IMAGE:
         return WholeImage()
     if name == YUNET:
         return YuNetFaces(**least)

@@ -24,7 +24,7 @@ CROP = 0.875
 """Part of the shorter side that is kept, 224 of 256: how ResNet and DINO were evaluated by their authors."""
 
 
-def find(name: str) -> str:
+def find_network(name: str) -> str:
     """Return where a network is: its folder, or its name on the hub.
 
     ``name`` is as timm lists it with weights (``vit_small_patch16_224.dino``); a folder or hub name as timm saves it,
@@ -51,10 +51,10 @@ def find(name: str) -> str:
 
 
 class Features:
-    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find`."""
+    """A network, its preprocessing, and the features that it has of images; errors as for :func:`find_network`."""
 
     def __init__(self, name: str, *, device: str = "auto") -> None:
-        where = find(name)
+        where = find_network(name)
         self.name, self._device = name, model_loading.device(device)
         with loading(name, "a network of timm or transformers"), registry.quiet():
             folder = huggingface.local(where)

@@ -14,7 +14,7 @@ from biaslab.errors import ParameterError
 from biaslab.judges import model_loading
 from biaslab.judges.judge_names import NONE
 from biaslab.judges.model_loading import Ready
-from biaslab.judges.segmenters import Instance, folded
+from biaslab.judges.segmenters import Instance, casefold_name
 from biaslab.judges.settings import Thresholds
 
 TOKENS = 256
@@ -111,7 +111,7 @@ class _Florence(Ready):
             text = self.processor.batch_decode(answer, skip_special_tokens=False)[0]
             size = image.shape[1::-1]
             told = self.processor.post_process_generation(text, task=_TASK, image_size=size)[_TASK]
-            yield [tag for tag in dict.fromkeys(map(folded, told["labels"])) if tag]
+            yield [tag for tag in dict.fromkeys(map(casefold_name, told["labels"])) if tag]
 
 
 class _Boxes(Ready):
@@ -176,7 +176,7 @@ def _named(text: str, tags: Sequence[str]) -> str:
     """Return the tag that a box is of, given words that name it (some of a tag, parts of words, or of several tags);
     empty for none.
     """
-    text = folded(text)
+    text = casefold_name(text)
     if text in tags:
         return text
     words = [word for word in (w.strip("#.") for w in text.split()) if word]

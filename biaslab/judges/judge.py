@@ -16,7 +16,7 @@ import pandas as pd
 from biaslab import stats
 from biaslab.cache.result_cache import ResultCache
 from biaslab.execution.workers import Memoized
-from biaslab.hub.image_sources import ImageSource, Unreadable, check_image
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image
 from biaslab.judges import model_loading, plugins
 from biaslab.judges.dlib_gender import DlibGender
 from biaslab.judges.faces import gate, large_enough
@@ -89,7 +89,7 @@ def judge(
     (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
     inputs = inputs_of(images, settings)
-    return decided(_seen(images, settings, "judgements", inputs, store, device, progress), settings)
+    return apply_threshold(_judge_rows(images, settings, "judgements", inputs, store, device, progress), settings)
 
 
 def find_faces(
@@ -101,10 +101,10 @@ def find_faces(
     """
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    return _seen(images, settings, "faces", inputs, store, device, progress)
+    return _judge_rows(images, settings, "faces", inputs, store, device, progress)
 
 
-def _seen(
+def _judge_rows(
     images: ImageSource,
     settings: JudgeSettings,
     stage: str,
@@ -121,7 +121,7 @@ def _seen(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         batches = read_ahead(images, list(shard["image_id"]), device, settings.batch_size)
-        return frame((row for ids, read in batches for row in _look(ids, read, ready())), columns)
+        return frame((row for ids, read in batches for row in _judge_units(ids, read, ready())), columns)
 
     bar = {"label": f"{stage} of {images.name}", "progress": progress, "gpu": device != "cpu"}
     return frame(store.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar), columns)
@@ -150,16 +150,16 @@ def read_ahead(
 
 
 def judge_images(
-    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge, settings: JudgeSettings
+    image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], judges: Judge, settings: JudgeSettings
 ) -> pd.DataFrame:
     """Judge images in memory, all at once: one row per image, in order, with the columns of :func:`judge`."""
-    return decided(frame(_look(image_ids, images, judges)), settings)
+    return apply_threshold(frame(_judge_units(image_ids, images, judges)), settings)
 
 
-def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
+def open_images(image_id: str, image: np.ndarray | UnreadableImage) -> dict:
     """Return the row of an image that nobody has looked at yet: its size, or why it cannot be looked at."""
     row = {"image_id": image_id, "outcome": "", "gender": "", "reason": "", **dict.fromkeys(NUMBERS, np.nan)}
-    if isinstance(image, Unreadable):
+    if isinstance(image, UnreadableImage):
         why = image.reason
         return row | ({"outcome": why} if why in WITHHELD else {"outcome": "unreadable", "reason": why})
     height, width = check_image(image, f"image {image_id!r}").shape[:2]
@@ -167,16 +167,16 @@ def opened(image_id: str, image: np.ndarray | Unreadable) -> dict:
 
 
 def classify_images(
-    image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], see: Callable[[list], Sequence]
+    image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], see: Callable[[list], Sequence]
 ) -> tuple[list[dict], dict[int, Any]]:
     """Return the rows of images, and by their place in the list what ``see`` finds in those that can be read."""
-    rows = [opened(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
+    rows = [open_images(image_id, image) for image_id, image in zip(image_ids, images, strict=True)]
     readable = [k for k, row in enumerate(rows) if not row["outcome"]]
     found = see([images[k] for k in readable]) if readable else []
     return rows, dict(zip(readable, found, strict=True))
 
 
-def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], judges: Judge) -> list[dict]:
+def _judge_units(image_ids: Sequence[str], images: Sequence[np.ndarray | UnreadableImage], judges: Judge) -> list[dict]:
     """Return what the models see: faces, and where there is one, the probability of perceived as female."""
     rows, found = classify_images(image_ids, images, judges.faces.faces)
     for row in rows:
@@ -194,7 +194,7 @@ def _look(image_ids: Sequence[str], images: Sequence[np.ndarray | Unreadable], j
     return rows
 
 
-def decided(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series = 1) -> pd.DataFrame:
+def apply_threshold(seen: pd.DataFrame, settings: JudgeSettings, people: int | pd.Series = 1) -> pd.DataFrame:
     """Return judgements: what the models saw (outcome empty where nothing is in the way) with the limits of settings;
     ``people`` is how many share the width of each row's image.
     """

@@ -17,7 +17,7 @@ from biaslab.execution.workers import Memoized
 from biaslab.hub import registry as named
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import judge, model_loading
-from biaslab.judges.segmenters import folded
+from biaslab.judges.segmenters import casefold_name
 
 BOX = ("left", "top", "right", "bottom")
 LEAST = 0.01
@@ -95,9 +95,9 @@ def table(
 
 def columns(known: Mapping, classes: Mapping[str, Sequence[str]], name: str) -> list[int]:
     """Return the number of each class among a detector's ``id2label``; ParameterError where it does not know one."""
-    labels, found = {folded(str(v)): int(k) for k, v in known.items()}, []
+    labels, found = {casefold_name(str(v)): int(k) for k, v in known.items()}, []
     for one, others in classes.items():
-        there = [labels[name] for name in map(folded, (one, *others)) if name in labels]
+        there = [labels[name] for name in map(casefold_name, (one, *others)) if name in labels]
         if not there:
             raise ParameterError(
                 f"{name} does not detect {one!r}: its labels are {', '.join(labels):.300}. Choose a detector "

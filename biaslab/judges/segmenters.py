@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges import model_loading
 from biaslab.judges.settings import Thresholds
 
@@ -31,11 +31,11 @@ class Instance(NamedTuple):
     """``bool (height, width)`` of the image; None where there is a box alone."""
 
 
-def folded(name: str) -> str:
+def casefold_name(name: str) -> str:
     """Return the name of an object as tables have it: in lower case, with single spaces, without the full stops that
     end names in lists.
     """
-    return " ".join(plain(name).casefold().replace("_", " ").replace(".", " ").split())
+    return " ".join(normalize(name).casefold().replace("_", " ").replace(".", " ").split())
 
 
 class Segmenter(model_loading.Ready):
@@ -52,9 +52,9 @@ class Segmenter(model_loading.Ready):
         self._semantic = kind in modeling_auto.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES
         auto = f"AutoModelFor{'Semantic' if self._semantic else 'Universal'}Segmentation"
         super().__init__(auto, name, where, "a segmenter", device, processor="AutoImageProcessor")
-        self._labels = {int(k): folded(str(v)) for k, v in self.model.config.id2label.items()}
+        self._labels = {int(k): casefold_name(str(v)) for k, v in self.model.config.id2label.items()}
         told = (*(getattr(self.model.config, "stuff", None) or ()), *thresholds.stuff)
-        self._area, self._stuff = thresholds.area, frozenset(folded(str(label)) for label in told)
+        self._area, self._stuff = thresholds.area, frozenset(casefold_name(str(label)) for label in told)
         self._batches = model_loading.Batches(self.device)
 
     def segment(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:

@@ -11,7 +11,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import unknown_name
 from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
-from biaslab.hub.image_sources import ImageSource, Unreadable
+from biaslab.hub.image_sources import ImageSource, UnreadableImage
 from biaslab.judges import features, model_loading
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.zero_shot import ZeroShot
@@ -36,7 +36,7 @@ def compare(
 
     ``pairs`` has ids of images as first and second, best with pairs of one image together; ``by`` is a key of
     :data:`METRICS`; ``name`` the network: of ``clip`` as for :class:`biaslab.judges.zero_shot.ZeroShot`, of others as
-    for :func:`biaslab.judges.features.find`, empty for the paper's.
+    for :func:`biaslab.judges.features.find_network`, empty for the paper's.
 
     Returns columns first, second, metric, value (cosines and ``ssim`` -1 to 1, ``diff_pix`` in %) and reason (why there
     is none: what is wrong with an image, or that two are of different sizes). Raises UnknownNameError where images are
@@ -50,7 +50,7 @@ def compare(
 
     def work(shard: pd.DataFrame) -> pd.DataFrame:
         chunks = (shard.iloc[start : start + at_once] for start in range(0, len(shard), at_once))
-        return pd.concat([_compared(images, chunk, by, ready) for chunk in chunks], ignore_index=True)
+        return pd.concat([_compare_pairs(images, chunk, by, ready) for chunk in chunks], ignore_index=True)
 
     inputs = {"images": images.digest, "by": by, "model": name, "weights": weights(by, name)}
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
@@ -74,15 +74,15 @@ def weights(by: str, name: str) -> str:
     """Return a digest of a network's weights, as :func:`network` names it; ParameterError where it cannot be used."""
     if by == "pixels":
         return ""
-    return files_digest(name, "clip") if by == "clip" else registry.digest(features.find(name))
+    return files_digest(name, "clip") if by == "clip" else registry.digest(features.find_network(name))
 
 
-def _compared(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.DataFrame:
+def _compare_pairs(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.DataFrame:
     ids = list(dict.fromkeys([*pairs["first"], *pairs["second"]]))
     read = dict(zip(ids, images.read(ids), strict=True))
     sides = list(zip(pairs["first"], pairs["second"], strict=True))
     out = pairs.reset_index(drop=True).assign(
-        **dict.fromkeys(METRICS[by], np.nan), reason=[_why_not(read[a], read[b], by) for a, b in sides]
+        **dict.fromkeys(METRICS[by], np.nan), reason=[_reason_missing(read[a], read[b], by) for a, b in sides]
     )
     usable = np.flatnonzero(out["reason"] == "")
     if by == "pixels":
@@ -109,8 +109,8 @@ def _compared(images: ImageSource, pairs: pd.DataFrame, by: str, ready) -> pd.Da
     return out
 
 
-def _why_not(first: np.ndarray | Unreadable, second: np.ndarray | Unreadable, by: str) -> str:
-    bad = next((image.reason for image in (first, second) if isinstance(image, Unreadable)), "")
+def _reason_missing(first: np.ndarray | UnreadableImage, second: np.ndarray | UnreadableImage, by: str) -> str:
+    bad = next((image.reason for image in (first, second) if isinstance(image, UnreadableImage)), "")
     if bad or by != "pixels":
         return bad
     if first.shape != second.shape:

@@ -19,7 +19,7 @@ import pandas as pd
 from biaslab.cache.result_cache import ResultCache
 from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
-from biaslab.hub.image_sources import ImageSource, Unreadable, check_image, domain_of
+from biaslab.hub.image_sources import ImageSource, UnreadableImage, check_image, domain_of
 from biaslab.judges import plugins
 from biaslab.judges.judge_labels import BLACK, DUPLICATE, NOT_READ, PIXELS, TONE_BY_PIXELS
 from biaslab.judges.person import Person
@@ -59,7 +59,7 @@ _GRID = 48
 
 
 def face_tones(
-    images: Sequence[np.ndarray | Unreadable],
+    images: Sequence[np.ndarray | UnreadableImage],
     boxes: np.ndarray,
     of: Sequence[int],
     pictures: str = registry.PHOTOGRAPHS,
@@ -67,7 +67,7 @@ def face_tones(
     """Return the skin tone of faces by their pixels, all at once.
 
     Args:
-        images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`Unreadable` where there is none.
+        images: ``uint8 (height, width, 3)`` RGB of any sizes; :class:`UnreadableImage` where there is none.
         boxes: Faces as x0, y0, x1, y1 in pixels, (faces, 4); NaN where no face is known. The image cuts them off.
         of: For each face the index of its image.
         pictures: What the images are: ``photographs`` or ``drawings``.
@@ -83,7 +83,7 @@ def face_tones(
     for k in np.unique(of):
         here = np.flatnonzero(of == k)
         image = images[k]
-        if isinstance(image, Unreadable):
+        if isinstance(image, UnreadableImage):
             reason[here] = _why_unread(image)
             continue
         height, width = check_image(image, f"image {k}").shape[:2]
@@ -130,7 +130,7 @@ def _of_picture(
     # Beside a face are hair and neck: what is looked at begins half a face further out.
     beside = (np.abs(at - middle[:, None]) > 1.5 * half[:, None]).any(axis=-1)
     faces = np.median(srgb_to_lab(points.astype(float)), axis=1)
-    lit = [_lit(lab[out], face) for out, face in zip(beside, faces, strict=True)]
+    lit = [_lit_points(lab[out], face) for out, face in zip(beside, faces, strict=True)]
     return np.where(lit, "coloured light", "").astype(object)
 
 
@@ -148,7 +148,7 @@ def _without_colour(lab: np.ndarray) -> bool:
     return len(alike) >= 5 and across < 4 and bool(np.sqrt(np.concatenate(spread).mean()) < 1.5)
 
 
-def _lit(lab: np.ndarray, face: np.ndarray) -> bool:
+def _lit_points(lab: np.ndarray, face: np.ndarray) -> bool:
     """Return whether all beside a face (points, 3) leans one way, as under coloured light, as may the face (3,)."""
     beside = lab[lab[:, 0] > 25, 1:]
     if len(beside) < 150:
@@ -239,12 +239,12 @@ def judge_skin_tones(
         told = asking.tones(images, whom, vision, store=store, progress=progress)
         tones = _unread(len(whom), "").assign(**told)
     else:
-        tones = _looked_at(images, whom, judge, store, device, progress)
+        tones = _judge_with(images, whom, judge, store, device, progress)
     names = [c for c in ("image_id", "position") if c in people]
     return pd.concat([whom[names], tones], axis=1).assign(judge=TONE_BY_PIXELS if judge == PIXELS else judge)
 
 
-def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: ResultCache, device: str, progress: bool):
+def _judge_with(images: ImageSource, whom: pd.DataFrame, judge: str, store: ResultCache, device: str, progress: bool):
     """Return the columns of :func:`face_tones` for people, by pixels or by a judge of another package."""
     pictures = domain_of(images)
     # A judge of another package is told who is asked about; pixels are the same whoever it is.
@@ -257,7 +257,7 @@ def _looked_at(images: ImageSource, whom: pd.DataFrame, judge: str, store: Resul
         read = images.read(list(ids))
         if judge == PIXELS:
             return face_tones(read, shard[list(_BOX)].to_numpy(), of, pictures)
-        return _asked(read, shard, of, ready)
+        return _ask_judge(read, shard, of, ready)
 
     bar = {"label": f"skin tones of {images.name}", "unit": "faces", "progress": progress}
     if judge == PIXELS:
@@ -275,19 +275,19 @@ def _unread(n: int, reason: str) -> pd.DataFrame:
     return pd.DataFrame(numbers, index=range(n), dtype=float).assign(reason=pd.Series(reason, range(n), object))
 
 
-def _why_unread(image: Unreadable) -> str:
+def _why_unread(image: UnreadableImage) -> str:
     return image.reason if image.reason in (BLACK, DUPLICATE) else "unreadable"
 
 
-def _asked(
-    images: Sequence[np.ndarray | Unreadable], people: pd.DataFrame, of: np.ndarray, judge: Callable
+def _ask_judge(
+    images: Sequence[np.ndarray | UnreadableImage], people: pd.DataFrame, of: np.ndarray, judge: Callable
 ) -> pd.DataFrame:
     """Return what a judge of another package says of people whose faces are known, with the columns of pixels."""
     found = _unread(len(people), "no face")
     shown = {}
     for k, row in enumerate(people.to_dict("records")):
         image, box = images[of[k]], tuple(row[c] for c in _BOX)
-        if isinstance(image, Unreadable):
+        if isinstance(image, UnreadableImage):
             found.loc[k, "reason"] = _why_unread(image)
         elif not np.isnan(box).any():
             shown[k] = Person(image, box, position=row.get("position", 1), phrase=row.get("phrase", ""))

@@ -85,10 +85,10 @@ def ask_about(
 
     stage = partial(store.stage, "answers", inputs)
     bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress, "shard_rows": _SHARD_ROWS}
-    return answered(images, units, ask, stage, device, **bar)
+    return answer_units(images, units, ask, stage, device, **bar)
 
 
-def answered(
+def answer_units(
     images: ImageSource,
     units: pd.DataFrame,
     ask: Callable[[dict[str, np.ndarray], pd.DataFrame], list[dict]],
@@ -107,7 +107,7 @@ def answered(
         for some, read in judge.read_ahead(images, list(dict.fromkeys(shard["image_id"])), device, _AT_A_TIME):
             pixels = dict(zip(some, read, strict=True))
             here = shard[shard["image_id"].isin(some)]
-            rows |= {k: {**judge.opened(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
+            rows |= {k: {**judge.open_images(i, pixels[i]), "answer": ""} for k, i in here["image_id"].items()}
             asked = here[[not rows[k]["outcome"] for k in here.index]]
             for k, said in zip(asked.index, ask(pixels, asked) if len(asked) else (), strict=True):
                 rows[k].update(said)

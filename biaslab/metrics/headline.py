@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from biaslab.stats.checks import aligned
+from biaslab.stats.checks import align
 
 CELL = ["source", "cluster", "template"]
 PERSON = ["source", "image_id", "position"]
@@ -89,7 +89,7 @@ def pool_cells(cells: pd.DataFrame, coefficient: ArrayLike) -> pd.DataFrame:
 
     Raises InputError: Coefficients have other labels than the cells.
     """
-    cells, coefficient = aligned((0,), cells=cells, coefficient=coefficient)
+    cells, coefficient = align((0,), cells=cells, coefficient=coefficient)
     of_cluster = cells.groupby(["source", "cluster"])["n"].transform("sum")
     return cells.assign(coefficient=np.asarray(coefficient) * (cells["n"] / of_cluster.where(of_cluster > 0)).fillna(0))
 

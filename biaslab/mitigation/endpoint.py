@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from biaslab.endpoints.chat import OUTCOMES, Answer, Message, ask_until, picture
+from biaslab.endpoints.chat import OUTCOMES, Answer, Message, ask_until, image_message
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, named
+from biaslab.mitigation.critique import JUDGED, NO_JUDGEMENT, Brief, Critique, Guideline, name_identity
 
 if TYPE_CHECKING:
     from biaslab.cache.result_cache import ResultCache
@@ -93,14 +93,14 @@ def _shown(brief: Brief) -> dict[str, tuple[str, dict[str, Any]]]:
     asked = brief.people.drop_duplicates("image_id")
     images = brief.images(asked["image_id"].tolist())
     return {
-        image_id: (brief.prompts[prompt_id], picture(image, _LONGEST_SIDE))
+        image_id: (brief.prompts[prompt_id], image_message(image, _LONGEST_SIDE))
         for image_id, prompt_id, image in zip(asked["image_id"], asked["prompt_id"], images, strict=True)
         if isinstance(image, np.ndarray)
     }
 
 
 def _question(brief: Brief, images: dict[str, tuple[str, dict[str, Any]]]) -> list[Message]:
-    whom = named(brief.identity, many=True) if brief.identity else "people"
+    whom = name_identity(brief.identity, many=True) if brief.identity else "people"
     parts: list[dict[str, Any]] = [{"type": "text", "text": _QUESTION.format(whom=whom, n=len(images))}]
     for k, (asked, shown) in enumerate(images.values(), start=1):
         parts += [{"type": "text", "text": f"Picture {k} was asked for as: {asked}"}, shown]

@@ -97,7 +97,7 @@ class Dependency(Part):
         images = self._triplets.images()
         if truthful:
             return TrueMaps(self._truth, images.source, images.table)
-        made = duplicates.whole(images.source)
+        made = duplicates.all_images(images.source)
         if not isinstance(made, AttendedImages):
             raise MissingInputError(NO_MAPS)
         return made
@@ -172,7 +172,7 @@ class Dependency(Part):
         images, shown = drawings.table, self._triplets.truth(drawings).objects
         found = shown
         if not is_file(self._pipeline.settings.triplets.objects):
-            found = self._triplets.found(drawings).objects
+            found = self._triplets.find_instances(drawings).objects
         texts = self.drawn_truth().texts
         planted = [
             group
@@ -242,7 +242,7 @@ class Dependency(Part):
 
     @property
     def _truth(self) -> GroundTruth:
-        return self._pipeline.truth("where words belong", "triplets")
+        return self._pipeline.require_ground_truth("where words belong", "triplets")
 
     def _kind(self, word: str) -> str:
         """Return what kind of thing a word of a caption names; empty where it is none to be seen."""

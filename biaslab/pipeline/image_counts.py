@@ -69,7 +69,7 @@ class ImageRequest:
     def __reduce__(self) -> tuple:
         # Another process opens the pipeline anew.
         own = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
-        return _opened, (Request.of_pipeline(self.pipeline), own)
+        return _opened, (Request.from_pipeline(self.pipeline), own)
 
 
 def _opened(request: Request, own: dict) -> ImageRequest:
@@ -100,11 +100,11 @@ def requests_for_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Im
             yield _make_request(pipeline, paper, "captioned", pipeline.dalleval.caption_prompts())
         elif "captioned" in wanted:
             yield request_for_captions(pipeline, paper, "caption_prompts")
-        yield from _requests_for_people(pipeline, paper, pipeline.people.among(wanted))
+        yield from _requests_for_people(pipeline, paper, pipeline.people.expand_kinds(wanted))
         for kind in dalleval.KINDS:
             if kind in wanted:
                 prompts = pipeline.dalleval.prompts(kind)
-                yield _make_request(pipeline, paper, kind, prompts, of=pipeline.dalleval.asks_for)
+                yield _make_request(pipeline, paper, kind, prompts, of=pipeline.dalleval.prompt_set)
         if "custom" in wanted:
             # What draws the truth of captions goes by whom they name.
             prompts = pipeline.custom.prompts().assign(occupation=lambda rows: rows["group"])
@@ -130,7 +130,7 @@ def _make_request(
     made_by = pipeline.image_model(of, several=several)
     n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
     if known and at_most is None:
-        there = made_by.n_cached(prompts, seed=pipeline.seed, store=pipeline.store, kept_as=kept_as)
+        there = made_by.n_cached(prompts, seed=pipeline.seed, store=pipeline.cache, kept_as=kept_as)
         # Nobody makes pictures that a folder lacks.
         n = there if pipeline.custom.folder is not None else n
     what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
@@ -141,14 +141,14 @@ def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> It
     """Yield images of people; texts that depend on judges are the very ones where all of that is kept."""
     complete = True
     for kind in kinds:
-        depends, texts = pipeline.people.depends(kind), None
+        depends, texts = pipeline.people.depends_on_judgements(kind), None
         # A critic at an endpoint is not asked to find out.
         if depends and complete and pipeline.settings.critic.kind == "counts":
             # By what the store has; nothing is computed.
             with contextlib.suppress(UnfinishedError):
                 texts = read_only_pipeline(pipeline).people.prompts(kind).texts
         known = not depends or texts is not None
-        texts = pipeline.people.foreseen(kind) if texts is None else texts
+        texts = pipeline.people.placeholder_texts(kind) if texts is None else texts
         yield (one := _make_request(pipeline, paper, kind, texts, of="people", known=known))
         complete = complete and one.n_cached == one.n_images
 
@@ -156,7 +156,7 @@ def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> It
 def read_only_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline that has what the store has; an UnfinishedError is raised for anything else."""
     looks = pipeline.changed()
-    looks.store = ResultCache(pipeline.store.root, share=_NOTHING)
+    looks.cache = ResultCache(pipeline.cache.root, share=_NOTHING)
     return looks
 
 
@@ -179,11 +179,11 @@ def _request_for_triplets(pipeline: Pipeline, paper: str) -> ImageRequest:
     s = pipeline.settings.triplets
     if not s.triplets or _is_small(pipeline):
         prompts, kept_as = pipeline.triplets.texts()
-        return _make_request(pipeline, paper, "triplets", prompts, of=pipeline.triplets.asks_for, kept_as=kept_as)
+        return _make_request(pipeline, paper, "triplets", prompts, of=pipeline.triplets.prompt_set, kept_as=kept_as)
     most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
     if s.professions:
         most += int(pipeline.triplets.professions()["n_images"].sum())
-    return _make_request(pipeline, paper, "triplets", pipeline.texts(), of=pipeline.triplets.asks_for, at_most=most)
+    return _make_request(pipeline, paper, "triplets", pipeline.texts(), of=pipeline.triplets.prompt_set, at_most=most)
 
 
 def measure_cost(one: ImageRequest, left: int = 10**9, ready: Ready | None = None) -> Cost:
@@ -200,10 +200,10 @@ def measure_cost(one: ImageRequest, left: int = 10**9, ready: Ready | None = Non
     n, spent, found = 1, 0.0, []
     while True:
         some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
-        if ready.take is not None and ready.steps > many:
-            ready.take(few)
+        if ready.set_steps is not None and ready.steps > many:
+            ready.set_steps(few)
             first, _ = _time_images(one, ready, some)
-            ready.take(many)
+            ready.set_steps(many)
             took, kept = _time_images(one, ready, some)
             step = max(took - first, 0.0) / (many - few)
             seconds, took = took + (ready.steps - many) * step, took + first

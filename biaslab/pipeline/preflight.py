@@ -51,7 +51,7 @@ def check_table(pipeline: Pipeline, table: str) -> None:
     if not (made := [probes.make_trial(one) for one in asked if one.n_remaining > 0]):
         return
     judged = [
-        Trial(use, Request.of_pipeline(pipeline))
+        Trial(use, Request.from_pipeline(pipeline))
         for use in requirements.uses_of_tables(pipeline, {table})
         if use.setting != "model"
     ]
@@ -157,7 +157,7 @@ def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
     found: dict[tuple, Trial] = {}
     for pipeline, tables in of:
         for use in requirements.uses_of_tables(pipeline, tables):
-            trial = Trial(use, Request.of_pipeline(pipeline))
+            trial = Trial(use, Request.from_pipeline(pipeline))
             if use.setting != "model" and (use.setting, trial.key) not in found:
                 found[use.setting, trial.key] = replace(trial, located=tuple(requirements.look_up(use, pipeline)))
     return list(found.values())

@@ -16,12 +16,12 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import BiaslabError
 from biaslab.execution import processor
 from biaslab.generation.models import Ready
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
 from biaslab.judges.judge_labels import UNCLEAR
 from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
-from biaslab.judges.person import whole
+from biaslab.judges.person import whole_image
 from biaslab.judges.questions import question
 from biaslab.judges.zero_shot import ZeroShot
 from biaslab.pipeline import Pipeline, dalleval, requirements
@@ -81,7 +81,7 @@ class Trial:
 def make_trial(one: ImageRequest, left: int = 0) -> Trial:
     """Return the trial of a model by images that are asked of it."""
     use = ModelUse("model", one.pipeline.model, "text-to-image")
-    return Trial(use, Request.of_pipeline(one.pipeline), one, left or one.n_remaining)
+    return Trial(use, Request.from_pipeline(one.pipeline), one, left or one.n_remaining)
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,10 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
 def _buy_first_image(purchase: Trial) -> np.ndarray | None:
     """Return the first image, bought where it was not before; None where there is none."""
     one = purchase.image_request
-    how = {"seed": one.pipeline.seed, "store": one.pipeline.store, "progress": False}
+    how = {"seed": one.pipeline.seed, "store": one.pipeline.cache, "progress": False}
     made = one.image_model.generate(one.prompts.iloc[:1].assign(n_images=1), **how)
     (image,) = made.read(list(made.table["image_id"]))
-    return None if isinstance(image, Unreadable) else image
+    return None if isinstance(image, UnreadableImage) else image
 
 
 def _try(trial: Trial, held: Ready | None) -> tuple[TrialResult, Probe | None, Ready | None]:
@@ -223,22 +223,22 @@ def _load_probe(trial: Trial) -> Probe | None:
     s, device = pipeline.settings, pipeline.device
     if use.name.startswith(ENDPOINT):
         model = pipeline.vision(use.name)
-        form = (*GENDERS, UNCLEAR, vision.NOBODY)
-        return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.store)
+        form = (*GENDERS, UNCLEAR, vision.NO_PERSON)
+        return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.cache)
     if use.setting == "judging.faces":
         found = faces.load(use.name, min_score=s.judging.min_score, device=device)
         return lambda image: found.faces([image])
     if use.setting == "judging.tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
-        return lambda image: by.answers([whole(image)])
+        return lambda image: by.answers([whole_image(image)])
     if use.name.startswith(RATINGS):
         return None
     if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
         model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)
         return lambda image: model.ask([image], [0], [question("person", 1, 1)])
-    if use.setting in domains.ASKED:
+    if use.setting in domains.GENDER_ROLES:
         gender = judge.load_gender(s.judging.changed(gender=use.name), device)
-        return lambda image: gender.answers([whole(image)])
+        return lambda image: gender.answers([whole_image(image)])
     if use.setting == "dalleval.detector":
         detector = objects.Detector(use.name, dalleval.CLASSES, device=device)
         return lambda image: detector.detect([image])

@@ -14,10 +14,10 @@ from biaslab.hub import registry
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, inception, lookup, similarity
 from biaslab.judges.inception import INCEPTION
-from biaslab.judges.judge_names import RATINGS, WHOLE, files_digest
+from biaslab.judges.judge_names import RATINGS, WHOLE_IMAGE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
-from biaslab.pipeline.stages import ASKED, KINDS
+from biaslab.pipeline.stages import KINDS, PROMPT_SETS
 from biaslab.schema import tables
 from biaslab.schema.tables import NEEDED, ONE_OF, ClassifierUse
 
@@ -48,7 +48,7 @@ def uses_of_tables(pipeline: Pipeline, names: Collection[str]) -> list[ModelUse]
         bare = missing_settings(pipeline, name)
         for look in classifier_uses(pipeline, name):
             roles = judge_settings(pipeline, look)
-            if look.how == NEEDED or bare or not pipeline.unnamed(*roles):
+            if look.how == NEEDED or bare or not pipeline.unset_settings(*roles):
                 found |= dict.fromkeys(use for role in roles for use in _uses_of_setting(pipeline, look.at, role))
     return list(found)
 
@@ -79,7 +79,9 @@ def _holds(pipeline: Pipeline, conditions: Iterable[str]) -> bool:
 
 def missing_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     """Return the settings that name nothing, so that a measured table cannot be had; none where it can."""
-    each = [(look.how, pipeline.unnamed(*judge_settings(pipeline, look))) for look in classifier_uses(pipeline, name)]
+    each = [
+        (look.how, pipeline.unset_settings(*judge_settings(pipeline, look))) for look in classifier_uses(pipeline, name)
+    ]
     needed = [setting for how, settings in each if how == NEEDED for setting in settings]
     several = [settings for how, settings in each if how == ONE_OF]
     if several and all(several):
@@ -90,13 +92,15 @@ def missing_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
 def is_judged(pipeline: Pipeline, name: str) -> bool:
     """Return whether judges that are named look at images for a measured table."""
     each = [judge_settings(pipeline, look) for look in classifier_uses(pipeline, name)]
-    return any(roles[0] in domains.ROLES and not pipeline.unnamed(*roles) for roles in each)
+    return any(roles[0] in domains.ROLES and not pipeline.unset_settings(*roles) for roles in each)
 
 
 def partial_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     """Return the settings that name nothing, so that a measured table says less, or by other judges."""
     each = classifier_uses(pipeline, name)
-    several = [s for look in each if look.how == ONE_OF for s in pipeline.unnamed(*judge_settings(pipeline, look))]
+    several = [
+        s for look in each if look.how == ONE_OF for s in pipeline.unset_settings(*judge_settings(pipeline, look))
+    ]
     return tuple(dict.fromkeys((*(look.instead_of for look in each if look.instead_of), *several)))
 
 
@@ -128,7 +132,7 @@ def _uses_of_setting(pipeline: Pipeline, images: str, role: str) -> Iterator[Mod
         yield ModelUse(role, f"{INCEPTION}{given}" if role == INCEPTION_FILE and given else given)
         return
     if images == _TRAINING:
-        what = pipeline.training_pictures, "the training images"
+        what = pipeline.training_domain, "the training images"
     elif images == "paintskills":
         what = registry.image_domain(pipeline.settings.dalleval.paintskills), "PaintSkills' folder"
     else:
@@ -157,23 +161,23 @@ def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
     """
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.
-        found = [pipeline.image_model(asked).look_up() for asked in ASKED]
+        found = [pipeline.image_model(asked).look_up() for asked in PROMPT_SETS]
         return list({located.repository.name: located for each in found for located in each}.values())
     if use.setting == "captions.encoder":
         return embeddings.look_up(use.name)
     if use.name.startswith(ENDPOINT):
-        if use.setting not in domains.ASKED:
+        if use.setting not in domains.GENDER_ROLES:
             example = domains.ROLES[use.setting].example
             raise ParameterError(
                 f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
             )
         pipeline.vision(use.name).check()
         if use.setting == "judging.tone":
-            pipeline.check_shown(use.setting)
-    if use.name.startswith(RATINGS) and pipeline.custom.is_asked:
+            pipeline.check_person_view(use.setting)
+    if use.name.startswith(RATINGS) and pipeline.custom.has_prompts_or_images:
         pipeline.custom.check_ratings(use.name)
     found = lookup.look_up(use.name, use.kind)
-    if use.setting == "judging.faces" and use.name != WHOLE and found:
+    if use.setting == "judging.faces" and use.name != WHOLE_IMAGE and found:
         lookup.check_faces(found[0])
     if use.setting == "dalleval.detector":
         lookup.check_classes(found[0], dalleval.CLASSES)
@@ -204,7 +208,7 @@ def digests(pipeline: Pipeline, names: Collection[str], known: dict[str, str]) -
     """Return digests of the judges that measured tables take, by setting and name; ``known`` holds those found."""
     judges = {
         f"{use.setting} {use.name}": use
-        for one in (pipeline, *pipeline.others)
+        for one in (pipeline, *pipeline.baseline_pipelines)
         for use in uses_of_tables(one, names)
         if use.setting != "model" and use.name
     }

@@ -30,7 +30,7 @@ _SHARD_IMAGES = 512
 class Triplets(Part):
     """The stages for triplets of prompts."""
 
-    asks_for = "triplets"
+    prompt_set = "triplets"
 
     @property
     def dataset(self) -> str:
@@ -104,7 +104,7 @@ class Triplets(Part):
         pipeline, (asked, kept_as) = self._pipeline, self.texts()
         if kept_as is AttendedImages:
             pipeline.image_model("triplets").check_attention()
-        made = pipeline.made(asked, "triplets", kept_as=kept_as)
+        made = pipeline.generate_images(asked, "triplets", kept_as=kept_as)
         table = made.table[["image_id", "prompt_id", "index", "outcome"]].merge(asked, on="prompt_id")
         reason = table["outcome"].where(table["outcome"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
@@ -128,9 +128,9 @@ class Triplets(Part):
 
     def compare_latents(self, pairs: pd.DataFrame) -> pd.DataFrame:
         """Return how alike the latents of pairs of images are, the last and those after each step (section 4.1.2)."""
-        made = duplicates.whole(self.images().source)
+        made = duplicates.all_images(self.images().source)
         if not isinstance(made, GeneratedImages):
-            return spaces.none(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
+            return spaces.missing_values(pairs, spaces.OF_LATENTS, spaces.NO_LATENTS)
         return self._pipeline.run(spaces.compare_latents, made, pairs)
 
     def compare_images(self, pairs: pd.DataFrame) -> pd.DataFrame:
@@ -160,39 +160,39 @@ class Triplets(Part):
             segmentation.words(s.vocabulary)
 
     @cached_method
-    def objects(self) -> segmentation.Found:
+    def objects(self) -> segmentation.Instances:
         """Return the instances of objects in all images, and what became of each image (section 5.1)."""
         self.check_objects()
         name = self._pipeline.settings.triplets.objects
         if is_file(name):
             # Before images are made: their ids are known.
             return segmentation.read(name, self._image_ids())
-        return self.found(self.images().source)
+        return self.find_instances(self.images().source)
 
-    def found(self, images: ImageSource) -> segmentation.Found:
+    def find_instances(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances in images of a source, by what the settings name; as :meth:`objects`."""
         pipeline, s = self._pipeline, self._pipeline.settings.triplets
         if s.objects == TRUTH:
             return self.truth(images)
         pipeline.check_judge("triplets.objects", images)
         how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
-        return pipeline.run(segmentation.find, images, s.objects, **how)
+        return pipeline.run(segmentation.find_instances, images, s.objects, **how)
 
-    def truth(self, images: ImageSource) -> segmentation.Found:
+    def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances that images drawn from known truth show."""
-        truth = self._pipeline.truth("what images show", "triplets")
+        truth = self._pipeline.require_ground_truth("what images show", "triplets")
         units, stage = images.table[["image_id"]].astype(object), partial(truth.instances, images)
-        kept_as = self._pipeline.store.stage("shown_instances", {"images": images.digest}, stage)
-        found = self._pipeline.computed(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
+        kept_as = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
+        found = self._pipeline.compute_stage(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(segmentation.COLUMNS))
-        return segmentation.Found(found, units.assign(outcome="", reason=""))
+        return segmentation.Instances(found, units.assign(outcome="", reason=""))
 
     @property
-    def finds(self) -> bool:
+    def can_measure_detector_error(self) -> bool:
         """Whether the error of what finds objects can be told, on images of known truth."""
         name = self._pipeline.settings.triplets.objects
         looks = bool(name) and name != TRUTH and not is_file(name)
-        return looks and self._pipeline.known_truth("triplets") is not None
+        return looks and self._pipeline.find_ground_truth("triplets") is not None
 
     @cached_method
     def ratings(self) -> pd.DataFrame:
@@ -212,7 +212,7 @@ class Triplets(Part):
         """
         pipeline = self._pipeline
         n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
-        truth = pipeline.truth("the error of what finds objects", "triplets")
+        truth = pipeline.require_ground_truth("the error of what finds objects", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
     @cached_property

@@ -20,7 +20,7 @@ import pandas as pd
 
 from biaslab.errors import InputError
 from biaslab.io import cells
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge import JUDGED, frame
 from biaslab.judges.people import COLUMNS
 from biaslab.metrics import agreement
@@ -60,7 +60,7 @@ class PersonRatings:
     ratings: pd.DataFrame
     """The same rows, one column per rater: a label, missing where not rated. With more than 30 raters the columns are a
     person's first, second, … rating."""
-    n_raters: int  # Raters with at least one rating of these people.
+    n_annotators: int  # Raters with at least one rating of these people.
 
 
 def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> PersonRatings:
@@ -77,12 +77,12 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     """
     people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
     people = people.astype({"image_id": str, "position": int})
-    path = cells.located(path)
+    path = cells.file_path(path)
     table, raters = _shaped(path)
     person = _persons(table, people, path)
     others = table.loc[person < 0, _KEYS]
     if unknown == "error" and len(others):
-        named = others.map(cells.shortened).drop_duplicates().to_dict("records")
+        named = others.map(cells.shorten).drop_duplicates().to_dict("records")
         raise InputError(
             f"{path} rates {len(named)} people that nobody asked for (first in data row {others.index[0] + 1}): "
             f"{', '.join(_PERSON.format(**row) for row in named[:5])}{', …' if len(named) > 5 else ''}. Take them out."
@@ -90,13 +90,13 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     drawn = readers.probabilities(table, path)
     table = table.assign(person=person)[person >= 0]
     votes = readers.votes_on(table, ["person"], raters, path, _PERSON)
-    if not votes.n_raters and unknown == "error":
+    if not votes.n_annotators and unknown == "error":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
     people["label"] = pd.Series(votes.label, index=rows, dtype=object).reindex(people.index)
     if drawn.notna().any():
         people["probability"] = drawn[person >= 0].groupby(person[person >= 0]).first().reindex(people.index)
-    return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_raters)
+    return PersonRatings(people, votes.ratings.set_axis(rows).reindex(people.index), votes.n_annotators)
 
 
 def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
@@ -104,7 +104,7 @@ def unmatched(path: str | Path, asked: pd.DataFrame) -> list[tuple[str, str]]:
 
     Arguments and errors are as for :func:`read`.
     """
-    path = cells.located(path)
+    path = cells.file_path(path)
     table, _ = _shaped(path)
     people = asked[_KEYS].reset_index(drop=True).astype({"image_id": str, "position": int})
     others = table.loc[_persons(table, people, path) < 0, _KEYS].astype(str)
@@ -127,7 +127,7 @@ def judge_images(image_ids: Iterable[str], path: str | Path) -> pd.DataFrame:
     models.
     """
     ids = pd.Series(list(image_ids), dtype=object).astype(str)
-    votes = _outcomes(ids.map(plain).map(readers.read_ratings(path).votes()).astype(object))
+    votes = _outcomes(ids.map(normalize).map(readers.read_ratings(path).votes()).astype(object))
     return frame(votes.assign(image_id=ids, boxes=[[] for _ in ids]))
 
 
@@ -161,7 +161,7 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
     raters = [c for c in table if c and c not in known]
     if long:
         return table, None
-    cells.refuse_left_out(left_out, path)
+    cells.refuse_ignored_settings(left_out, path)
     if not raters:
         raise InputError(f"{path} has no column of ratings. {_NEEDS}")
     return table, raters

@@ -17,11 +17,11 @@ import pandas as pd
 
 from biaslab import stats
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import JUDGED
 from biaslab.metrics import agreement as measures
 from biaslab.ratings import readers
-from biaslab.ratings.readers import OTHER, SOURCES, Rated
+from biaslab.ratings.readers import OTHER, SOURCES, AnnotatedImages
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
 
@@ -103,10 +103,10 @@ def simulate(
     return out
 
 
-class Collected(NamedTuple):
+class CollectedAnnotations(NamedTuple):
     """Ratings and where they come from."""
 
-    rated: Rated | None  # The ratings; ``None`` where nothing is rated.
+    annotations: AnnotatedImages | None  # The ratings; ``None`` where nothing is rated.
     kind: str  # ``ratings`` of people, or ``simulated``.
     note: str  # The same in words.
 
@@ -121,7 +121,7 @@ def collect(
     simulated: int = 7,
     error: float = 0.02,
     unsure: float = 0.01,
-) -> Collected:
+) -> CollectedAnnotations:
     """Return the ratings to report of a sample: those in ``file``, else simulated ones where the truth of some images
     is known.
 
@@ -132,12 +132,12 @@ def collect(
     if file:
         rated = readers.read_ratings(file)
         if len(set(rated.percent_female["model"])) > 1:
-            rated = rated.of(model)
-        by = f"{rated.n_raters} rater{'' if rated.n_raters == 1 else 's'}"
-        return Collected(rated, "ratings", f"Ratings come from {Path(file).name}: {by}.")
+            rated = rated.of_model(model)
+        by = f"{rated.n_annotators} rater{'' if rated.n_annotators == 1 else 's'}"
+        return CollectedAnnotations(rated, "ratings", f"Ratings come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
-        return Collected(None, "ratings", f"No ratings yet: the sample has {len(sampled)} images to rate.")
+        return CollectedAnnotations(None, "ratings", f"No ratings yet: the sample has {len(sampled)} images to rate.")
     made = simulate(sampled, truth, simulated, seed=seed, error=error, unsure=unsure)
     note = (
         f"SIMULATED ratings, no person's: {simulated} made-up raters see the known truth of {known} of "
@@ -146,7 +146,7 @@ def collect(
     )
     with tempfile.TemporaryDirectory() as folder:
         rated = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
-    return Collected(rated, "simulated", note)
+    return CollectedAnnotations(rated, "simulated", note)
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
@@ -158,7 +158,7 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
     return found.where(found.isin(GENDERS), "neither")
 
 
-def votes(rated: Rated | None) -> pd.Series:
+def votes(rated: AnnotatedImages | None) -> pd.Series:
     """Return the majority on each image that somebody rated, by id in plain form; InputError where an image stands in
     several rows.
     """
@@ -166,9 +166,9 @@ def votes(rated: Rated | None) -> pd.Series:
     return found[found != "unrated"]
 
 
-def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
+def outcomes(sampled: pd.DataFrame, rated: AnnotatedImages | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(plain).map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    vote = sampled["image_id"].map(normalize).map(votes(rated).to_dict()).astype(object).fillna("unrated")
     outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
@@ -177,7 +177,12 @@ def outcomes(sampled: pd.DataFrame, rated: Rated | None) -> pd.DataFrame:
 
 
 def agreement(
-    rated: Rated | None, judgements: pd.DataFrame, *, seed: int, replicates: int = 2_000, confidence: float = 0.95
+    rated: AnnotatedImages | None,
+    judgements: pd.DataFrame,
+    *,
+    seed: int,
+    replicates: int = 2_000,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Return the agreement of raters with one another and of the judge with their majority: table
     ``judging_agreement``. Intervals are of a bootstrap over images for alpha and Wilson's for the judge; without
@@ -206,14 +211,14 @@ def agreement(
     return pd.DataFrame(rows, columns=[*names, "published", "reason"])
 
 
-def judged_and_voted(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def judged_and_voted(rated: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
     once = judgements.drop_duplicates("image_id")
-    once = once.assign(vote=once["image_id"].map(plain).map(votes(rated).to_dict()).astype(object))
+    once = once.assign(vote=once["image_id"].map(normalize).map(votes(rated).to_dict()).astype(object))
     return once.dropna(subset="vote").reset_index(drop=True)
 
 
-def disagreements(rated: Rated | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def disagreements(rated: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return judged images whose raters' majority is another, those that the judge was surest of first."""
     pairs = judged_and_voted(rated, judgements)
     wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from biaslab.io import cells
-from biaslab.judges.segmenters import folded
+from biaslab.judges.segmenters import casefold_name
 
 STEPS = ("objects", "number", "relation")
 _YES = {"yes": "yes", "y": "yes", "1": "yes", "true": "yes", "no": "no", "n": "no", "0": "no", "false": "no"}
@@ -62,7 +62,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Read what raters answer with yes or no about images, or about what in them the column ``about`` names."""
     keys = ["image_id", about] if about else ["image_id"]
-    path, known, image_ids = cells.located(path), {*keys, *columns, "rater"}, set(image_ids)
+    path, known, image_ids = cells.file_path(path), {*keys, *columns, "rater"}, set(image_ids)
     table, _ = cells.load(path, known)
     cells.require(table, [*keys, *columns], path, needs, known)
     table["image_id"] = cells.image_ids(table["image_id"], image_ids)
@@ -70,7 +70,7 @@ def _answers(
     strange = ~table["image_id"].isin(image_ids)
     cells.refuse(strange, path, "{} is no image of this run", "take the row out", table["image_id"])
     if about:
-        table[about] = table[about].map(folded)
+        table[about] = table[about].map(casefold_name)
         cells.refuse(table[about] == "", path, f"{about} is empty", "name it")
     meant, fix = (_YES, "write yes or no") if about else (_YES | {"": ""}, "write yes or no or nothing")
     for column in columns:

@@ -16,7 +16,7 @@ def number(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def drawn(
+def draw_rows(
     rows: Iterable[Mapping[str, Any]], *, unit: str = "", reference: object = 0.0, reference_name: str = ""
 ) -> dict[str, Any] | None:
     """Return where marks stand on a scale that they share, in percent of its width; None where there are none.

@@ -33,18 +33,18 @@ MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "shows what was asked"
 _OF_GENDER = {"female": "f", "male": "m"}
 
 
-class Drawn(NamedTuple):
+class ModelImages(NamedTuple):
     """Images of one kind that a model drew, and who is in them."""
 
     paper: str
     kind: str
-    called: str  # What was asked for, in words.
+    title: str  # What was asked for, in words.
     model: str
     people: pd.DataFrame  # As `drawn` of the paper's room returns them.
     images: ImageSource
 
 
-def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+def strips(drawn: Sequence[ModelImages]) -> list[dict[str, Any]]:
     """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
 
     Groups, of those with enough pictures, are spread evenly from the most to the fewest people perceived as female, and
@@ -71,7 +71,7 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
     return found
 
 
-def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -> dict[str, Any]:
+def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: str) -> dict[str, Any]:
     """Write the page on which one walks through a model's pictures, and return what it holds: images, shown, side."""
     some = [(one, _spread(one.people, drawn)) for one in drawn]
     side = _side([(one.images, image_id) for one, ids in some for image_id in ids], PAGE_BYTES)
@@ -79,7 +79,7 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
     for one, ids in some:
         by_image = _by_image(one.people)
         for image_id, source in zip(ids, data_urls(one.images, ids, side), strict=True):
-            told = {"called": one.called, **_filters(by_image[image_id])}
+            told = {"called": one.title, **_filters(by_image[image_id])}
             pictures.append(_picture(by_image[image_id], source) | told)
     images = sum(one.people["image_id"].nunique() for one in drawn)
     choices = {
@@ -151,7 +151,7 @@ def evenly(items: list, most: int) -> list:
     return [items[round(k * (len(items) - 1) / max(most - 1, 1))] for k in range(most)]
 
 
-def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
+def _spread(people: pd.DataFrame, drawn: Sequence[ModelImages]) -> list[str]:
     """Return the images of a kind that a page shows: the first of each group, where all are too many."""
     images = people.drop_duplicates("image_id")
     most = max(MOST // len(drawn), 1)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from biaslab.io import reading
 from biaslab.report import cards, citation, records
-from biaslab.report.dotplots import drawn, number
+from biaslab.report.dotplots import draw_rows, number
 from biaslab.report.image_pages import MARKS, evenly
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.tabular import read_table
@@ -99,7 +99,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
-    introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
+    introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
     opening = _opening(strips)
@@ -251,7 +251,7 @@ def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the measures of models, each with its name, marks and models, from the table that holds them."""
     found = []
     for measure, of in cards.measures(run_dir, run).items():
-        if marks := drawn(of, unit=of[0].get("unit", "")):
+        if marks := draw_rows(of, unit=of[0].get("unit", "")):
             models = [row["model"] for row in of if row["estimate"] is not None]
             found.append({"name": measure, "marks": marks, "models": models})
     return found
@@ -298,7 +298,9 @@ def _figures(
 ) -> list[dict[str, Any]]:
     """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
     figures, left = [], FIGURES_BYTES
-    named = sorted(cards.ordered(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first)
+    named = sorted(
+        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
+    )
     for place, entry in enumerate(named, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
@@ -366,7 +368,7 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
-    for entry in cards.ordered(cards.entries(run, "tables")):
+    for entry in cards.order_entries(cards.entries(run, "tables")):
         if entry["rows"] == 0:
             # Nothing was measured for it; ``run.json`` says so.
             continue

@@ -28,7 +28,7 @@ LIMITS = (
 _JUDGES = {"judging.faces": "detector", "judging.gender": "clip"}
 
 
-def of_run(
+def limits_of_run(
     measured: Path,
     results: Iterable[Mapping],
     source: object,
@@ -90,8 +90,8 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     # How often those erred that find faces and judge gender; packages have words of their own.
     genders = value.get("judging.gender", ())
     faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
-    erred = [photographs.of_faces(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
-    erred += [photographs.of_gender(name) for name in sorted(genders)]
+    erred = [photographs.face_errors(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
+    erred += [photographs.gender_errors(name) for name in sorted(genders)]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))
 
 

@@ -16,7 +16,7 @@ from biaslab.errors import InputError, ParameterError
 from biaslab.execution import processor
 from biaslab.generation.images import image_ids_of
 from biaslab.io import cells
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges import domains
 from biaslab.judges.judge_names import VQA
 from biaslab.judges.vision import READINGS
@@ -32,7 +32,7 @@ from biaslab.schema import tables
 from biaslab.schema.formatting import format_bytes, format_durations, format_level, format_range
 
 
-def asked(opened: Iterable[jobs.Opened]) -> list[ImageRequest]:
+def image_requests(opened: Iterable[jobs.OpenPipeline]) -> list[ImageRequest]:
     """Return the images that the pipelines of a run ask for, by kind and model; nothing is made.
 
     Raises:
@@ -41,7 +41,9 @@ def asked(opened: Iterable[jobs.Opened]) -> list[ImageRequest]:
     found: dict[tuple, ImageRequest] = {}
     for own in opened:
         pipeline = own.pipeline
-        some = [asks for one in (pipeline, *pipeline.others) for asks in requests_for_tables(one, own.tables)]
+        some = [
+            asks for one in (pipeline, *pipeline.baseline_pipelines) for asks in requests_for_tables(one, own.tables)
+        ]
         for notebook in sorted(own.notebooks):
             for more in jobs.work(notebook, pipeline):
                 paper = notebook.split("/")[0]
@@ -49,17 +51,17 @@ def asked(opened: Iterable[jobs.Opened]) -> list[ImageRequest]:
         for asks in some:
             # Whoever asks for the same images, they are made once.
             texts = pd.util.hash_pandas_object(asks.prompts[["prompt_id", "text", "n_images"]], index=False)
-            same = asks.n_images, int(texts.sum()), asks.pipeline.seed, asks.pipeline.store.root
+            same = asks.n_images, int(texts.sum()), asks.pipeline.seed, asks.pipeline.cache.root
             found.setdefault((asks.model, *asks.cost_key, *same), asks)
     return list(found.values())
 
 
-def check_there(one: ImageRequest, run: str) -> None:
+def check_cached(one: ImageRequest, run: str) -> None:
     """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
     if not one.image_model.truthful and one.n_cached < one.n_images:
         raise ParameterError(
             f"Of {one.n_images:,} images that {run} asks of {one.model}, {one.n_cached:,} are in the store "
-            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+            f"{one.pipeline.cache.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
             f"parameters name no folders), or run {run} again first."
         )
 
@@ -67,11 +69,11 @@ def check_there(one: ImageRequest, run: str) -> None:
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Preflight:
     """Try what a run uses, as :func:`biaslab.pipeline.preflight.run_preflight` does; say so beside it with ``progress``."""
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
-    found = asked(opened)
-    without = [*jobs.left_out(planned), *jobs.unmatched(opened), *check_ratings(found)]
+    found = image_requests(opened)
+    without = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(found)]
     for text in without if say else ():
         say(text)
-    each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.others)]
+    each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.baseline_pipelines)]
     return replace(preflight.run_preflight(found, each, say=say, **how), left_out=without)
 
 
@@ -93,8 +95,8 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
         own = rated.loc[~rated["model"].isin(others), "image_id"].unique()
         if others and not len(own):
             raise InputError(
-                f"{file} annotates images of {cells.listed(others)}, and of no model of this run: "
-                f"{cells.listed(models)}. Name these in the column model, or leave out judging.ratings."
+                f"{file} annotates images of {cells.join_values(others)}, and of no model of this run: "
+                f"{cells.join_values(models)}. Name these in the column model, or leave out judging.ratings."
             )
         if others:
             listed = asking.listed(others, models)
@@ -111,7 +113,7 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
             )
         if left:
             sentences.append(
-                f"{len(left):,} of {len(own):,} annotated images in {name} are not in this run: {cells.listed(left)}."
+                f"{len(left):,} of {len(own):,} annotated images in {name} are not in this run: {cells.join_values(left)}."
             )
     return sentences
 
@@ -119,19 +121,19 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
 def _image_ids(asks: ImageRequest) -> set[str] | None:
     """Return the ids, in their plain form, of the images asked for; None where captions are not searched yet."""
     if folder := asks.pipeline.custom.folder:
-        return set(folder.people["image_id"].map(plain))
+        return set(folder.people["image_id"].map(normalize))
     if asks.at_most:
         return None
     units = asks.prompts.loc[asks.prompts.index.repeat(asks.prompts["n_images"])]
-    return set(map(plain, image_ids_of(units.assign(index_=units.groupby("prompt_id").cumcount()))))
+    return set(map(normalize, image_ids_of(units.assign(index_=units.groupby("prompt_id").cumcount()))))
 
 
 # -- in words ----------------------------------------------------------------------------------------------
 
 
-def said(found: Preflight, confidence: float = 0.95) -> str:
+def describe_run(found: Preflight, confidence: float = 0.95) -> str:
     """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it."""
-    lines_of_images = [*found.left_out, images(found.requests, found.costs), *_questions(found)]
+    lines_of_images = [*found.left_out, describe_images(found.requests, found.costs), *_questions(found)]
     summary = "\n".join([*lines_of_images, *_margins(found.requests, confidence)])
     if not found.trials:
         return summary
@@ -188,7 +190,7 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
     elif use.image_domain:
         if use.name.startswith(ENDPOINT) and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
-        pictures = domains.knows(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
+        pictures = domains.known_domain(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
     there = "here" if all(part.is_local for part in parts) else "size not told"
     fetched = format_bytes(size) if size else there if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
@@ -232,7 +234,7 @@ def _margins(found: Iterable[ImageRequest], confidence: float) -> list[str]:
     return [head, *lines.values(), _AFTER] if lines else []
 
 
-def images(found: list[ImageRequest], measured: Mapping[tuple, Cost]) -> str:
+def describe_images(found: list[ImageRequest], measured: Mapping[tuple, Cost]) -> str:
     """Return the plan of a run in words, for a terminal: what is asked, and what it takes where that was measured."""
     if not found:
         return "This run makes no images."
@@ -260,7 +262,7 @@ def images(found: list[ImageRequest], measured: Mapping[tuple, Cost]) -> str:
         if (busy := processor.busy()) > _BUSY:
             each = f"{busy:.1f} processes wanted each processor"
             lines.append(f"  This machine was busy: {each}. Alone it may be many times as fast.")
-        root, size = found[0].pipeline.store.root, float(rows["bytes"].sum())
+        root, size = found[0].pipeline.cache.root, float(rows["bytes"].sum())
         free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
         lines.append(
             f"Disk: {format_bytes(size)}" + ("" if size < free else f", and only {format_bytes(free)} are free")

@@ -11,13 +11,13 @@ from biaslab import redact
 from biaslab.cache.result_cache import check_target, explain_errors, temporary_path
 from biaslab.errors import RunError
 from biaslab.io.places import default_root, project_root
-from biaslab.runs.collect import IMAGES, PICTURES, PROMPTS
-from biaslab.runs.compare import find, record_of
+from biaslab.runs.collect import IMAGE_PAGES, IMAGES, PROMPTS
+from biaslab.runs.compare import find_run, make_record
 from biaslab.study import sources
 
 # What a run leaves for readers, and what its record names in these; its parts, stages and images stay behind.
 FILES = ("index.html", "run.json", "params.yaml")
-NAMED = ("notebooks", "tables", "figures", PICTURES, sources.MEASURED, PROMPTS, IMAGES)
+NAMED = ("notebooks", "tables", "figures", IMAGE_PAGES, sources.MEASURED, PROMPTS, IMAGES)
 # The same run gives the same bytes, whenever it is packed.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _TITLE = "This is a report of biaslab, an audit of text-to-image models for social bias."
@@ -55,8 +55,8 @@ def export(
         RunError: The run's record cannot be read, a table is not the one that the run left, a file names a folder of
             a machine or holds a key of the environment, or the disk is full.
     """
-    folder = find(run, Path(outputs))
-    record = record_of(folder, comparisons=True)
+    folder = find_run(run, Path(outputs))
+    record = make_record(folder, comparisons=True)
     target = Path(to) if to else Path(outputs) / f"{folder.name}.zip"
     check_target(target, _is_export, "export", "--to")
     part = temporary_path(target)

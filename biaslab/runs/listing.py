@@ -33,13 +33,15 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
             # What is wrong with its images, notebooks have said.
             with contextlib.suppress(BiaslabError):
                 pipeline = read_only_pipeline(one.pipeline)
-                made = pipeline.made(one.prompts, one.prompt_set, one.several_people, kept_as=one.storage_class)
+                made = pipeline.generate_images(
+                    one.prompts, one.prompt_set, one.several_people, kept_as=one.storage_class
+                )
         if made is None:
             whole = False
             continue
         listed.add(tuple(source.values()))
         prompts.append(_prompts(one).assign(**source))
-        images.append(duplicates.whole(made).table.assign(**source))
+        images.append(duplicates.all_images(made).table.assign(**source))
     if prompts and (whole or not (folder / PROMPTS).is_file()):
         found = pd.concat(prompts, ignore_index=True)
         # The same prompts of several models are one row, so that the file can be given as custom.prompts.

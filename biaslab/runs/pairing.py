@@ -21,7 +21,7 @@ Read = Callable[[str], pd.DataFrame]
 
 
 @cache
-def over() -> dict[str, tuple[Callable[[Read], Iterator[pd.DataFrame]], tuple[str, ...]]]:
+def unit_readers() -> dict[str, tuple[Callable[[Read], Iterator[pd.DataFrame]], tuple[str, ...]]]:
     """Return by table its rows' units, as ``papers/<paper>/units.py`` have them, and the limits of intervals over them.
 
     Units come with the table's own keys, ``unit`` and ``value``; limits are the lower ones. Intervals of other kinds,

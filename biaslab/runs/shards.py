@@ -44,7 +44,7 @@ def compute(
         raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")
     told: list[str] = []
     pause, longest = _WAITS
-    while left := [text for one in opened for text in compute_of(one.pipeline, one.tables, share, one.notebooks)]:
+    while left := [text for one in opened for text in compute_pipeline(one.pipeline, one.tables, share, one.notebooks)]:
         if not wait:
             return left
         if left != told:
@@ -55,7 +55,7 @@ def compute(
     return []
 
 
-def compute_of(
+def compute_pipeline(
     pipeline: Pipeline, tables: Iterable[str], share: tuple[int, int], notebooks: Iterable[str] = ()
 ) -> list[str]:
     """Compute a share of what a pipeline's measured tables take; without any, of what it does with captions.
@@ -64,7 +64,7 @@ def compute_of(
     (:func:`biaslab.runs.jobs.work`); other arguments and the result are those of :func:`compute`.
     """
     left: dict[str, None] = {}
-    for work in _works(pipeline.sharing(*share), sorted(tables), sorted(notebooks)):
+    for work in _works(pipeline.shard(*share), sorted(tables), sorted(notebooks)):
         try:
             work()
         except UnfinishedError as error:
@@ -79,8 +79,8 @@ def _works(mine: Pipeline, tables: list[str], notebooks: list[str]) -> Iterator[
     if not tables or any(schema(name).prompts == "captions" for name in tables if name in schemas()):
         yield from mine.on_captions()
     for name in tables:
-        if sources.has(name, source="pipeline"):
-            yield partial(sources.measured, name, source="pipeline", pipeline=mine)
+        if sources.has_table(name, source="pipeline"):
+            yield partial(sources.load_measured, name, source="pipeline", pipeline=mine)
     for notebook in notebooks:
         for more in jobs.work(notebook, mine):
             yield from more.stages()

@@ -152,7 +152,7 @@ def module(paper: str, name: str) -> str:
 
 def files() -> dict[Path, str]:
     """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
-    brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
+    brought = {folder / "tables.yaml": package for package, folder in plugins.notebook_folders().items()}
     return dict.fromkeys(_own(), "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
 
 

@@ -1,7 +1,7 @@
 """Statistics: intervals, bootstraps, tests, floors of folded measures, and judge error.
 
 Pure functions over arrays or pandas objects. Several pandas objects are matched by their labels and refused where these
-differ (:func:`biaslab.stats.checks.aligned`); arrays and lists are matched by position. Shares are 0–1.
+differ (:func:`biaslab.stats.checks.align`); arrays and lists are matched by position. Shares are 0–1.
 """
 
 # ruff: noqa: F401 (what is imported here is what this package offers)
@@ -17,7 +17,7 @@ from biaslab.stats.absolute_deviation import (
     mean_deviation,
     mean_distance,
     mean_mad,
-    normal_floor,
+    normal_null_mean,
 )
 from biaslab.stats.bootstrap import Bootstrap, hierarchical_bootstrap
 from biaslab.stats.clusters import clustered_homogeneity, clustered_share, clustered_share_test, design_effect
@@ -55,11 +55,11 @@ from biaslab.stats.intervals import (
     wilson_interval,
 )
 from biaslab.stats.null_expectation import (
-    absolute_deviation_floor,
+    absolute_deviation_null_mean,
     corrected_absolute_deviation,
     corrected_mad,
     expected_absolute_deviation,
-    mad_floor,
+    mad_null_mean,
 )
 from biaslab.stats.prediction_powered import FEWEST as FEWEST_RATINGS
 from biaslab.stats.prediction_powered import prediction_powered

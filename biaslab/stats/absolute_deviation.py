@@ -72,7 +72,7 @@ def bounded_mean(
     :func:`fewest_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
     confidence that is not between 0 and 1.
     """
-    values = checks.sample(values, "values")
+    values = checks.check_sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
     value = float(np.clip(values.mean(), 0, largest)) if n else np.nan
     if n < fewest_units(1 - confidence):
@@ -95,8 +95,8 @@ def mean_mad(counts: ArrayLike, units: ArrayLike | None = None, confidence: floa
     A nominal 95 % interval covers at least 94 % (``benchmarks/coverage_dalleval.py``). Raises InputError: Negative
     counts, fractions, NaN or fewer than 2 bins.
     """
-    counts, units = checks.aligned((0,), counts=counts, units=units)
-    counts = np.atleast_2d(checks.whole(counts, "counts"))
+    counts, units = checks.align((0,), counts=counts, units=units)
+    counts = np.atleast_2d(checks.check_whole(counts, "counts"))
     n, bins = counts.sum(axis=1), counts.shape[1]
     filled = n > 0
     counts, n = counts[filled], n[filled]
@@ -121,9 +121,9 @@ def mean_deviation(
     :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
     Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
-    count, n, center = checks.aligned(count=count, n=n, center=center)
-    count, n = checks.counts(count, n)
-    center = checks.shares(np.broadcast_to(center, n.shape), "center")
+    count, n, center = checks.align(count=count, n=n, center=center)
+    count, n = checks.check_counts(count, n)
+    center = checks.check_shares(np.broadcast_to(center, n.shape), "center")
     count, center, n = count[n > 0], center[n > 0], n[n > 0]
     limits = np.array([deviation_limits(int(k), 2, float(c)) for k, c in zip(n, center, strict=True)]).reshape(-1, 3)
     bias, *ends = limits.mean(axis=0) if n.size else (np.nan,) * 3
@@ -146,7 +146,7 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
 
     This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
     from a benchmark that is itself a sample, whose sampling error is then part of ``error``. NaN where errors are so
-    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_floor` is the null
+    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean` is the null
     expectation of a single difference.
 
     A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
@@ -164,12 +164,12 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
     return bounded_mean(values, (least, largest), largest, confidence, bias)
 
 
-def normal_floor(error: ArrayLike) -> NDArray[np.float64]:
+def normal_null_mean(error: ArrayLike) -> NDArray[np.float64]:
     """Return E|d| of normal differences d of mean 0 with these standard errors, in their unit, elementwise.
 
     Raises InputError: A negative error.
     """
-    return (checks.numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
+    return (checks.check_numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
 
 
 def judged_deviation(
@@ -190,7 +190,7 @@ def judged_deviation(
     one right and one wrong image added to each). Raises InputError: Sensitivity + specificity is 1 or less, or counts
     are no such counts.
     """
-    count, n = checks.counts(count, n)
+    count, n = checks.check_counts(count, n)
     count, n = count[n > 0], n[n > 0]
     youden = _youden(sensitivity, specificity)
     center = (1 + sensitivity - specificity) / 2
@@ -221,7 +221,7 @@ def judged_mean(
     Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`. Raises InputError:
     Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
-    values = checks.sample(values, "values")
+    values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
     value = (values.mean() - sensitivity + specificity) / youden if n else np.nan
     kept = float(np.clip(value, -1, 1))
@@ -269,7 +269,7 @@ class FoldedMeans(NamedTuple):
     corrected: float
     ci_low: float  # of ``corrected``
     ci_high: float
-    floor: float  # mean of ``value`` where signs are random
+    null_mean: float  # mean of ``value`` where signs are random
     p: float  # of no difference in any column; below 1 - confidence exactly where ``ci_low`` is above 0
     n: int
 
@@ -296,7 +296,7 @@ def folded_means(
     A nominal 95 % interval covers 95 to 100 % (``benchmarks/coverage_dalleval.py``). Raises InputError: ``values``,
     ``replicates``, ``seed`` or ``confidence`` out of range.
     """
-    values = checks.numbers(values, "values")
+    values = checks.check_numbers(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     alpha = 1 - checks.confidence_level(confidence)
     n = len(values)
@@ -364,7 +364,7 @@ def corrected_shares(
     113, 13–22. Raises InputError: Sensitivity + specificity is 1 or less, a value is out of range, or shapes do not
     fit.
     """
-    count, n, sensitivity, specificity, sensitivity_n, specificity_n = checks.aligned(
+    count, n, sensitivity, specificity, sensitivity_n, specificity_n = checks.align(
         count=count,
         n=n,
         sensitivity=sensitivity,
@@ -372,10 +372,10 @@ def corrected_shares(
         sensitivity_n=sensitivity_n,
         specificity_n=specificity_n,
     )
-    count, n = checks.counts(count, n)
-    sens, spec = checks.shares(sensitivity, "sensitivity"), checks.shares(specificity, "specificity")
-    sens_n = checks.whole(sensitivity_n, "sensitivity_n", least=1)
-    spec_n = checks.whole(specificity_n, "specificity_n", least=1)
+    count, n = checks.check_counts(count, n)
+    sens, spec = checks.check_shares(sensitivity, "sensitivity"), checks.check_shares(specificity, "specificity")
+    sens_n = checks.check_whole(sensitivity_n, "sensitivity_n", least=1)
+    spec_n = checks.check_whole(specificity_n, "specificity_n", least=1)
     z = stats.norm.ppf((1 + checks.confidence_level(confidence)) / 2)
     parts = {"count": count, "n": n, "sensitivity": sens, "specificity": spec}
     parts |= {"sensitivity_n": sens_n, "specificity_n": spec_n}

@@ -95,7 +95,7 @@ def hierarchical_bootstrap(
     InputError: Counts above n, fractions, a table that is not two-dimensional, a confidence outside 0–1, a statistic of
     another shape, or a drawing of other cells.
     """
-    counts, n = checks.counts(*checks.aligned(counts=counts, n=n))
+    counts, n = checks.check_counts(*checks.align(counts=counts, n=n))
     if n.ndim != 2 or not (n > 0).any():
         raise InputError(f"counts and n must be (groups, cells) with at least one image, got shape {n.shape}.")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
@@ -105,7 +105,7 @@ def hierarchical_bootstrap(
     if drawing.cells != n.shape[1]:
         raise InputError(f"drawing is of {drawing.cells} cells, but counts and n have {n.shape[1]}.")
     filled = np.any(n > 0, axis=1)
-    counts, n, drawing = counts[filled], n[filled], drawing.only(filled)
+    counts, n, drawing = counts[filled], n[filled], drawing.select_groups(filled)
     groups = len(n)
 
     def f(shares: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ def hierarchical_bootstrap(
         raise InputError(f"statistic must return (...) or (..., k) of (..., groups, cells), got {value.shape}.")
     first, second = np.zeros((2, -(-replicates // 2), *value.shape))
     every, start = np.arange(groups), 0
-    base = drawing.pull(observed, n, every) if fixed else observed
+    base = drawing.small_sample_bias(observed, n, every) if fixed else observed
     for size in _batches(first.shape[0], groups * drawing.width):
         here = slice(start, start := start + size)
         rows = np.broadcast_to(every, (size, groups)) if fixed else rng.integers(groups, size=(size, groups))
@@ -130,7 +130,7 @@ def hierarchical_bootstrap(
                 f"statistic must keep leading axes: it made {value.shape} of {n.shape} "
                 f"and {estimate.shape} of {shares.shape}."
             )
-        pulled = drawing.pull(shares, images, rows)
+        pulled = drawing.small_sample_bias(shares, images, rows)
         truth = f(pulled)
         drawn, again = (f(drawing.draw(pulled, images, rows, rng)) for _ in range(2))
         first[here], second[here] = estimate + (truth - drawn), estimate + (truth - again)
@@ -156,7 +156,7 @@ def hierarchical_bootstrap(
 def _noise(f: Callable, drawing: SamplingDesign, observed: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return what image noise adds to the statistic: its mean over new images of the pulled shares, less theirs."""
     rng, every = np.random.default_rng(NOISE_SEED), np.arange(len(n))
-    pulled = drawing.pull(observed, n, every)
+    pulled = drawing.small_sample_bias(observed, n, every)
     drawn = []
     for size in _batches(NOISE_DRAWS, len(n) * drawing.width):
         shares, images, rows = (np.broadcast_to(a, (size, *a.shape)) for a in (pulled, n, every))

@@ -55,7 +55,7 @@ def one_sample_t(values: ArrayLike, *, skip_nan: bool = False) -> TestResult:
     NaN for fewer than two values, or equal ones. ``skip_nan`` leaves out NaN. Raises InputError: NaN without
     ``skip_nan``, or another number of axes.
     """
-    values = checks.sample(values, "values", skip_nan)
+    values = checks.check_sample(values, "values", skip_nan)
     if values.size < 2 or checks.constant(values):
         return TestResult(np.nan, np.nan, values.size)
     statistic, p = stats.ttest_1samp(values, 0)
@@ -70,7 +70,7 @@ def sign_flip(values: ArrayLike, replicates: int = 10_000, *, seed: int | np.ran
     1) of random patterns (Phipson & Smyth 2010). No values give NaN, zeros alone 1. Raises InputError: NaN, another
     number of axes, or no seed.
     """
-    values = checks.sample(values, "values")
+    values = checks.check_sample(values, "values")
     replicates, rng = checks.replicate_count(replicates), checks.generator(seed)
     if values.size == 0:
         return TestResult(np.nan, np.nan, 0)
@@ -134,7 +134,7 @@ def paired_difference(*lists: ArrayLike, confidence: float = 0.95) -> PairedDiff
     Source: Hall (1992), J. R. Stat. Soc. B 54, 221–228, the cubic transformation. Raises InputError: NaN, another
     number of axes, or a confidence that is not between 0 and 1.
     """
-    lists = [checks.sample(values, "differences") for values in lists]
+    lists = [checks.check_sample(values, "differences") for values in lists]
     alpha = 1 - checks.confidence_level(confidence)
     n, moved = max(v.size for v in lists), max(np.count_nonzero(v) for v in lists)
     mean = float(np.mean([v.mean() for v in lists])) if all(v.size for v in lists) else np.nan
@@ -180,7 +180,7 @@ def adjust(p_values: ArrayLike, method: str = "holm") -> np.ndarray:
     NaN and are no tests. Raises InputError: A p outside 0–1. UnknownNameError: Another method.
     """
     checks.one_of(method, ADJUSTMENTS, "adjustment")
-    adjusted = checks.shares(p_values, "p_values", allow_nan=True)
+    adjusted = checks.check_shares(p_values, "p_values", allow_nan=True)
     known = ~np.isnan(adjusted)
     p = adjusted[known]
     if method == "holm":
@@ -208,7 +208,7 @@ def least_binomial_p(n: ArrayLike) -> np.ndarray:
 
     Raises InputError: Fractions or negative numbers.
     """
-    _, n = checks.counts(0, n)
+    _, n = checks.check_counts(0, n)
     return np.where(n > 0, np.minimum(1.0, 2 * 0.5 ** n.astype(float)), np.nan)[()]
 
 
@@ -222,8 +222,8 @@ def least_fisher_p(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     def least(a: int, b: int) -> float:
         return min(1.0, (2 if a == b else 1) / comb(a + b, a)) if a and b else np.nan
 
-    sizes = checks.aligned(first=first, second=second)
-    return np.vectorize(least, otypes=[float])(*(checks.counts(0, n)[1] for n in sizes))[()]
+    sizes = checks.align(first=first, second=second)
+    return np.vectorize(least, otypes=[float])(*(checks.check_counts(0, n)[1] for n in sizes))[()]
 
 
 def fewest_units(level: float = 0.05, test: str = "sign") -> int:

@@ -97,14 +97,14 @@ def prediction_powered(
 
     Raises InputError: Shapes do not fit, or a value is out of range.
     """
-    count, n, coefficients, strata, clusters = checks.aligned(
+    count, n, coefficients, strata, clusters = checks.align(
         count=count, n=n, coefficients=coefficients, strata=strata, clusters=clusters
     )
-    group, judged, rated, weight = checks.aligned(group=group, judged=judged, rated=rated, weight=weight)
-    count, n = checks.counts(count, n)
-    c = checks.numbers(coefficients, "coefficients")
-    group = checks.whole(group, "group").astype(int)
-    f, y = (checks.shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
+    group, judged, rated, weight = checks.align(group=group, judged=judged, rated=rated, weight=weight)
+    count, n = checks.check_counts(count, n)
+    c = checks.check_numbers(coefficients, "coefficients")
+    group = checks.check_whole(group, "group").astype(int)
+    f, y = (checks.check_shares(v, name, allow_nan=True) for v, name in ((judged, "judged"), (rated, "rated")))
     if not (c.shape == n.shape and group.shape == f.shape == y.shape) or (group.size and group.max() >= n.size):
         raise InputError(
             "Give a count, n and coefficient by group, and of each rated person a group, judged and rated."
@@ -129,7 +129,7 @@ def prediction_powered(
 
     clear, known = np.isfinite(y), np.isfinite(f)
     pool = _pools(stratum, c, group[clear], image[clear])
-    stands = _stands(np.abs(c), group, weight, n if people is None else checks.whole(people, "people"))
+    stands = _stands(np.abs(c), group, weight, n if people is None else checks.check_whole(people, "people"))
     whole, own = np.bincount(pool, np.abs(c)), pool[group]
     scale = np.bincount(own, stands * clear, minlength=whole.size)
     # Images of each pool with somebody whom annotators call female or male.
@@ -208,7 +208,7 @@ def _stands(c: np.ndarray, group: np.ndarray, weight: ArrayLike | None, people: 
     """Return how much of the sum each annotated person stands for, from how many people of its group."""
     if weight is None:
         return (c / np.maximum(np.bincount(group, minlength=c.size), 1))[group]
-    return (c / np.maximum(people, 1))[group] * checks.numbers(weight, "weight", low=0)
+    return (c / np.maximum(people, 1))[group] * checks.check_numbers(weight, "weight", low=0)
 
 
 def _between(cluster: np.ndarray, stratum: np.ndarray, parts: np.ndarray, group: np.ndarray) -> Callable[..., float]:

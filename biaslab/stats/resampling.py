@@ -34,11 +34,11 @@ class IndependentSampling(NamedTuple):
         """Numbers that drawing one group holds at a time."""
         return self.cells
 
-    def only(self, groups: np.ndarray) -> IndependentSampling:
+    def select_groups(self, groups: np.ndarray) -> IndependentSampling:
         """Return itself: it knows nothing of single ``groups``, one-dimensional."""
         return self
 
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) pulled by what binomial noise explains of their variance."""
         seen = n > 0
         known = np.maximum(seen.sum(axis=-2), 1)
@@ -46,7 +46,7 @@ class IndependentSampling(NamedTuple):
         # Pooled p(1 - p) within cells, over the mean 1 / n. A cell of one image says nothing about its own noise.
         within = (n * shares * (1 - shares)).sum(axis=-2) / np.maximum((n - seen).sum(axis=-2), 1)
         noise = within * np.divide(1.0, n, out=np.zeros(n.shape), where=seen).sum(axis=-2) / known
-        return pulled(shares, seen, noise)
+        return small_sample_bias(shares, seen, noise)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
         """Return shares of a binomial number of images in each cell."""
@@ -79,13 +79,13 @@ class CaptionClusterSampling:
     def __init__(
         self, group: ArrayLike, own: ArrayLike, female: ArrayLike, judged: ArrayLike, captions: ArrayLike, groups: int
     ) -> None:
-        group, own, female, judged, captions = checks.aligned(
+        group, own, female, judged, captions = checks.align(
             group=group, own=own, female=female, judged=judged, captions=captions
         )
-        self._group = checks.whole(group, "group")
-        self._captions = checks.whole(captions, "captions")
-        female, judged = checks.counts(female, judged)
-        own = checks.numbers(own, "own")
+        self._group = checks.check_whole(group, "group")
+        self._captions = checks.check_whole(captions, "captions")
+        female, judged = checks.check_counts(female, judged)
+        own = checks.check_numbers(own, "own")
         odd = ~np.isin(own, (0, 1)) & ~np.isnan(own)
         if odd.any():
             raise InputError(f"own must be 1 (a woman), 0 (a man) or NaN (no gender), got {own[odd][0]:g}.")
@@ -102,7 +102,7 @@ class CaptionClusterSampling:
         """Numbers that drawing one group holds at a time."""
         return 2 * (self.most + 1)
 
-    def only(self, groups: np.ndarray) -> CaptionClusterSampling:
+    def select_groups(self, groups: np.ndarray) -> CaptionClusterSampling:
         """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
         chosen = np.arange(self.groups)[groups]
         place = np.full(self.groups, -1)
@@ -111,11 +111,11 @@ class CaptionClusterSampling:
         own, women, images = self._own[here], self._women[here, 1], self._images[here, 1]
         return CaptionClusterSampling(place[self._group[here]], own, women, images, self._captions[here], len(chosen))
 
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) pulled by what the choice of captions explains of their covariance."""
         crossed, free, per_share, both = (sums[rows].sum(axis=-3) for sums in self._spread)
         noise = crossed / np.maximum(free, 1e-9) * np.where(free > 0, per_share, 0) / np.maximum(both, 1)
-        return pulled(shares, n > 0, noise)
+        return small_sample_bias(shares, n > 0, noise)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares of as many newly drawn captions, each with its images, as the groups have."""
@@ -207,7 +207,7 @@ class CaptionClusterSampling:
         if self.most == 1:
             return 0.0
         crossed, free, _, _ = self._spread
-        shares = self.pull(ratio(self.counts, self.n), self.n, np.arange(self.groups))
+        shares = self.small_sample_bias(ratio(self.counts, self.n), self.n, np.arange(self.groups))
         known = (self.n > 0).all(axis=1)
         images = self._images[:, 1]
         captions = self._sum((images > 0).astype(float))
@@ -267,7 +267,7 @@ def _at(share: np.ndarray, p: np.ndarray, means: np.ndarray) -> np.ndarray:
     return (1 - part) * p[high - 1] + part * p[high]
 
 
-def pulled(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def small_sample_bias(shares: np.ndarray, seen: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Pull ``shares`` (..., groups, cells) towards their mean until only variance between groups is left.
 
     With S the covariance of the cells over the groups and N the noise in it (``noise``: (..., cells) where cells err
@@ -307,13 +307,13 @@ class CombinedSampling:
         self.width = sum(part.width for part in parts)
         self._ends = np.cumsum([part.cells for part in parts])[:-1]
 
-    def only(self, groups: np.ndarray) -> CombinedSampling:
+    def select_groups(self, groups: np.ndarray) -> CombinedSampling:
         """Return the drawing of some of its ``groups`` (one-dimensional), in their order."""
-        return CombinedSampling([part.only(groups) for part in self.parts])
+        return CombinedSampling([part.select_groups(groups) for part in self.parts])
 
-    def pull(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def small_sample_bias(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return ``shares`` (..., groups, cells) as each part pulls its own."""
-        return np.concatenate([part.pull(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
+        return np.concatenate([part.small_sample_bias(p, k, rows) for part, p, k in self._each(shares, n)], axis=-1)
 
     def draw(self, shares: np.ndarray, n: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return shares as each part draws its own."""

@@ -18,7 +18,7 @@ from biaslab.stats.null_expectation import corrected_absolute_deviation
 _MOST, _TELLING = 10**7, 1000
 
 
-def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
+def variance_within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[float, float]:
     """Return the variances of ``values`` between templates (wording) of a group, and between values of a template.
 
     ``values`` (any numbers, such as 1 female and 0 male), ``group`` and ``template`` are one-dimensional and equally
@@ -27,7 +27,7 @@ def within(values: ArrayLike, group: ArrayLike, template: ArrayLike) -> tuple[fl
     whatever the distribution and the numbers of values (Henderson's method I for nested data: Searle, Casella and
     McCulloch 1992, Variance Components, chapter 5). Raises InputError: Labels differ.
     """
-    values, group, template = checks.aligned(values=values, group=group, template=template)
+    values, group, template = checks.align(values=values, group=group, template=template)
     rows = pd.DataFrame({"value": values, "group": group, "template": template})
     n, by, cell = len(rows), rows.groupby("group")["value"], rows.groupby(["group", "template"])["value"]
     n_i, n_ij = by.size(), cell.size()
@@ -108,7 +108,7 @@ class Design:
         q = stats.norm.ppf(tail) ** 2 * variance / (k * n * even)
         return float(scale * np.sqrt(q * even + q**2 / 4) / (1 + q))
 
-    def least(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
+    def minimum_images(self, half_width: float, confidence: float = 0.95, *, of: str = "images") -> int | None:
         """Return the fewest ``images`` of a prompt, or ``clusters``, that give a half-width; None where none do.
 
         Raises InputError: ``half_width`` is not above 0.
@@ -132,8 +132,8 @@ class Design:
 
     def sizes(self, half_width: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
         """Return the fewest images of a prompt for a half-width, or None and the fewest clusters at these images."""
-        images = self.least(half_width, confidence)
-        return images, None if images else self.least(half_width, confidence, of="clusters")
+        images = self.minimum_images(half_width, confidence)
+        return images, None if images else self.minimum_images(half_width, confidence, of="clusters")
 
 
 def design_from_pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: bool = False) -> Design:
@@ -150,7 +150,7 @@ def design_from_pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool,
     c, n, share = cells["coefficient"], cells["n"], cells["count"] / cells["n"]
     each = np.concatenate([np.arange(k) < count for k, count in zip(n, cells["count"], strict=True)])
     rows = cells.loc[np.repeat(cells.index, n)]
-    template, seed = np.nan_to_num(within(each, rows["source"] + " " + rows["cluster"], rows["template"]))
+    template, seed = np.nan_to_num(variance_within(each, rows["source"] + " " + rows["cluster"], rows["template"]))
     asked = people[people["cell"].isin(cells.index)]
     seen = asked[asked["judged"].notna()]
     known = len(seen) >= n.sum()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Shown:
+class TableView:
     """A table in words, which JupyterLab draws and a terminal prints."""
 
     def __init__(self, cells: pd.DataFrame, reasons: Sequence[str] = ()) -> None:
@@ -36,7 +36,7 @@ class Shown:
         return self.cells.to_string(index=False)
 
 
-def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
+def view_table(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> TableView:
     """Return rows of the table ``name`` in words.
 
     Limits stand beside their estimate, p-values as ``<0.001``, what is missing as ``–``, values by their labels; an
@@ -71,7 +71,7 @@ def shown(frame: pd.DataFrame, name: str, columns: Sequence[str] = ()) -> Shown:
         cells[formatting.column_header(words, about.unit if about else "")] = list(texts)
     told = [frame[c].fillna("").astype(str) for c in frame.columns if re.search(r"(^|_)reason$", str(c))]
     reasons = ["; ".join(filter(None, each)) for each in zip(*told, strict=True)]
-    return Shown(pd.DataFrame(cells), reasons)
+    return TableView(pd.DataFrame(cells), reasons)
 
 
 def _texts(values: pd.Series, column: str, labels: Mapping[str, str]) -> list[str]:

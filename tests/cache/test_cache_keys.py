@@ -250,7 +250,7 @@ def test_a_change_changes_the_keys_of_what_reaches_it_and_no_other(tmp_path, roo
     assert {path: set(names) for path, names in changed.items()} == CHANGES
     # What lies elsewhere is the same.
     own = next(n for n in params.find_notebooks(root / "notebooks") if n.id == "paradox/4_baseline")
-    assert code_digest._hash(resume.code_of(own), []) == keys["published paradox"]
+    assert code_digest._hash(resume.notebook_code(own), []) == keys["published paradox"]
 
 
 # -- what counts for a notebook ----------------------------------------------------------------------------
@@ -260,8 +260,8 @@ IMPORTED = "from biaslab.papers import paradox\nfrom biaslab.study import Study"
 
 def counted(*cells, takes=()):
     """Return the modules that count for a notebook with some cells, without the package's name."""
-    notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, takes=frozenset(takes))
-    return {name.removeprefix("biaslab.") for name in resume.code_of(notebook)}
+    notebook = params.Notebook("paradox/x", Path("x"), "X", {}, cells=cells, used_tables=frozenset(takes))
+    return {name.removeprefix("biaslab.") for name in resume.notebook_code(notebook)}
 
 
 def test_papers_count_whose_tables_are_taken():

@@ -72,7 +72,7 @@ def forget():
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """Return a function that writes a package with plug-ins and returns the code that a function of it depends on."""
-    monkeypatch.setattr(plugins, "packages", lambda: frozenset({"guest"}))
+    monkeypatch.setattr(plugins, "plugin_packages", lambda: frozenset({"guest"}))
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(changes=None, name="stage.work"):

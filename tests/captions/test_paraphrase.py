@@ -183,7 +183,7 @@ def piped(tmp_path, server):
             "compute": {"store": str(tmp_path / "store")},
             "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
         }
-        return Pipeline("mini", Settings.of(given).changed(**more), progress=False)
+        return Pipeline("mini", Settings.from_mapping(given).changed(**more), progress=False)
 
     return opened
 

@@ -21,7 +21,7 @@ from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import purchases
 from biaslab.endpoints.chat import ask
 from biaslab.endpoints.endpoint import Requests
-from biaslab.endpoints.purchases import Ledger, LimitError, summary
+from biaslab.endpoints.purchases import ImagePurchases, LimitError, summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, RunError
 
@@ -152,7 +152,7 @@ def _buy_other(url, root, seed):
 def _reserve(folder):
     with contextlib.suppress(LimitError):
         while True:
-            Ledger(folder, 0.25, 10).reserve("a" * 64, lambda: False)
+            ImagePurchases(folder, 0.25, 10).reserve("a" * 64, lambda: False)
 
 
 def test_two_processes_stay_under_one_limit(server, tmp_path):

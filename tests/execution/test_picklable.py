@@ -33,7 +33,7 @@ def world(tmp_path_factory):
         "triplets": {"triplets": 2},
         "compute": {"store": str(tmp_path_factory.mktemp("store"))},
     }
-    return Pipeline("world", Settings.of(given), seed=1, progress=False)
+    return Pipeline("world", Settings.from_mapping(given), seed=1, progress=False)
 
 
 def test_renders_travel(world):
@@ -59,7 +59,7 @@ def test_files_travel(tmp_path):
 
 def test_generated_images_travel_without_what_was_read_and_loaded(world, tmp_path):
     changed = {"generation": {"images_per_prompt": 1, "steps": 1}, "compute": {"store": str(tmp_path)}}
-    made = duplicates.whole(world.changed("mini", **changed).images("generated").source)
+    made = duplicates.all_images(world.changed("mini", **changed).images("generated").source)
     same_images(made)
     assert "_generator" in vars(made) and len(cloudpickle.dumps(made)) < 20_000
     elsewhere = travelled(made)
@@ -82,5 +82,5 @@ def test_a_memo_computes_once_and_travels_empty():
 
 def test_pipelines_like_one_have_its_workers(world):
     two = world.changed(compute={"workers": 2})
-    assert two.changed("mini", generation={"steps": 1}).workers == two.store.workers == Workers(count=2)
-    assert world.sharing(1, 3).store.share == (1, 3) and world.sharing(1, 3).changed("mini").store.share == (1, 3)
+    assert two.changed("mini", generation={"steps": 1}).workers == two.cache.workers == Workers(count=2)
+    assert world.shard(1, 3).cache.share == (1, 3) and world.shard(1, 3).changed("mini").cache.share == (1, 3)

@@ -313,7 +313,7 @@ def test_settings_that_do_not_fit_one_another_say_so(given, match):
 
 def test_an_engine_that_is_no_more_is_named_with_those_that_are():
     with pytest.raises(ParameterError, match=r"compute.engine is 'ray'\. Known: dask, local\."):
-        Settings.of({"compute": {"engine": "ray"}})
+        Settings.from_mapping({"compute": {"engine": "ray"}})
 
 
 def test_dask_that_is_missing_is_named(monkeypatch):

@@ -13,7 +13,7 @@ from biaslab.errors import InputError, ParameterError, RunError
 from biaslab.generation import generator
 from biaslab.generation.generator import image_seed
 from biaslab.generation.images import GeneratedImages
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 BLANK = np.zeros((8, 8, 3), np.uint8)
 
@@ -116,7 +116,7 @@ def test_what_the_safety_checker_blocks_is_an_outcome(folders, tmp_path):
         prompts(nurse=2), *settings(folders("checked")), store=ResultCache(tmp_path / "strict"), load=strict
     )
     assert made.table["outcome"].tolist() == ["blocked", "blocked"]
-    assert made.read(["nurse/1"]) == [Unreadable("blocked")]
+    assert made.read(["nurse/1"]) == [UnreadableImage("blocked")]
     ids, kept = ["nurse/0", "nurse/1"], {"store": ResultCache(tmp_path)}
     free = generate(prompts(nurse=2), *settings(folders("checked")), **kept).read(ids)
     off = generate(prompts(nurse=2), *settings(folders("checked"), safety_checker="off"), **kept).read(ids)

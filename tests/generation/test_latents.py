@@ -41,7 +41,7 @@ def trajectory(folder, texts_, keys):
 
     def kept(*given, **more):
         found = step(*given, **more)
-        seen.append(model.family.taken(found[0], 32, 32).numpy().copy())
+        seen.append(model.family.unpack_latents(found[0], 32, 32).numpy().copy())
         return found
 
     model.pipe.scheduler.step = kept
@@ -58,7 +58,7 @@ def test_latents_are_those_of_the_scheduler(folders, tmp_path, family):
     assert len(seen) == 3
     for i, (image_id, found) in enumerate(zip(ids, source.latents(ids), strict=True)):
         first = i - i % 3
-        assert found.of == ids[first] and found.final.dtype == np.float16
+        assert found.reference_image == ids[first] and found.final.dtype == np.float16
         np.testing.assert_allclose(found.final, seen[-1][i], rtol=2e-3, atol=2e-3)
         expected = [cosine(step[i], step[first]) for step in seen]
         np.testing.assert_allclose(found.by_step, expected, rtol=0, atol=1e-6)
@@ -75,7 +75,7 @@ def test_a_batch_too_small_for_a_triplet_changes_nothing(folders, tmp_path):
     for parted in others:
         for one, other in zip(whole.latents(ids), parted.latents(ids), strict=True):
             np.testing.assert_allclose(one.by_step, other.by_step, rtol=0, atol=1e-5)
-            assert one.of == other.of
+            assert one.reference_image == other.reference_image
 
 
 def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):

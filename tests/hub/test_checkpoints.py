@@ -323,7 +323,7 @@ def test_names_with_a_plus_are_parted_where_nothing_is_there(tmp_path, monkeypat
         ("owner/a+none", "owner/a"),
         ("endpoint:a+b", "endpoint:a+b"),
     ):
-        assert model_names.split(name) == model_names.Named(base, tuple(given), name.endswith("+none"))
+        assert model_names.split(name) == model_names.ModelName(base, tuple(given), name.endswith("+none"))
         assert model_names.split(str(model_names.split(name))) == model_names.split(name)
 
 

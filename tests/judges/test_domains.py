@@ -52,16 +52,16 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
     # Images behind captions are photographs, too, so that only the judge is in question.
     given["captions"] |= {"training_images": "download"}
     with pytest.raises(ParameterError) as refused:
-        check(model, Settings.of(given), {TABLES[role]})
+        check(model, Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
     assert role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
     drawn["generation"] = {"pictures": "drawings"}
-    check(model, Settings.of(drawn), {TABLES[role]})
+    check(model, Settings.from_mapping(drawn), {TABLES[role]})
     given = settings(**DRAWN | {role: NAMES[role]})
     with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):
-        check("mini", Settings.of(given), {TABLES[role]})
+        check("mini", Settings.from_mapping(given), {TABLES[role]})
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     given = settings(**{role: ""})
     given["captions"] |= {"training_images": "download"}
     with pytest.raises(ParameterError) as refused:
-        check(folders("sd1"), Settings.of(given), {TABLES[role]})
+        check(folders("sd1"), Settings.from_mapping(given), {TABLES[role]})
     told = str(refused.value)
     assert told.startswith(f"{role} names nothing that {domains.ROLES[role].does}")
     assert domains.ROLES[role].example in told and told.count(".") <= 4 + domains.ROLES[role].example.count(".")
     # Nobody is asked for where nothing is looked at.
-    check(folders("sd1"), Settings.of(given), {"paradox_indicators", "dalleval_skill_prompts"})
+    check(folders("sd1"), Settings.from_mapping(given), {"paradox_indicators", "dalleval_skill_prompts"})
 
 
 @pytest.mark.parametrize(
@@ -92,24 +92,24 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
 )
 def test_what_judges_know_by_their_names(known, judges):
     for judge in judges.split(", "):
-        assert domains.knows(*judge.rsplit(" ", 1)) == known
+        assert domains.known_domain(*judge.rsplit(" ", 1)) == known
 
 
 def test_a_copy_of_a_judge_says_what_it_knows(tmp_path):
     """The folder says it, so that no copy under another name looks at photographs."""
     where = registry.resolve("mini-clip", "clip")
     copy = shutil.copytree(where, tmp_path / "my-clip")
-    assert domains.knows(str(copy), "clip") == DRAWINGS
+    assert domains.known_domain(str(copy), "clip") == DRAWINGS
     # The file is no part of what the model computes.
     assert registry.digest(copy) == registry.digest(where)
     (copy / registry.DOMAIN_FILE).unlink()
-    assert domains.knows(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
+    assert domains.known_domain(str(copy), "clip") == PHOTOGRAPHS and registry.digest(copy) == registry.digest(where)
     (copy / registry.DOMAIN_FILE).write_text(json.dumps({"pictures": "cartoons"}))
     with pytest.raises(ParameterError, match="one of drawings, photographs, any"):
-        domains.knows(str(copy), "clip")
+        domains.known_domain(str(copy), "clip")
     # Parts of a judge know the same.
     with pytest.raises(ParameterError, match="parts that know drawings and parts that know photographs"):
-        domains.knows("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
+        domains.known_domain("grounded:mini-clip+owner/grounding+owner/masks", "segmenter")
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
     asked = pd.DataFrame({"image_id": ["a.png"], "position": ["alone"], "phrase": ["nurse"]})
 
     for look in (
-        lambda: stages.judged(images),
-        lambda: stages.people.judged_images(images, asked, "mini-clip"),
-        lambda: stages.people.judged_images(images, asked, "vqa:mini-vqa"),
+        lambda: stages.judge_images(images),
+        lambda: stages.people.judge_images_of_people(images, asked, "mini-clip"),
+        lambda: stages.people.judge_images_of_people(images, asked, "vqa:mini-vqa"),
         lambda: stages.dalleval.detections(images),
         lambda: stages.dalleval.describe(images, ["a.png"]),
         lambda: stages.triplets.found(images),

@@ -7,7 +7,7 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import objects
 from biaslab.judges.objects import LEAST, Detector, columns, detect
 
@@ -118,7 +118,7 @@ TWO = {"dog": [], "bicycle": ["bike"]}
 
 @pytest.fixture
 def shown():
-    images = [picture(4), Unreadable("truncated"), picture(0), Unreadable("blocked"), picture(2, width=9)]
+    images = [picture(4), UnreadableImage("truncated"), picture(0), UnreadableImage("blocked"), picture(2, width=9)]
     return ArrayImages(images, ["four", "broken", "none", "withheld", "two"])
 
 
@@ -171,7 +171,9 @@ def test_images_are_looked_at_once_and_what_else_is_asked_anew(look, shown, name
         assert told.looked == ([4, 0, 2] if images is shown else [1])
 
 
-@pytest.mark.parametrize("images", [[], [picture(0), picture(0)], [Unreadable("truncated"), Unreadable("blocked")]])
+@pytest.mark.parametrize(
+    "images", [[], [picture(0), picture(0)], [UnreadableImage("truncated"), UnreadableImage("blocked")]]
+)
 def test_nothing_found_is_an_empty_table(images, look, named, tmp_path):
     told = Told()
     found, looked = look(ArrayImages(images), named, tmp_path, told)

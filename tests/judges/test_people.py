@@ -9,7 +9,7 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import people as module
 from biaslab.judges.faces import Face
 from biaslab.judges.fairface import FairFaceGender
@@ -132,7 +132,7 @@ def run(judges_are, tmp_path):
 
 
 def test_every_pair_has_its_outcome(run):
-    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
     found = run(ask(images.table["image_id"], "nurse", "carpenter"), images=images)
     assert list(found.columns) == list(module.COLUMNS) and len(found) == 2 * 13
     outcomes = {k: tuple(rows["outcome"]) for k, rows in found.groupby("image_id")}
@@ -175,7 +175,7 @@ def test_three_people_and_one_in_a_picture_of_three(run):
 
 
 def test_one_person_is_judged_as_judge_does(run, tmp_path):
-    images = source(Unreadable("truncated"), Unreadable("blocked"))
+    images = source(UnreadableImage("truncated"), UnreadableImage("blocked"))
     found = run(ask(images.table["image_id"], "nurse"), images=images)
     expected = judge(images, JudgeSettings(), store=ResultCache(tmp_path / "one"), progress=False)
     same = ["image_id", "gender", *NUMBERS, "reason"]

@@ -9,7 +9,7 @@ from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import grounded_sam, lookup, segmentation, segmenters
 from biaslab.judges.judge_names import files_digest
 from biaslab.judges.segmenters import Instance
@@ -254,13 +254,13 @@ def picture(n):
 
 
 def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tmp_path, monkeypatch):
-    source = ArrayImages([picture(3), Unreadable("truncated"), picture(0), picture(1)], list("abcd"))
+    source = ArrayImages([picture(3), UnreadableImage("truncated"), picture(0), picture(1)], list("abcd"))
     words = tmp_path / "words.txt"
     words.write_text("Dog\n\ncoffee_cup\ndog\n")
     told, store = Told(), ResultCache(tmp_path / "store")
     monkeypatch.setattr(segmentation, "load", told)
     given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
-    found = segmentation.find(source, str(named), **given)
+    found = segmentation.find_instances(source, str(named), **given)
     assert list(found.objects) == list(COLUMNS)
     assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
     np.testing.assert_allclose(found.objects["score"], [0.3, 0.2, 0.1, 0.1])
@@ -270,15 +270,15 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     looked = [["a", "", ""], ["b", "unreadable", "truncated"], ["c", "", ""], ["d", "", ""]]
     assert found.images.to_numpy().tolist() == looked
     assert told.loaded == [(str(named), ("dog", "coffee cup"))] and told.looked == 3
-    again = segmentation.find(source, str(named), **given)
+    again = segmentation.find_instances(source, str(named), **given)
     pd.testing.assert_frame_equal(again.objects, found.objects)
     assert told.looked == 3
     # Another threshold is another look.
-    segmentation.find(source, str(named), thresholds=Thresholds(box=0.3), **given)
+    segmentation.find_instances(source, str(named), thresholds=Thresholds(box=0.3), **given)
     assert told.looked == 6
     # No image and no object are empty tables.
     for images in ([], [picture(0)]):
-        found = segmentation.find(ArrayImages(images), str(named), **given)
+        found = segmentation.find_instances(ArrayImages(images), str(named), **given)
         assert found.objects.empty and list(found.objects) == list(COLUMNS) and len(found.images) == len(images)
 
 
@@ -368,4 +368,4 @@ def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             segmentation.read(written(tmp_path, drop=[column]), IDS)
     with pytest.raises(MissingInputError, match=r"none\.csv"):
-        segmentation.find(ArrayImages([]), str(tmp_path / "none.csv"), store=ResultCache(tmp_path))
+        segmentation.find_instances(ArrayImages([]), str(tmp_path / "none.csv"), store=ResultCache(tmp_path))

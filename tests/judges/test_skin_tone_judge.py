@@ -8,7 +8,7 @@ import pytest
 from array_images import ArrayImages
 
 from biaslab.cache.result_cache import ResultCache
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.hub.registry import DRAWINGS
 from biaslab.judges import skin_tone
 from biaslab.judges.skin_tone import judge_skin_tones
@@ -57,7 +57,7 @@ def test_features_and_background_do_not_count():
 
 def test_what_is_not_there_has_a_reason():
     noise = np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
-    images = [face(swatch_rgb()[4]), Unreadable("truncated"), noise]
+    images = [face(swatch_rgb()[4]), UnreadableImage("truncated"), noise]
     boxes = [BOX, (np.nan,) * 4, (10, 5, 13.9, 29), (60, 5, 80, 29), BOX, BOX]
     # A box of which a part is known is none, even where that part is small. Beyond the image nothing is seen.
     boxes += [(np.nan, 5, 30, 8), (10, 5, 13, np.nan), (-20, -20, 70, 70)]

@@ -15,7 +15,7 @@ from biaslab.endpoints import chat
 from biaslab.endpoints.purchases import summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, ParameterError, RunError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import domains, skin_tone, vision
 from biaslab.judges.questions import IMAGE, read_questions
 from biaslab.judges.settings import JudgeSettings, VisionSettings
@@ -93,10 +93,10 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     images = ArrayImages([picture])
     with FakeVision(lambda *_: "unclear").running() as server:
         for shown in ("position", "crop"):
-            units = vision.units_of(whom, vision.GENDER, ("female", "male"), shown)
+            units = vision.question_units(whom, vision.GENDER, ("female", "male"), shown)
             ask_about(images, units, model(server, shown=shown), store=ResultCache(tmp_path))
     whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
-    asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
+    asked = vision.question_units(whom, "A hat?", ("yes", "no"), "position")["question"]
     assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
     messages = [r["messages"][0] for r in server.requests]
     texts = [m["content"][0]["text"].partition(":")[0] for m in messages[:2]]
@@ -117,7 +117,7 @@ def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
-        judged = judged_by(model(server, shown="crop"), [*[picture] * 3, Unreadable("damaged")], 4, 2)
+        judged = judged_by(model(server, shown="crop"), [*[picture] * 3, UnreadableImage("damaged")], 4, 2)
     outcomes = ["judged", "one_face", "no_face", "unreadable"]
     assert judged["outcome"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
     assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2
@@ -148,7 +148,7 @@ def test_what_is_no_answer_is_asked_again_and_then_counted_with_why(judged_by):
     refused = 200, {}, json.dumps({"choices": [REFUSAL]})
     replies = {0: completion("A person."), 1: refused, 2: failure(413, "too large")}
     with FakeVision(lambda picture, *_: replies.get(red(picture), "male")).running() as server:
-        images = [*coloured(0, 1, 2, 3), Unreadable("damaged")]
+        images = [*coloured(0, 1, 2, 3), UnreadableImage("damaged")]
         judged, again = (judged_by(model(server), images, 5) for _ in range(2))
     assert judged["outcome"].tolist() == ["unanswered"] * 3 + ["judged", "unreadable"]
     assert judged["reason"][0] == "no answer of the list: A person."
@@ -231,7 +231,7 @@ def test_questions_have_unclear_beside_their_answers(tmp_path):
     )
     hat, look = read_questions(file)
     assert hat.answers == ("yes", "no", "unclear") and look.answers == ("drawing", "3", "unclear")
-    assert look.of == IMAGE
+    assert look.reference_image == IMAGE
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,8 @@ def test_files_that_hold_no_questions_are_refused_with_the_fix(tmp_path, text, s
 
 
 def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, monkeypatch):
-    packed, whole = [], chat.picture
-    monkeypatch.setattr(chat, "picture", lambda *given, **how: packed.append(1) or whole(*given, **how))
+    packed, whole = [], chat.image_message
+    monkeypatch.setattr(chat, "image_message", lambda *given, **how: packed.append(1) or whole(*given, **how))
     units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
     units["answers"] = ["", '["yes", "no"]', "", ""]
     with FakeVision(lambda *_: "yes").running() as server:

@@ -10,7 +10,7 @@ from tiny_blip import own_text
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import blip as blips
 from biaslab.judges import vqa
 from biaslab.judges.questions import question, read_answer, read_yes_no
@@ -74,7 +74,7 @@ def picture(left, right=0):
 
 @pytest.fixture
 def images():
-    shown = [picture(0, 1), picture(2, 3), Unreadable("truncated"), picture(1), Unreadable("blocked")]
+    shown = [picture(0, 1), picture(2, 3), UnreadableImage("truncated"), picture(1), UnreadableImage("blocked")]
     return ArrayImages(shown, ["two", "odd", "broken", "one", "withheld"])
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.mitigation import endpoint
 from biaslab.mitigation.critique import Counts, Critique, Guideline, briefs, critiques_table
 from biaslab.mitigation.endpoint import READINGS, SCHEMA
@@ -200,11 +200,11 @@ def test_refusals_and_failures_of_one_batch_are_recorded(server, brief, reply, c
 
 
 def test_images_that_cannot_be_shown_are_left_out_and_without_any_nothing_is_asked(server, brief):
-    read = lambda ids: [Unreadable("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
+    read = lambda ids: [UnreadableImage("damaged"), *[image(i) for i in ids[1:]]]  # noqa: E731
     (given,) = brief("sheriff", read=read)
     (critique,) = criticised(server, [given])
     assert critique.outcome == "judged" and len(server.questions[0]) == 2 + 2 * 2
-    none = lambda ids: [Unreadable("blocked") for _ in ids]  # noqa: E731
+    none = lambda ids: [UnreadableImage("blocked") for _ in ids]  # noqa: E731
     (critique,) = criticised(server, brief("sheriff", read=none))
     assert (critique.outcome, critique.cause, critique.image_ids) == ("no_judgement", "no_images", ())
     assert critique.reasons == "None of the images can be shown."

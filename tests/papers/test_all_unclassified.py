@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from biaslab.generation.images import GeneratedImages
-from biaslab.hub.image_sources import DescribedImages, Unreadable
+from biaslab.hub.image_sources import DescribedImages, UnreadableImage
 from biaslab.judges import blip, faces, objects, segmenters, zero_shot
 from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages
@@ -54,7 +54,9 @@ def made_once(tmp_path_factory):
 
 def unseen(image_id, image):
     """Return what stands in the place of an image: black, damaged or withheld."""
-    return (np.zeros_like(image), Unreadable("damaged"), Unreadable("blocked"))[zlib.crc32(image_id.encode()) % 3]
+    return (np.zeros_like(image), UnreadableImage("damaged"), UnreadableImage("blocked"))[
+        zlib.crc32(image_id.encode()) % 3
+    ]
 
 
 def show(monkeypatch, case, instead):

@@ -16,7 +16,7 @@ from biaslab.schema import tables
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in (ROOT / "biaslab").glob("*/*/answers.yaml"))
-FOLDERS += [folder for folder in plugins.folders().values() if (folder / "answers.yaml").is_file()]
+FOLDERS += [folder for folder in plugins.notebook_folders().values() if (folder / "answers.yaml").is_file()]
 # Three models: above 0, below it, and not told; of the last more is corrected than is left.
 ROWS = pd.DataFrame(
     [

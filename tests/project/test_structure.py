@@ -142,7 +142,7 @@ def test_the_package_names_nothing_of_its_guests():
 
 def notebooks() -> list[Notebook]:
     """Return the project's notebooks, and those that installed packages bring."""
-    return find_notebooks(ROOT / "notebooks", *(at / "notebooks" for at in plugins.folders().values()))
+    return find_notebooks(ROOT / "notebooks", *(at / "notebooks" for at in plugins.notebook_folders().values()))
 
 
 def calls(attribute: str) -> list[tuple[str, ast.Call]]:
@@ -158,7 +158,7 @@ def calls(attribute: str) -> list[tuple[str, ast.Call]]:
 def words() -> set[str]:
     """Return the texts of one word in notebooks' code, and the tables that they take."""
     found = {word for n in notebooks() for word in re.findall(r"""["'](\w+)["']""", "\n".join(n.cells))}
-    return found.union(*(n.takes for n in notebooks()))
+    return found.union(*(n.used_tables for n in notebooks()))
 
 
 def first_text(call: ast.Call) -> str | None:

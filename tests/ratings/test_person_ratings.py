@@ -53,7 +53,7 @@ def test_both_forms_say_the_same(content, write):
     rated = read(write(content), ASKED)
     assert labels(rated) == LABELS
     assert rated.ratings.notna().sum(axis=1).tolist() == [3, 3, 2, 2, 1, 1, 0, 0]
-    assert list(rated.ratings) == ["Ann", "Ben", "Cy"] and rated.n_raters == 3
+    assert list(rated.ratings) == ["Ann", "Ben", "Cy"] and rated.n_annotators == 3
     # In the order asked: the right person of b comes before the left one.
     assert list(rated.ratings["Cy"].astype(object).fillna("")) == ["male", "male", "", "", "", "male", "", ""]
     # The form that the measures take: two ratings at least for a, both of b, left of c.
@@ -79,11 +79,11 @@ def test_ratings_of_others_are_named_or_left_aside(write):
     # One file serves several tables of people: what is about others is left aside, even if that is all.
     assert labels(read(path, ASKED, unknown="aside")) == ["female"] + ["missing"] * 7
     others = pd.DataFrame({"image_id": ["q", "q"], "position": [1, 2]})
-    assert read(path, others, unknown="aside").n_raters == 0
+    assert read(path, others, unknown="aside").n_annotators == 0
     assert list(judge_people(others, path)["outcome"]) == ["unrated"] * 2
     # Of images of one person no position need be said; raters whose names differ in case are two.
     rated = read(write("image,Ann,ann\na,female,female\n"), ASKED)
-    assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_raters == 2
+    assert labels(rated) == ["female"] + ["missing"] * 7 and rated.n_annotators == 2
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_raters_may_differ_between_people(write):
         lines += [f"{p.image_id},1,{r},{s}" for r, s in zip(raters, said, strict=True)]
     # One person with two ratings only is left out.
     sparse = read(write("\n".join(lines[:-1])), people)
-    assert sparse.n_raters == 5
+    assert sparse.n_annotators == 5
     found = agreement_tables({}, None, sparse, seed=1, replicates=50).iloc[0]
     own = agreement.fleiss_kappa(dense.ratings[:-1], seed=1, replicates=50)
     assert found["value"] == pytest.approx(own.value)

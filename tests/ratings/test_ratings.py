@@ -52,11 +52,11 @@ def write(tmp_path):
     return _write
 
 
-def note(rated: readers.Rated, item: str) -> float:
+def note(rated: readers.AnnotatedImages, item: str) -> float:
     return rated.notes.set_index("item")["n"][item]
 
 
-def cell(rated: readers.Rated, source: str, occupation: str = "nurse") -> pd.Series:
+def cell(rated: readers.AnnotatedImages, source: str, occupation: str = "nurse") -> pd.Series:
     rows = rated.outcomes
     return rows[(rows["source"] == source) & (rows["occupation"] == occupation)].iloc[0]
 
@@ -66,7 +66,7 @@ def cell(rated: readers.Rated, source: str, occupation: str = "nurse") -> pd.Ser
 
 def test_wide_ratings_are_resolved_with_ties_unsure_and_unrated_counted(write):
     rated = readers.read(write(WIDE))
-    assert rated.kind == "wide" and rated.raters == ("r1", "r2", "r3") and rated.n_raters == 3
+    assert rated.kind == "wide" and rated.annotators == ("r1", "r2", "r3") and rated.n_annotators == 3
     expected = ["female", "tie", "unsure", "unrated", "male", "female", "male"]
     assert rated.images["label"].tolist() == expected
     training = cell(rated, "training")
@@ -90,7 +90,7 @@ def test_a_crowd_of_raters_is_packed_without_changing_votes(write):
     ]
     frame = pd.DataFrame(rows, columns=["image", "source", "occupation", "rater", "label"])
     rated = readers.read(write(frame.to_csv(index=False)))
-    assert rated.raters == () and rated.n_raters == frame["rater"].nunique()
+    assert rated.annotators == () and rated.n_annotators == frame["rater"].nunique()
     assert rated.ratings.shape == (60, frame.groupby("image").size().max())
     by_hand = {image: vote(g["label"]) for image, g in frame.groupby("image")}
     assert dict(zip(rated.images["image"], rated.images["label"], strict=True)) == by_hand
@@ -107,7 +107,7 @@ def vote(labels) -> str:
 
 def test_shares_keep_their_values_and_n(write):
     rated = readers.read(write(SHARES))
-    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_raters == 0
+    assert rated.kind == "shares" and rated.ratings is None and rated.images.empty and rated.n_annotators == 0
     got = rated.percent_female.set_index(["occupation", "source"])[["percent_female", "n"]]
     assert got.loc[("nurse", "generated")].tolist() == [97.5, 40]
     assert got.loc[("carpenter", "training")].tolist() == [5, 100]
@@ -134,7 +134,7 @@ def test_other_spellings_of_labels_are_read_and_reported(write):
 
 def test_a_nameless_index_and_unused_columns_are_reported(write):
     rated = readers.read(write(",image,source,occupation,r1,r2,prompt\n0,a,training,nurse,female,,a nurse\n"))
-    assert rated.raters == ("r1",) and note(rated, "columns not used: prompt") == 1
+    assert rated.annotators == ("r1",) and note(rated, "columns not used: prompt") == 1
     assert note(rated, "columns not used") == 1 and note(rated, "raters without a rating") == 1
     rated = readers.read(write(SHARES.replace("n\n", "n,note\n", 1).replace("0\n", "0,x\n")))
     notes = rated.notes.set_index("item")
@@ -272,13 +272,17 @@ def workbook(path, **sheets):
 @pytest.mark.long
 def test_semicolons_excel_and_usual_names_say_the_same(write, tmp_path):
     expected = readers.read(write(LONG))
-    assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.raters == ("x", "y", "z")
+    assert expected.images["label"].tolist() == ["female", "female", "unrated"] and expected.annotators == (
+        "x",
+        "y",
+        "z",
+    )
     named = LONG.replace("image,source,occupation,rater,label", "File,Source,Profession,Annotator ID,Gender")
     files = [write(named.replace(",", ";"), "semicolons.csv"), write(named.replace(",", "\t"), "tabs.tsv")]
     files.append(write(LONG.replace("rater,label", "worker-id,Perceived Gender"), "other.csv"))
     for path in files:
         rated = readers.read(path)
-        assert rated.kind == "long" and rated.raters == expected.raters
+        assert rated.kind == "long" and rated.annotators == expected.annotators
         pd.testing.assert_frame_equal(rated.images, expected.images)
     for text, name in ((LONG, "long"), (named, "named"), (WIDE, "wide"), (SHARES, "shares")):
         rated = readers.read(workbook(tmp_path / f"{name}.xlsx", Sheet1=text, Empty=""))

@@ -96,7 +96,7 @@ def test_by_keyboard_from_consent_to_a_file_that_ratings_reads(visit, tmp_path):
         given[press(page, key)] = "male"
     page.wait_for_selector("#done:not([hidden])")
     read = readers.read_ratings(download(page, "Enter", tmp_path))
-    assert read.kind == "long" and read.raters == ("ana",) and len(given) == 5
+    assert read.kind == "long" and read.annotators == ("ana",) and len(given) == 5
     assert dict(read.votes()) == {ids[image]: label for image, label in given.items()}
     # From the end a way leads back, and after a reload the end is there again.
     page.keyboard.press("b")
@@ -155,7 +155,7 @@ def test_raters_who_share_a_browser_have_answers_of_their_own(visit, tmp_path):
     for _ in range(2):
         press(page, "m")
     read = readers.read_ratings(download(page, "Enter", tmp_path))
-    assert read.raters == ("ben",) and set(read.votes()) == {"male"}
+    assert read.annotators == ("ben",) and set(read.votes()) == {"male"}
     # Ratings of a page of other images are not mixed with these.
     write(tmp_path / "rate.html", 3)
     page.reload()

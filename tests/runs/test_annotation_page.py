@@ -383,7 +383,7 @@ def test_people_alone_are_rated_as_the_judge_of_people_reads_it(run, tmp_path):
     found.assign(rater="ana", label="female").to_csv(tmp_path / "r.csv", index=False)
     people = pd.DataFrame({"image_id": found["image"], "position": 1})
     read = person_ratings.read(tmp_path / "r.csv", people)
-    assert len(people) and (read.people["label"] == "female").all() and read.n_raters == 1
+    assert len(people) and (read.people["label"] == "female").all() and read.n_annotators == 1
     with pytest.raises(BiaslabError, match="triplets"):
         annotation_page.rate(**given, paper="triplets")
 
@@ -435,7 +435,7 @@ def test_the_files_of_several_raters_are_read_from_their_folder(tmp_path):
     (tmp_path / "ben.csv").write_text(LONG + "a,generated,nurse,m,ben,female\nb,generated,nurse,m,ben,f\n")
     (tmp_path / "notes.txt").write_text("not read")
     read = readers.read_ratings(tmp_path)
-    assert read.raters == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
+    assert read.annotators == ("ana", "ben") and dict(read.votes()) == {"a": "female", "b": "tie"}
     (tmp_path / "cid.csv").write_text("image,source,occupation,cid\na,generated,nurse,male\n")
     with pytest.raises(InputError, match=r"cid\.csv and ana\.csv .* only one has 'cid'"):
         readers.read_ratings(tmp_path)
@@ -449,6 +449,6 @@ def test_of_several_models_the_judged_one_is_compared(tmp_path):
     path.write_text(LONG + "a,generated,nurse,m,ana,female\na,generated,nurse,n,ana,male\n")
     one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
     for model, label in (("m", "female"), ("n", "male")):
-        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).rated)) == {"a": label}
+        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).annotations)) == {"a": label}
     with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
         sample.collect(one, path, seed=0, model="o")

@@ -21,7 +21,7 @@ def settings(model, **others):
 
 
 def printed(name):
-    return sources.measured(name, source="published")
+    return sources.load_measured(name, source="published")
 
 
 def own(name, model):
@@ -35,7 +35,7 @@ def of(folder, *tables_, source=""):
     frames = {path.stem: tables.read(path, path.stem) for path in folder.glob("*.csv")}
     as_printed = {name: sources.printed_models(name, frame) for name, frame in frames.items()}
     results = [{"name": n, "models": m} for n, m in tables_]
-    return caveats.of_run(folder, results, source, as_printed)[len(caveats.LIMITS) :]
+    return caveats.limits_of_run(folder, results, source, as_printed)[len(caveats.LIMITS) :]
 
 
 PAIRED = "paired_percent_female"

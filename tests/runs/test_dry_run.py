@@ -34,7 +34,7 @@ SMALL = {
 
 
 def pipeline(store, model="world", **changes):
-    settings = Settings.of(SMALL).changed(compute={"store": str(store)}, **changes)
+    settings = Settings.from_mapping(SMALL).changed(compute={"store": str(store)}, **changes)
     return Pipeline(model, settings, seed=3, progress=False)
 
 
@@ -114,7 +114,7 @@ def test_each_table_takes_the_images_and_the_judges_that_were_told(name, store, 
     assert not made  # nothing is drawn to tell
     whole = of_all_judges(store)
     try:
-        table = sources.measured(name, source="pipeline", pipeline=whole)
+        table = sources.load_measured(name, source="pipeline", pipeline=whole)
     except MissingInputError:
         # Drawings keep no attention, and URLs are fetched of no embedded caption.
         assert name.startswith("triplets_")
@@ -126,7 +126,7 @@ def test_each_table_takes_the_images_and_the_judges_that_were_told(name, store, 
     taken.clear()
     alone = of_all_judges(store, **without(*{*JUDGES} - declared(whole, name) - {requirements.ENCODER}))
     assert not requirements.missing_settings(alone, name) and not requirements.partial_settings(alone, name)
-    again = sources.measured(name, source="pipeline", pipeline=alone)
+    again = sources.load_measured(name, source="pipeline", pipeline=alone)
     # Who judges is what these tell.
     if name not in ("pipeline_settings", "triplets_networks"):
         pd.testing.assert_frame_equal(again, table)
@@ -146,7 +146,7 @@ def test_a_table_without_a_judge_that_it_needs_says_so_before_an_image_is_made(n
         bare = of_all_judges(store, **without(*needed))
         assert set(requirements.missing_settings(bare, name)) & needed
         with pytest.raises(MissingInputError, match=f"It takes {name}, and .* names nothing that"):
-            sources.measured(name, source="pipeline", pipeline=bare)
+            sources.load_measured(name, source="pipeline", pipeline=bare)
     assert not made and not taken
 
 
@@ -160,14 +160,14 @@ def test_a_table_that_can_do_without_a_judge_is_measured_without(name, store, ta
         if requirements.missing_settings(bare, name):
             continue
         taken.clear()
-        measured = sources.measured(name, source="pipeline", pipeline=bare)
+        measured = sources.load_measured(name, source="pipeline", pipeline=bare)
         # What is told of who finds objects, where nobody does, is nothing.
         assert len(measured) or name in ("triplets_detections", "triplets_detector_counts")
         assert setting not in taken
 
 
 def run(root, tmp_path, *patterns, **changes):
-    settings = Settings.of(SMALL).changed(compute={"store": str(tmp_path / "store")}, **changes)
+    settings = Settings.from_mapping(SMALL).changed(compute={"store": str(tmp_path / "store")}, **changes)
     given = {"run": "r", "source": "pipeline", "model": "world", "notebooks": list(patterns)}
     # What was not set here is the model's own.
     given["settings"] = settings.model_dump(mode="json", exclude_unset=True)
@@ -176,14 +176,20 @@ def run(root, tmp_path, *patterns, **changes):
 
 def test_a_run_asks_for_each_image_once_of_each_model(root, tmp_path):
     both = run(root, tmp_path, "paradox/4_*", "paradox/8_*", "dalleval/5_2_*", compare_with=["mini"])
-    found = {(one.paper, one.model, one.kind): one.n_images for one in dry_run.asked(jobs.pipelines(jobs.plan(both)))}
+    found = {
+        (one.paper, one.model, one.kind): one.n_images
+        for one in dry_run.image_requests(jobs.pipelines(jobs.plan(both)))
+    }
     # 2 occupations x 4 templates x 2 images; 2 x 3 captions, verbatim and paraphrased; 3 scenes of each of 3 skills.
     each = {("paradox", "generated"): 16, ("paradox", "caption_prompts"): 6, ("paradox", "paraphrased"): 6}
     each[("dalleval", "skills")] = 9
     assert found == {(p, m, k): n for m in ("world", "mini") for (p, k), n in each.items()}
     # Without approaches no image of captions is asked for.
     none = run(root, tmp_path, "paradox/4_*", captions={"approaches": ()})
-    assert dry_run.asked(jobs.pipelines(jobs.plan(none))) == [] and dry_run.images([], {}).count("\n") == 0
+    assert (
+        dry_run.image_requests(jobs.pipelines(jobs.plan(none))) == []
+        and dry_run.describe_images([], {}).count("\n") == 0
+    )
 
 
 def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
@@ -193,7 +199,7 @@ def test_images_that_are_there_are_counted_and_not_timed(tmp_path):
     mini.dalleval.images("social")
     (after,) = image_counts.requests_for_tables(mini, ["dalleval_social_images"])
     assert (after.n_images, after.n_cached) == (6, 6) and image_counts.requests_to_time([after]) == {}
-    assert "6 already there" in dry_run.images([after], {})
+    assert "6 already there" in dry_run.describe_images([after], {})
     # Noise of another seed makes other images.
     other = Pipeline("mini", mini.settings, seed=4, progress=False)
     assert [one.n_cached for one in image_counts.requests_for_tables(other, ["dalleval_social_images"])] == [0]
@@ -234,7 +240,7 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
     steps = []
     monkeypatch.setattr(image_counts, "_time_images", made)
     monkeypatch.setattr(
-        type(one.image_model), "ready", lambda self, held=None: Ready(generate=None, steps=10, take=steps.append)
+        type(one.image_model), "ready", lambda self, held=None: Ready(generate=None, steps=10, set_steps=steps.append)
     )
     found = image_counts.measure_cost(one)
     assert given == [(1, 2), (1, 4)] and found.seconds == 3 + 10 * 0.25 and found.images == 1
@@ -244,7 +250,7 @@ def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
     endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
     found = list(image_counts.requests_for_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
-    text = dry_run.images(found, {})
+    text = dry_run.describe_images(found, {})
     # 9 scenes and 6 people; the limit buys 8.
     assert (
         image_counts.requests_to_time(found) == {} and "15 x 0.25 = 3.75" in text and "endpoint.cost_limit, 2" in text
@@ -275,7 +281,7 @@ def test_a_large_corpus_is_not_searched_for_a_plan(tmp_path):
     large = pipeline(tmp_path, model="mini", captions={"corpus": str(tmp_path / "captions.csv"), "rows": 0})
     (one,) = image_counts.requests_for_tables(large, ["triplets_similarity"])
     # 3 prompts of 3 triplets, 2 images each, if there are so many.
-    assert one.at_most and one.n_images == 18 and "at most 18" in dry_run.images([one], {}).replace("  ", "")
+    assert one.at_most and one.n_images == 18 and "at most 18" in dry_run.describe_images([one], {}).replace("  ", "")
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -285,11 +291,11 @@ def test_hours_and_disk_are_of_what_is_left(tmp_path, monkeypatch):
     model = Pipeline("world", Settings(compute={"store": str(tmp_path)}), progress=False)
     made_by = model.image_model()
     one = ImageRequest("paired", "world", "single", 1000, 250, False, pd.DataFrame(), made_by, None, model)
-    text = dry_run.images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
+    text = dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
     # 750 images are left: 750 x 12 s = 2.5 hours, 750 x 2 MB = 1.5 GB.
     assert "2.5 hours" in text and "1.5 GB" in text and "1,000" in text and "250 already there" in text
     assert "busy" not in text
     monkeypatch.setattr("psutil.getloadavg", lambda: (8.4, 1, 1))
-    assert "busy: 4.2 processes" in dry_run.images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
-    much = dry_run.images([one], {(made_by.cost_key, None): Cost(12.0, 1e18, 4, 12.0)})
+    assert "busy: 4.2 processes" in dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 2e6, 4, 12.0)})
+    much = dry_run.describe_images([one], {(made_by.cost_key, None): Cost(12.0, 1e18, 4, 12.0)})
     assert "are free" in much and Path(tmp_path).exists()

@@ -187,8 +187,8 @@ def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_
     write_notebook(tmp_path / "a.ipynb", CELL, *cells)
     (notebook,) = params.find_notebooks(tmp_path)
     needed = {"paradox_percent_female", "paired_printed_value", "paired_prompts"}
-    assert notebook.needs == needed
-    assert notebook.takes == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
+    assert notebook.required_tables == needed
+    assert notebook.used_tables == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
 
 
 def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):

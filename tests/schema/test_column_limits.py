@@ -45,7 +45,7 @@ def test_ratings(tmp_path):
         return pd.DataFrame(rows, columns=["image", "source", "occupation", *raters])
 
     wide(MOST).to_csv(path, index=False)
-    assert readers.read(path).n_raters == MOST - 3
+    assert readers.read(path).n_annotators == MOST - 3
     wide(MOST + 1).to_csv(path, index=False)
     wide(MOST + 1).to_parquet(parquet := tmp_path / "a.parquet")
     asked = pd.DataFrame({"image_id": ["i"], "position": [1]})

@@ -115,7 +115,7 @@ def test_folded_means_by_hand():
     signs = 1 - 2 * ((np.arange(2**8)[:, None] >> np.arange(8)) & 1)
     random = np.abs(signs @ values[:, 0]) / 8
     assert found.value == pytest.approx(2.2 / 8) and found.n == 8
-    assert found.floor == pytest.approx(random.mean(), abs=0.003)
+    assert found.null_mean == pytest.approx(random.mean(), abs=0.003)
     assert found.p == pytest.approx(np.mean(random >= 2.2 / 8 - 1e-12), abs=0.004)
     assert found.ci_low == pytest.approx(2.2 / 8 - np.quantile(random, 0.95), abs=0.02)
     assert found.ci_low <= found.corrected <= found.ci_high

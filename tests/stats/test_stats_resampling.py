@@ -32,7 +32,7 @@ def test_counts_are_sums_over_captions():
     # Group 0: 4 captions with 3 women, 3 * 2 + 1 images with 6 women; group 1: one own image; group 2: none.
     np.testing.assert_array_equal(got.counts, [[3, 6], [1, 2], [0, 0]])
     np.testing.assert_array_equal(got.n, [[4, 7], [1, 6], [0, 0]])
-    some = got.only(np.array([False, True, True]))
+    some = got.select_groups(np.array([False, True, True]))
     np.testing.assert_array_equal(some.n, [[1, 6], [0, 0]])
 
 
@@ -102,7 +102,7 @@ def test_pulled_shares_have_the_variance_between_occupations():
     n = np.ones(own.size)
     drawing = stats.CaptionClusterSampling(np.repeat(np.arange(400), 8), own, own, n, n, 400)
     shares = drawing.counts / drawing.n
-    pulled = drawing.pull(shares, drawing.n, np.arange(400))
+    pulled = drawing.small_sample_bias(shares, drawing.n, np.arange(400))
     np.testing.assert_allclose(pulled[:, 0], pulled[:, 1], atol=1e-6)
     assert np.var(shares[:, 0]) == pytest.approx(0.25 / 8, rel=0.2)
     assert np.var(pulled[:, 0]) < 0.1 * np.var(shares[:, 0])

@@ -10,7 +10,7 @@ from scipy import stats as scipy_stats
 from biaslab import stats
 from biaslab.errors import InputError
 from biaslab.stats import Design
-from biaslab.stats.sample_size import within
+from biaslab.stats.sample_size import variance_within
 
 NOBODY = pd.DataFrame({"cell": [], "image_id": [], "judged": []})
 
@@ -27,17 +27,17 @@ def test_variances_within_groups_by_hand():
     Templates: 2 (9 + 9 + 1 + 1) / 2 = 20, of which (20 - 2) / 2 values are theirs.
     """
     values = [3, 5, 9, 11, 1, 3, 3, 5]
-    assert within(values, list("AAAABBBB"), list("11221122")) == pytest.approx((9, 2))
+    assert variance_within(values, list("AAAABBBB"), list("11221122")) == pytest.approx((9, 2))
     # Without templates: 2 (9 + 9) + 2 (1 + 1) + 8 within, over 6.
-    assert within(values, list("AAAABBBB"), [""] * 8) == pytest.approx((np.nan, 8), nan_ok=True)
+    assert variance_within(values, list("AAAABBBB"), [""] * 8) == pytest.approx((np.nan, 8), nan_ok=True)
     # A: 0 and 2, and 6; B: 9, and 10 and 14. Within 2 + 8 over 2 is 5. Templates: 2 (1 - 8/3)² + (6 - 8/3)² + 4 + 2 =
     # 68/3, of which 2 x 5 is expected, and each counts 6 - 10/3 times: 19/4.
-    assert within([0, 2, 6, 9, 10, 14], list("AAABBB"), list("112122")) == pytest.approx((19 / 4, 5))
+    assert variance_within([0, 2, 6, 9, 10, 14], list("AAABBB"), list("112122")) == pytest.approx((19 / 4, 5))
     # One value a template: what templates bring is in what differs besides.
-    assert within([1, 0, 1, 0], list("AABB"), list("1212")) == pytest.approx((np.nan, 0.5), nan_ok=True)
-    assert within([1, 1, 0, 0, 1, 1, 0, 0], list("AAAABBBB"), list("1" * 8))[1] == pytest.approx(2 / 6)
+    assert variance_within([1, 0, 1, 0], list("AABB"), list("1212")) == pytest.approx((np.nan, 0.5), nan_ok=True)
+    assert variance_within([1, 1, 0, 0, 1, 1, 0, 0], list("AAAABBBB"), list("1" * 8))[1] == pytest.approx(2 / 6)
     # Templates that differ less than chance would have them.
-    assert within([1, 0, 1, 0], list("AAAA"), list("1122"))[0] == 0
+    assert variance_within([1, 0, 1, 0], list("AAAA"), list("1122"))[0] == 0
 
 
 def test_half_widths_by_hand_and_as_intervals_have_them():
@@ -69,7 +69,7 @@ def test_half_widths_by_hand_and_as_intervals_have_them():
 def test_the_fewest_images_give_the_half_width_and_one_less_does_not(design):
     wanted = 0.95 * design.half_width()
     for of in ("images", "clusters") if design.clusters > 1 else ("images",):
-        n = design.least(wanted, of=of)
+        n = design.minimum_images(wanted, of=of)
         assert n > getattr(design, of) and replace(design, **{of: n}).half_width() <= wanted
         assert replace(design, **{of: n - 1}).half_width() > wanted
 
@@ -77,9 +77,9 @@ def test_the_fewest_images_give_the_half_width_and_one_less_does_not(design):
 def test_of_few_clusters_no_number_of_images_is_enough():
     few = Design(10, 1, 9, 2, group=0.1, seed=0.15)
     # With endless images 2.262 x 2 x sqrt(0.01) = 0.452 is left.
-    assert few.least(0.453) and few.least(0.451) is None
+    assert few.minimum_images(0.453) and few.minimum_images(0.451) is None
     with pytest.raises(InputError, match=r"half_width is 0; it must be a number above 0"):
-        few.least(0)
+        few.minimum_images(0)
 
 
 def test_a_pilot_has_the_half_width_of_its_own_interval():

@@ -110,7 +110,7 @@ def test_a_figure_is_withdrawn_where_other_data_leave_nothing_to_draw(study, cap
 def test_findings_are_printed_and_recorded_once(study, capsys):
     first = Finding("How many?", "Few.", model="A", estimate=3.0, unit="points", n=4, n_unit="images")
     second = Finding("How many?", "Many.", model="B")
-    study.find(first, [second], main=True)
+    study.report_findings(first, [second], main=True)
     study.find(first)
     assert capsys.readouterr().out == f"{first}\n{second}\n{first}\n"
     told = [(f["model"], f["answer"], f["estimate"], f["main"]) for f in records(study)["findings"]]

@@ -152,7 +152,7 @@ def test_what_a_source_lacks_is_no_rows_where_it_is_optional(tmp_path, capsys):
     with pytest.raises(MissingInputError):
         study.load(paradox.caption_pairs)
     pairs = study.load(paradox.caption_pairs, optional=True)
-    assert pairs.empty and "model" in pairs.columns and not study.has(paradox.caption_pairs)
+    assert pairs.empty and "model" in pairs.columns and not study.has_table(paradox.caption_pairs)
     assert "paradox_caption_pairs" in capsys.readouterr().out
     assert study.judgements("generated", optional=True).empty
     with pytest.raises(MissingInputError):
@@ -180,7 +180,9 @@ def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(
     tables.write(own, tmp_path / "mine/paired_percent_female.csv")
     source = str(tmp_path / "mine")
     alone = Study(tmp_path, source=source)
-    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has(paired.printed.labour_share)
+    assert set(alone.load(paired.percent_female)["model"]) == {"mine"} and not alone.has_table(
+        paired.printed.labour_share
+    )
     beside = Study(tmp_path, source=source, settings=BESIDE)
     whole = beside.load(paired.percent_female)
     assert len(whole) == len(own) + len(printed) and set(whole["model"]) == {"mine", *printed["model"]}
@@ -189,7 +191,7 @@ def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(
     assert set(some["model"]) == set(whole["model"])
     assert len(beside.load(paired.printed.labour_share)) == len(Study(tmp_path).load(paired.printed.labour_share))
     # Of a paper of which the folder holds nothing, nothing is read.
-    assert not beside.has(paradox.percent_female)
+    assert not beside.has_table(paradox.percent_female)
     # A model that both have is the folder's.
     tables.write(own.assign(model=printed["model"].iloc[0], n=7), tmp_path / "mine/paired_percent_female.csv")
     again = Study(tmp_path, source=source, settings=BESIDE).load(paired.percent_female)

@@ -17,7 +17,7 @@ from biaslab.errors import unknown_name
 from biaslab.execution.workers import Memoized
 from biaslab.hub import registry
 from biaslab_world import truthful
-from biaslab_world.looks import LOOKS
+from biaslab_world.looks import OUTFITS
 from biaslab_world.scene import Person, Scene, sample_scene
 from biaslab_world.truthful import Renders
 
@@ -105,9 +105,9 @@ def social_scene(rng: np.random.Generator, asked: Mapping[str, object], *, tones
 
 @cache
 def _look(profession: str) -> str:
-    known = {name.casefold(): name for name in LOOKS}
+    known = {name.casefold(): name for name in OUTFITS}
     if profession.casefold() not in known:
-        raise unknown_name("profession", profession, LOOKS)
+        raise unknown_name("profession", profession, OUTFITS)
     return known[profession.casefold()]
 
 

@@ -20,7 +20,7 @@ words = {
 }
 failure_modes = skills.FAILURES
 scenes = skills.generate
-nouns, groups = triplets.nouns, triplets.planted
+nouns, groups = triplets.nouns, triplets.planted_groups
 people, pairs = social.balanced, of_pairs.held_out_pairs
 
 

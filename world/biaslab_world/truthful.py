@@ -22,7 +22,7 @@ from biaslab.hub import registry
 from biaslab_world import captions, world
 from biaslab_world import scene as scenes
 from biaslab_world.decoding import through_autoencoder
-from biaslab_world.looks import look
+from biaslab_world.looks import outfit
 from biaslab_world.scene import Person, Scene
 
 # The name by which the pipeline takes it for a model.
@@ -135,7 +135,7 @@ def _told(prompt: Mapping, corpus: captions.Corpus) -> tuple[captions.Row, float
     facts = {"expression": "smiling"} if "smiling" in text else {}
     p = world.p_female_for_prompt(occupation, knobs)
     if "at work" in text:
-        facts["place"] = look(occupation).place
+        facts["place"] = outfit(occupation).place
     return captions.Row(text, occupation, "prompt_like", "none", "female", 0, facts), p
 
 

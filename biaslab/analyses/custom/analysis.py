@@ -19,7 +19,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.analyses import precision
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import (
     DUPLICATE,
     JUDGED,
@@ -182,12 +182,12 @@ def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> 
     center, size = 1 / len(names), np.broadcast_to(n.to_numpy()[:, None], counts.shape)
     share = counts / size
     if all(map(_alone, images)):
-        floor = stats.absolute_deviation_floor(n, center)
+        floor = stats.absolute_deviation_null_mean(n, center)
         far = stats.mean_mad(counts, confidence=confidence)
     else:
         effects = np.array([_effect(some) for some in images])
         error = np.sqrt(center * (1 - center) * effects / size)
-        floor = stats.normal_floor(error).mean(axis=1)
+        floor = stats.normal_null_mean(error).mean(axis=1)
         far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
     by_group = pd.DataFrame(
         {"distance": 100 * np.abs(share - center).mean(axis=1), "floor": 100 * floor}, index=n.index
@@ -262,7 +262,7 @@ def _mean_distance(
     count, n, center, size = (each[name].to_numpy(float) for name in ("count", "n", "center", "size"))
     if _alone(images) and not np.isfinite(size).any():
         kept = np.clip(center, _LEAST, 1 - _LEAST)
-        floor = [float(stats.absolute_deviation_floor(int(k), at)) for k, at in zip(n, kept, strict=True)]
+        floor = [float(stats.absolute_deviation_null_mean(int(k), at)) for k, at in zip(n, kept, strict=True)]
         return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(floor)
     effect = _effect(images)
     sampled = np.isfinite(size)
@@ -276,7 +276,7 @@ def _mean_distance(
     error = np.sqrt(common * (1 - common) * free * (effect / n + np.where(sampled, 1 / known, 0)))
     largest = float(np.maximum(center, 1 - center).mean())
     far = stats.mean_distance(count / n - center, error, largest, confidence)
-    return _corrected(far), 100 * stats.normal_floor(error)
+    return _corrected(far), 100 * stats.normal_null_mean(error)
 
 
 def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) -> dict[str, Any]:
@@ -480,7 +480,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         known = known[known["outcome"].isin([JUDGED, UNCERTAIN])]
         given: dict[str, Any] = {"probability": np.nan, "of_model": "", "source": GENERATED, "about": ""}
         known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
-        known["image_id"] = known["image_id"].map(plain)
+        known["image_id"] = known["image_id"].map(normalize)
         each = list(headlines(said.assign(prompt="")))
         if known.empty or not each:
             continue

@@ -48,7 +48,7 @@ def judges(pipeline: Pipeline) -> pd.DataFrame:
             # Of files of one name each has its number.
             number = f" {raters.index(judge) + 1}" if stems.count(stem) > 1 else ""
             named = "raters" if len(raters) == 1 else f"raters ({stem}{number})"
-        judged = pipeline.custom.judged_by(judge)
+        judged = pipeline.custom.people_judged_by(judge)
         if judge.startswith(RATINGS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)
             people = person_ratings.read(judge.removeprefix(RATINGS), whom, unknown="aside").people
@@ -83,13 +83,13 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
 
 def remarks(pipeline: Pipeline) -> list[str]:
     """Return sentences on images that are left out, are copies or black, or look alike; files not read among them."""
-    return pipeline.remarks(pipeline.custom.images().source)
+    return pipeline.image_remarks(pipeline.custom.images().source)
 
 
 def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.drawn``)."""
     images = pipeline.custom.images()
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         seen = images.table.assign(position=1)
     else:
         seen = pipeline.custom.people()

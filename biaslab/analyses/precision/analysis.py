@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from biaslab import stats
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.metrics.headline import MEAN, PERSON, Headline
 from biaslab.ratings import annotated_subset
 from biaslab.schema import tables
@@ -40,7 +40,7 @@ def annotated(headline: Headline, ratings: pd.DataFrame) -> pd.DataFrame:
     """Return the annotated people of a headline: its columns, label, probability, and rated (as judged)."""
     own = ratings[ratings["of_model"].isin(["", headline.model]) & (ratings["about"] == headline.about)]
     own = own.astype({"position": int})
-    people = headline.people.assign(image_id=headline.people["image_id"].map(plain))
+    people = headline.people.assign(image_id=headline.people["image_id"].map(normalize))
     # A model's own row before one that is of any.
     own = own.sort_values("of_model", ascending=False, kind="stable").drop_duplicates(PERSON)
     both = people.merge(own[[*PERSON, "label", "probability"]], on=PERSON)

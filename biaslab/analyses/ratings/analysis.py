@@ -18,10 +18,10 @@ from biaslab import stats
 from biaslab.metrics import agreement
 from biaslab.metrics.amplification import DEFINITIONS
 from biaslab.papers.answers import Answer, read
-from biaslab.papers.paradox.analysis.amplification import amplification, overall, told
+from biaslab.papers.paradox.analysis.amplification import amplification, is_significant, overall
 from biaslab.papers.paradox.analysis.groups import with_limits
 from biaslab.ratings import readers
-from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, Rated
+from biaslab.ratings.readers import LABELS, OTHER, SOURCES, UNNAMED, AnnotatedImages
 from biaslab.ratings.sample import LABEL_SETS
 from biaslab.schema import tables
 from biaslab.schema.formatting import format_count
@@ -97,17 +97,17 @@ RULES: dict[str, tuple[str, str, Callable]] = {
 # -- tables ----------------------------------------------------------------------------------------------
 
 
-def contents(rated: Rated) -> pd.DataFrame:
+def contents(rated: AnnotatedImages) -> pd.DataFrame:
     """Return what was read, how it was understood and what was left out, as ``ratings_input``."""
     return tables.make_table(rated.notes, "ratings_input")
 
 
-def outcomes(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+def outcomes(rated: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the outcomes of the vote and the shares with Wilson intervals, as ``ratings_outcomes``."""
     return with_limits(rated.outcomes.rename(columns={OTHER: "neither"}), "ratings_outcomes", confidence)
 
 
-def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
+def shares(rated: AnnotatedImages, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return how many images of each source show whom, by the vote, in percent: means over occupations.
 
     Columns model, source, answer (``female``, ``male``, ``undecided``, and ``other`` where anybody is), percent,
@@ -127,7 +127,9 @@ def shares(rated: Rated, *, confidence: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "source", "answer", "percent", "ci_low", "ci_high", "n"])
 
 
-def headline(rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95) -> tuple[Answer, pd.DataFrame]:
+def headline(
+    rated: AnnotatedImages, amplified: pd.DataFrame, *, confidence: float = 0.95
+) -> tuple[Answer, pd.DataFrame]:
     """Return what a report on ratings leads with: amplification, or of generated images alone whom they show.
 
     Rows are those of ``paradox_amplification`` by definition; or a row a model with the share perceived as female,
@@ -144,7 +146,9 @@ def headline(rated: Rated, amplified: pd.DataFrame, *, confidence: float = 0.95)
     return answers.shares, rows.assign(whose=whose, beside=beside)
 
 
-def rater_agreement(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
+def rater_agreement(
+    rated: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return the agreement of all raters over all images, for both sets of labels, as ``ratings_agreement``."""
     draws: dict[str, Any] = {"seed": seed, "replicates": replicates, "confidence": confidence}
     rows, sets = [], LABEL_SETS
@@ -154,13 +158,15 @@ def rater_agreement(rated: Rated, *, seed: int = 0, replicates: int = 10_000, co
         estimate = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
         if rated.ratings is not None:
             estimate = statistic(rated.ratings.to_numpy(object), used, **draws)
-            if not rated.raters:  # The columns are not raters then, so only the whole file's number is known.
-                estimate = estimate._replace(n_raters=np.nan if rated.part else rated.n_raters)
+            if not rated.annotators:  # The columns are not raters then, so only the whole file's number is known.
+                estimate = estimate._replace(n_raters=np.nan if rated.part else rated.n_annotators)
         rows.append([name, labels, *estimate])
     return tables.make_table(rows, "ratings_agreement")
 
 
-def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95) -> pd.DataFrame:
+def sensitivity(
+    rated: AnnotatedImages, *, seed: int = 0, replicates: int = 10_000, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return amplification by each rule, extreme for undecided images and rater alone, as ``ratings_sensitivity``.
 
     Intervals of a rule that divides votes resample the nearest whole number of images.
@@ -173,7 +179,7 @@ def sensitivity(rated: Rated, *, seed: int = 0, replicates: int = 10_000, confid
     votes = np.stack([(codes == k).sum(axis=1) for k in range(len(LABELS))], axis=1)
     ways = [(name, kind, meaning, rule(votes, images)) for name, (kind, meaning, rule) in RULES.items()]
     alone = "this rater's ratings alone; unsure images do not count"
-    for k, rater in enumerate(rated.raters):
+    for k, rater in enumerate(rated.annotators):
         weights = (codes[:, k] == 0).astype(float), (codes[:, k] == 1).astype(float)
         ways.append((f"rater {rater}", "rater", alone, weights))
     frames = [
@@ -203,11 +209,11 @@ def _amplified(images: pd.DataFrame, weights: Weights, draws: dict) -> pd.DataFr
 def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows of ``paradox_amplification`` over all prompts, with ``p_told`` adjusted over definitions (Holm)."""
     rows = overall(rows)
-    rows = rows.assign(p_told=told(rows), model=rows["model"].replace(UNNAMED, ""))
+    rows = rows.assign(p_told=is_significant(rows), model=rows["model"].replace(UNNAMED, ""))
     return rows.assign(p_told=rows.groupby("model")["p_told"].transform(stats.adjust))
 
 
-def holds(rated: Rated, file: str) -> pd.DataFrame:
+def holds(rated: AnnotatedImages, file: str) -> pd.DataFrame:
     """Return what the file of this name holds in one row: file, words, and more (a sentence, or empty)."""
 
     def counted(n: float, noun: str) -> str:
@@ -223,7 +229,7 @@ def holds(rated: Rated, file: str) -> pd.DataFrame:
         n = rated.outcomes["n"].sum() if rated.part else decided
         words = f"Shares of {occupations} from {counted(n, 'image')}."
     else:
-        raters = int(rated.ratings.notna().any().sum()) if rated.raters else rated.n_raters
+        raters = int(rated.ratings.notna().any().sum()) if rated.annotators else rated.n_annotators
         sources = ", ".join(f"{(rated.images['source'] == source).sum():,} {source}" for source in SOURCES)
         more.insert(0, f"Images: {sources}.")
         words = f"{counted(len(rated.images), 'image')} of {occupations}, rated by {counted(raters, 'rater')}."

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import t
 
 from biaslab import metrics, stats
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.papers.paradox.analysis.groups import Group, groups, wilson_percent
 from biaslab.schema import tables
 from biaslab.schema.genders import GENDERS
@@ -43,7 +43,7 @@ def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[
     """
     found, said = {}, ratings[(ratings["about"] == "") & ratings["label"].isin(GENDERS)]
     for model, own in rated.dropna(subset="is_female").groupby("model", sort=False):
-        own = own.assign(image_id=own["image_id"].map(plain)).drop_duplicates(["source", "image_id"])
+        own = own.assign(image_id=own["image_id"].map(normalize)).drop_duplicates(["source", "image_id"])
         theirs = said[said["of_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
         both = own.merge(theirs[["source", "image_id", "label"]], on=["source", "image_id"])
         right = (both["is_female"] == (both["label"] == "female")).groupby(both["label"]).agg(["mean", "size"])

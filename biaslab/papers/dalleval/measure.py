@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.captions.indicators import without_gender
+from biaslab.captions.indicators import remove_gender
 from biaslab.io import cells
 from biaslab.judges.inception import INCEPTION
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
@@ -68,7 +68,7 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     asked = images.table.merge(looked.rename(columns={"outcome": "unseen"}), on="image_id")
     asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["found"] = judging.counted(detections, asked, chosen["threshold"])
+    asked["found"] = judging.count_statements(detections, asked, chosen["threshold"])
     asked["shown"] = asked.get("truth_n", np.nan)
     rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
@@ -140,7 +140,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
         return tables.make_table([], "dalleval_references")
     detections, asked = _seen(pipeline, pipeline.dalleval.renders())
     judged = judging.verdicts(detections, asked, **_rule(pipeline))
-    others = judging.shuffled(detections, asked, **_rule(pipeline))
+    others = judging.shuffle_verdicts(detections, asked, **_rule(pipeline))
     rows = []
     for skill, group in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, DETECTOR, 100 * group["correct"].mean(), len(group)))
@@ -177,7 +177,7 @@ def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.Dat
 
 def _truth_is_known(pipeline: Pipeline) -> bool:
     """Return whether there are images of known truth like the model's: of an installed package, or PaintSkills' own."""
-    return bool(pipeline.settings.dalleval.paintskills) or pipeline.known_truth("dalleval") is not None
+    return bool(pipeline.settings.dalleval.paintskills) or pipeline.find_ground_truth("dalleval") is not None
 
 
 def truth(pipeline: Pipeline | None) -> str:
@@ -204,7 +204,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
         shown=judged["truth_n"],
-        found=judging.counted(detections, judged, pipeline.settings.dalleval.threshold),
+        found=judging.count_statements(detections, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
@@ -228,7 +228,7 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 
     No rows without drawings like the model's images: errors on others would say nothing of these.
     """
-    if pipeline.known_truth("dalleval") is None:
+    if pipeline.find_ground_truth("dalleval") is None:
         return tables.make_table([], "dalleval_social_drawings")
     return tables.make_table(_social(pipeline, "drawings"), "dalleval_social_drawings")
 
@@ -270,7 +270,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
-    if pipeline.unnamed("dalleval.vqa"):
+    if pipeline.unset_settings("dalleval.vqa"):
         return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
@@ -293,16 +293,16 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", outcome_judge=_UNNAMED)
-    judgements = pipeline.dalleval.judged(kind)
+    judgements = pipeline.dalleval.judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "outcome_judge": judgements["outcome"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
 def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the skin tones of their faces."""
-    if pipeline.unnamed("judging.faces"):
+    if pipeline.unset_settings("judging.faces"):
         return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
     tones = pipeline.dalleval.tones(kind)
@@ -355,7 +355,7 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     the nearest swatch in RGB (or by the judge of another package); and the nearest swatch to the average of all pixels
     that count as skin by their chroma. No rows without drawings like the model's images.
     """
-    if pipeline.known_truth("dalleval") is None:
+    if pipeline.find_ground_truth("dalleval") is None:
         return tables.make_table([], "dalleval_skin_tone_readings")
     faces = pipeline.dalleval.tones("drawings")
     known = faces["tone"].notna().to_numpy()
@@ -465,7 +465,7 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
 def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
-    if pipeline.unnamed("dalleval.captioner"):
+    if pipeline.unset_settings("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     said = pipeline.dalleval.describe(source, ids)
     seen = np.flatnonzero(said["outcome"] == "")
@@ -559,7 +559,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
         found = _clustered((values - low) / (high - low), groups, low, high)
         rows.append({"captions": captions, "metric": metric} | found)
 
-    for captions, texts in (("original", table["text"]), ("ungendered", without_gender(table["text"]))):
+    for captions, texts in (("original", table["text"]), ("ungendered", remove_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
         for k in _FIRST:
             row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
@@ -580,7 +580,7 @@ def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
     """Return the first images of people whose face has each skin tone, and their rows (Figure 10)."""
-    if pipeline is None or pipeline.unnamed("judging.faces"):
+    if pipeline is None or pipeline.unset_settings("judging.faces"):
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
     faces = pipeline.dalleval.tones("social")
     faces["gender"] = _judged(pipeline, "social", faces)["gender_judge"]

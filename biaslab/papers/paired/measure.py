@@ -146,7 +146,7 @@ def pair_images(pipeline: Pipeline) -> pd.DataFrame:
 
 def renders(pipeline: Pipeline) -> pd.DataFrame:
     """Return what judges say of pictures of two people, like the model's images, whose truth is known."""
-    if (known := pipeline.known_truth("people")) is None:
+    if (known := pipeline.find_ground_truth("people")) is None:
         return tables.make_table([], "paired_renders")
     source = known.pairs(RENDERS, seed=pipeline.seed)
     asked = source.table[["image_id", "position", "phrase"]]
@@ -156,7 +156,7 @@ def renders(pipeline: Pipeline) -> pd.DataFrame:
     )
     frames = []
     for judge, name in redact.unique_names(_judges(pipeline)[0]).items():
-        found = pipeline.people.judged_images(source, asked, judge)
+        found = pipeline.people.judge_images_of_people(source, asked, judge)
         seen = found[["outcome", "gender", "n_faces"]].set_axis(truth.index)
         order, tone = found["role"].to_numpy(), _skin_tones(pipeline, source, found)
         frames.append(truth.assign(judge=name, role_order=order, skin_tone=tone, **seen))
@@ -197,12 +197,12 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
     if len(files) == 1:
         raters = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
-        said = {judge: pipeline.people.judged(kind, judge) for judge in looking}
+        said = {judge: pipeline.people.judge_people(kind, judge) for judge in looking}
         for file in files:
             pipeline.people.check_ratings(file)
-            path, asked = file.removeprefix(RATINGS), pipeline.people.asked(kind)
+            path, asked = file.removeprefix(RATINGS), pipeline.people.requested_people(kind)
             rated = person_ratings.read(path, asked, unknown="aside")
-            if rated.n_raters:
+            if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
                 frames.append(found.replace({c: {ANNOTATORS: raters[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:

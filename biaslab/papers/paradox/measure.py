@@ -15,7 +15,7 @@ import pandas as pd
 from biaslab.captions.indicators import parse_spans
 from biaslab.captions.settings import SELECTED
 from biaslab.errors import MissingInputError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.metrics.headline import encode_gender
 from biaslab.ratings import annotated_subset
@@ -82,7 +82,7 @@ def rated_images(pipeline: Pipeline) -> pd.DataFrame:
     naive = file and "naive" in pipeline.settings.captions.approaches
     for approach, source, rows in _judged(pipeline) if naive else ():
         if approach == "naive":
-            own = rows[rows["image_id"].map(plain).isin(named)]
+            own = rows[rows["image_id"].map(normalize).isin(named)]
             own = own.assign(source=source, model=pipeline.label, is_female=encode_gender(own["gender"]))
             frames.append(own.drop_duplicates(["source", "occupation", "prompt", "image_id"]))
         # Approaches that follow have other images, which nobody needs here.
@@ -107,7 +107,7 @@ def _own_images(pipeline: Pipeline) -> pd.DataFrame:
 def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
     """Return the random sample of captions with the gender perceived in their images; empty without images or judge."""
     captions = pipeline.sample()
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         return captions.assign(gender="")
     try:
         return captions.merge(pipeline.judgements("training")[[*_KEYS, "gender"]], on=_KEYS, how="left")
@@ -122,7 +122,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     outcome, gender, p_female (0–1), perhaps tone (1–10), and apart (shown, but not in a report's first strips).
     """
     images = pipeline.images(kind)
-    seen = images.table if pipeline.unnamed(*pipeline.gate) else pipeline.judgements(kind)
+    seen = images.table if pipeline.unset_settings(*pipeline.gate) else pipeline.judgements(kind)
     return seen.assign(group=seen["occupation"], who=seen["occupation"], prompt=seen["text"], position=1), images
 
 

@@ -17,7 +17,7 @@ from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
-    from biaslab.judges.segmentation import Found
+    from biaslab.judges.segmentation import Instances
     from biaslab.pipeline import Pipeline
 
 # The gender that prompts tell.
@@ -63,7 +63,7 @@ def prompts(pipeline: Pipeline) -> pd.DataFrame:
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
-    return tables.make_table(rule.measured().rename(columns={"count": "n_both"}), "triplets_depicted")
+    return tables.make_table(rule.error_rates().rename(columns={"count": "n_both"}), "triplets_depicted")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     images = pipeline.triplets.images()
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
-    asked, truth = pipeline.triplets.prompts(), pipeline.truth("how often objects are shown", "triplets")
+    asked, truth = pipeline.triplets.prompts(), pipeline.require_ground_truth("how often objects are shown", "triplets")
     expected = truth.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
@@ -186,10 +186,10 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     """
     s, stages = pipeline.settings.triplets, pipeline.triplets
     frames = []
-    if stages.finds:
+    if stages.can_measure_detector_error:
         made = stages.drawings()
         shown = made.table.set_index("image_id")["truth_gender"]
-        rows = cases.detections(stages.found(made).objects, stages.truth(made).objects, shown)
+        rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
     if s.ratings:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
@@ -206,19 +206,19 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
-    if not pipeline.triplets.finds:
+    if not pipeline.triplets.can_measure_detector_error:
         return tables.make_table([], "triplets_detector_counts")
-    made, truth = pipeline.triplets.drawings(), pipeline.truth("what is found of nouns", "triplets")
+    made, truth = pipeline.triplets.drawings(), pipeline.require_ground_truth("what is found of nouns", "triplets")
     named = nouns.Nouns(truth.nouns, str)
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
-    found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
+    found, shown = (_among(asked, of) for of in (pipeline.triplets.find_instances(made), pipeline.triplets.truth(made)))
     counts = {"nouns": len(asked), "nouns_both": (found & shown).sum(), "model_only": (found & ~shown).sum()}
     row = {"model": pipeline.label, "n_images": len(made.table), "people_only": (~found & shown).sum()}
     return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
-def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
+def _among(asked: pd.DataFrame, found: Instances) -> np.ndarray:
     """Return which pairs of image_id and object are found."""
     there = pd.MultiIndex.from_frame(found.objects[["image_id", "object"]])
     return pd.MultiIndex.from_frame(asked).isin(there)
@@ -258,7 +258,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     from biaslab.attribution.maps import word_masks
     from biaslab.metrics.instances import masks
 
-    if pipeline is None or pipeline.unnamed("triplets.objects"):
+    if pipeline is None or pipeline.unset_settings("triplets.objects"):
         return None
     stages = pipeline.triplets.dependency
     try:

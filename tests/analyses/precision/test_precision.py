@@ -135,7 +135,7 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
     monkeypatch.setattr(Pipeline, "judgements", lambda self, kind: asked.append(kind) or judgements(self, kind))
-    found = sources.measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
+    found = sources.load_measured("paradox_rated_images", source="pipeline", pipeline=pipeline)
     assert set(found["image_id"]) == {"p1-nurse/0", "p2-doctor/1"} and set(asked) == {"training", "generated"}
     assert found["is_female"].dropna().isin([0, 1]).all()
 
@@ -268,7 +268,7 @@ def test_ratings_are_read_with_probabilities_in_either_form(tmp_path):
     # Whoever reads these as ratings of images takes no probability for a rater.
     wide = "image,source,occupation,probability,ann\na/0,generated,nurse,0.5,female\n"
     (tmp_path / "wide.csv").write_text(wide)
-    assert readers.read(tmp_path / "wide.csv").raters == ("ann",)
+    assert readers.read(tmp_path / "wide.csv").annotators == ("ann",)
     (tmp_path / "wide.csv").write_text("image,ann,bob\na/0,male,female\nb/0,male,\n")
     found = annotated_subset.read(tmp_path / "wide.csv")
     assert list(found["label"]) == ["tie", "male"] and found["probability"].isna().all()

@@ -13,7 +13,7 @@ from biaslab.analyses.ratings import figures
 from biaslab.analyses.ratings.analysis import RULES
 from biaslab.errors import UnknownNameError
 from biaslab.papers import paradox
-from biaslab.ratings.readers import Rated
+from biaslab.ratings.readers import AnnotatedImages
 from biaslab.study import Study
 
 DEFINITIONS = ["published", "no_exclusion", "directional"]
@@ -40,10 +40,10 @@ DRAWS = {"seed": 7, "replicates": 100, "confidence": 0.95}
 def read(tmp_path):
     """Return a function that reads ratings, or shares, from a file with the content given."""
 
-    def _read(content: pd.DataFrame | str, model: str = "all") -> Rated:
+    def _read(content: pd.DataFrame | str, model: str = "all") -> AnnotatedImages:
         path = tmp_path / "ratings.csv"
         path.write_text(content.to_csv(index=False) if isinstance(content, pd.DataFrame) else content)
-        return ratings.read(path).of(model)
+        return ratings.read(path).of_model(model)
 
     return _read
 
@@ -53,20 +53,20 @@ def usual(tmp_path_factory):
     """Return what follows from ratings in which all agree."""
     path = tmp_path_factory.mktemp("usual") / "ratings.csv"
     unanimous().to_csv(path, index=False)
-    rated = ratings.read(path).of("all")
+    rated = ratings.read(path).of_model("all")
     tables = {"amplification": amplification(rated), "sensitivity": sensitivity(rated)}
     return SimpleNamespace(outcomes=ratings.outcomes(rated), **tables)
 
 
-def amplification(rated: Rated) -> pd.DataFrame:
+def amplification(rated: AnnotatedImages) -> pd.DataFrame:
     return paradox.amplification(rated.percent_female, **DRAWS)
 
 
-def sensitivity(rated: Rated) -> pd.DataFrame:
+def sensitivity(rated: AnnotatedImages) -> pd.DataFrame:
     return ratings.sensitivity(rated, **DRAWS)
 
 
-def agreement(rated: Rated) -> pd.DataFrame:
+def agreement(rated: AnnotatedImages) -> pd.DataFrame:
     return ratings.rater_agreement(rated, **DRAWS)
 
 

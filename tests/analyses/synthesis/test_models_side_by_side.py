@@ -258,7 +258,7 @@ def test_estimates_are_those_of_the_papers_tables():
 
 
 def printed(what):
-    return sources.measured(sources.table_of(what), source="published")
+    return sources.load_measured(sources.table_of(what), source="published")
 
 
 def test_units_of_printed_numbers_average_to_the_printed_measures():

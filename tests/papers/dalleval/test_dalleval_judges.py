@@ -354,7 +354,7 @@ class Told:
     """A pipeline whose judges say the truth of a table of images, and of gender what they are told."""
 
     label = "fair"
-    settings = Settings.of({"judging": {"gender": "true words"}})
+    settings = Settings.from_mapping({"judging": {"gender": "true words"}})
     gate = ("judging.gender", "judging.faces")
 
     def __init__(self, images, gender, *unnamed):
@@ -365,7 +365,7 @@ class Told:
         worn = images["truth_attributes"].str.split(";")
         ties = said.assign(attribute="tie", answer=["yes." if "tie" in of else "No" for of in worn])
         answers = pd.concat([about, ties], ignore_index=True).assign(outcome="", reason="")
-        self.unnamed = lambda *settings: tuple(name for name in settings if name in unnamed)
+        self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.dalleval = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
             judged=lambda kind: faces,

@@ -46,11 +46,11 @@ class Pipe:
 
     gate = ("judging.gender", "judging.faces")
 
-    def unnamed(self, *settings):
+    def unset_settings(self, *settings):
         return ()
 
     def __init__(self, **settings):
-        self.settings = Settings.of({"captions": {"per_occupation": 4}}).changed(**settings)
+        self.settings = Settings.from_mapping({"captions": {"per_occupation": 4}}).changed(**settings)
         self.asked = []
 
     def captions(self):
@@ -141,7 +141,7 @@ def frame(name, pipe=None):
 def test_every_measured_table_is_declared_and_found_by_its_name():
     for name in MEASURES:
         assert set(tables.schema(name).names) <= set(frame(name).columns), name
-        assert sources.has(name, source="mini"), name
+        assert sources.has_table(name, source="mini"), name
 
 
 def test_what_a_paraphraser_was_asked_without_is_told_where_there_is_any():

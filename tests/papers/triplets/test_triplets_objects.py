@@ -7,7 +7,7 @@ from scipy import stats as scipy_stats
 
 from biaslab import stats
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.judges.segmentation import Found
+from biaslab.judges.segmentation import Instances
 from biaslab.metrics.instances import COLUMNS
 from biaslab.papers import triplets
 from biaslab.papers.triplets import cases
@@ -108,14 +108,14 @@ class Misses:
         whole = self.pipeline.truth(images)
         genders = images.table.set_index("image_id")["truth_gender"]
         missed = self.misses(whole.objects, whole.objects["image_id"].map(genders))
-        return Found(whole.objects[~missed], whole.images)
+        return Instances(whole.objects[~missed], whole.images)
 
 
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
     p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
     finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
-    monkeypatch.setattr(p.triplets, "found", finder)
+    monkeypatch.setattr(p.triplets, "find_instances", finder)
     detections = triplets.measure.detections(p)
     errors = triplets.detector_error(detections)
     gender = beside(errors)
@@ -150,7 +150,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
     looked = pd.DataFrame({"image_id": ids, "outcome": "", "reason": ""})
-    monkeypatch.setattr(p.triplets, "objects", lambda: Found(objects, looked))
+    monkeypatch.setattr(p.triplets, "objects", lambda: Instances(objects, looked))
     found = triplets.measure.detections(p).set_index(["image_id", "object"])
     told = found[["both", "finder_only", "reference_only"]]
     assert told.loc[ids[0], "dog"].tolist() == [1, 0, 0] and told.loc[ids[0], "cup"].tolist() == [0, 1, 0]
@@ -267,6 +267,6 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):
     with pytest.raises(error, match=said):
-        validation.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_object_counts"})
+        validation.check_work(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_object_counts"})
     # Who needs no objects is not told.
-    validation.check_work(Pipeline(model, Settings.of({"triplets": design})), {"triplets_prompts"})
+    validation.check_work(Pipeline(model, Settings.from_mapping({"triplets": design})), {"triplets_prompts"})

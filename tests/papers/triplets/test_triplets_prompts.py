@@ -65,7 +65,7 @@ def test_places_that_are_none_are_refused(spans):
 
 
 def test_the_filter_has_wilson_intervals_of_the_level_asked_for():
-    counted = person_filter.measured().rename(columns={"count": "n_both"})
+    counted = person_filter.error_rates().rename(columns={"count": "n_both"})
     for confidence in (0.95, 0.8):
         table = triplets.depicted(counted, confidence=confidence)
         for row in table.itertuples():

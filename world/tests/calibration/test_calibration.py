@@ -399,7 +399,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
         "compute": {"store": str(tmp_path)},
     }
-    pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
+    pipeline = Pipeline("world", Settings.from_mapping(given), seed=3, progress=False)
     c = calibration.Calibration(pipeline)
     shares = calibration.shares(c.training, c.generated, c.truth, c.renders)
     shares = shares.set_index(["source", "skew", "approach", "occupation"])

@@ -17,7 +17,7 @@ from scipy.stats import hypergeom, t
 
 from biaslab import reference, stats
 from biaslab.metrics import mean_absolute_difference
-from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.rows import keyed, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import CANNOT, LEAST_YOUDEN
 from biaslab.prompts.dalleval import ATTRIBUTES
 from biaslab.schema import tables
@@ -31,7 +31,7 @@ def attribute_presence(presence: pd.DataFrame, *, confidence: float = 0.95) -> p
     Raises InputError where a share cannot come from its number of images.
     """
     n = presence["n"].to_numpy()
-    count = whole(presence["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
+    count = whole_count(presence["share"].to_numpy(), n, "dalleval_attribute_presence", "share")
     low, high = stats.wilson_interval(count, n, confidence)
     out = presence.assign(share=count / n, ci_low=low, ci_high=high, n_present=count)
     return tables.make_table(out, "dalleval_attribute_presence")
@@ -147,7 +147,7 @@ def attribute_prompt_difference(presence: pd.DataFrame) -> pd.DataFrame:
             "mean_absolute_difference": mean_absolute_difference(*(x["share"].to_numpy() for x in (a, b))),
             "n": a["n"].to_numpy(float).min(axis=1),
             "n_attributes": a["share"].shape[1],
-            "floor": pooled_difference_floor(*counts).mean(axis=1),
+            "floor": pooled_difference_null_mean(*counts).mean(axis=1),
         }
         frames.append(pd.DataFrame(frame))
     return tables.join_tables(frames, "dalleval_attribute_prompt_difference")
@@ -188,7 +188,7 @@ def attribute_mean_difference(
     return tables.make_table(rows, "dalleval_attribute_mean_difference")
 
 
-def pooled_difference_floor(count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike) -> np.ndarray:
+def pooled_difference_null_mean(count_a: ArrayLike, n_a: ArrayLike, count_b: ArrayLike, n_b: ArrayLike) -> np.ndarray:
     """Return ``E|a/n_a - b/n_b|`` when the images of both sets are one pool, split at random.
 
     The exact mean (0–1) over the hypergeometric distribution, of any shapes that broadcast: what two prompts of equal

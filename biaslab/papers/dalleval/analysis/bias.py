@@ -19,7 +19,7 @@ from biaslab import stats
 from biaslab.errors import InputError
 from biaslab.metrics import average_gender as signed_average
 from biaslab.metrics import mean_absolute_deviation, skin_tone
-from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole
+from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION, keyed, too_few, whole_count
 from biaslab.papers.dalleval.analysis.skills import LEAST_YOUDEN
 from biaslab.papers.dalleval.printed import IMAGES_PER_PROMPT, NOT_PRINTED
 from biaslab.schema import tables
@@ -37,7 +37,7 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
     adjusted over a model's professions. Raises InputError where an average cannot come from its number of images.
     """
     n = averages["n"].to_numpy()
-    female = whole((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
+    female = whole_count((1 + averages["value"].to_numpy()) / 2, n, "dalleval_average_gender", "value")
     low, high = stats.wilson_interval(female, n, confidence)
     # At 0.5 the distribution is symmetric, so both tails are twice the nearer one.
     p = np.minimum(1, 2 * binom.cdf(np.minimum(female, n - female), n, 0.5))
@@ -113,7 +113,7 @@ def mad(
         rows.append(row)
     reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"
     for model, category in [key for key in known if key not in counts]:
-        value, floor = known[model, category], stats.mad_floor(IMAGES_PER_PROMPT, BINS[category])
+        value, floor = known[model, category], stats.mad_null_mean(IMAGES_PER_PROMPT, BINS[category])
         row = {"model": model, "category": category, "mad": value, "printed": value, "floor": floor}
         rows.append(row | {"evidence": "printed", "reason": reason})
     return tables.make_table(rows, "dalleval_mad")
@@ -155,7 +155,7 @@ def _deviation(images: pd.DataFrame, confidence: float) -> dict:
     row: dict[str, Any] = {"n": raw.n, "mad": raw.value, "mad_ci_low": raw.ci_low, "mad_ci_high": raw.ci_high}
     row |= {"mad_corrected": free.value, "ci_low": free.ci_low, "ci_high": free.ci_high}
     row |= {"p": free.p, "expected_at_overall_share": np.mean(expected)}
-    for kind, floor in (("", stats.mad_floor), ("_corrected", _corrected_floor)):
+    for kind, floor in (("", stats.mad_null_mean), ("_corrected", _corrected_floor)):
         row[f"floor{kind}"] = np.mean([floor(int(k), bins) for k in n])
     row["reason"] = too_few(raw.n, confidence)
     if np.isnan(free.value):

@@ -17,7 +17,7 @@ def keyed(frame: pd.DataFrame, keys: list[str], value: str) -> dict:
     return frame.set_index(keys)[value].to_dict()
 
 
-def whole(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
+def whole_count(share: np.ndarray, n: np.ndarray, table: str, column: str) -> np.ndarray:
     """Return the counts behind shares that print rounded or cut off, after checking that they fit n."""
     count = np.where(n > 0, np.rint(share * n), np.nan)
     off = np.abs(share - count / n)

@@ -9,7 +9,7 @@ from scipy.stats import fisher_exact
 
 from biaslab import reference, stats
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, pair_scores, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, count_groups, pair_scores, strata
 from biaslab.papers.paired.analysis.scores import identities, score_limits, with_corrected_p
 from biaslab.schema import tables
 
@@ -26,7 +26,7 @@ def _beside_single(shares: pd.DataFrame) -> pd.DataFrame:
 
 def score_change(shares: pd.DataFrame, pairs: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return the mean change of the score from one person to two, of each list and overall (paired 4.6)."""
-    images, rows = pair_scores(pairs, counted(shares)), []
+    images, rows = pair_scores(pairs, count_groups(shares)), []
     frame = _beside_single(shares)
     # What an identity adds to the overall change: its whole score with two people; alone it shares no image, so half
     # its score counts.
@@ -64,7 +64,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
 def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: float) -> pd.DataFrame:
     """Return how people who fit their stereotype divide between the lists (paired 4.6, Figure 4)."""
     rows = []
-    for cell, group in by_cell(counted(shares)):
+    for cell, group in by_cell(count_groups(shares)):
         known = group.dropna(subset=["score"])
         wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
         wide = wide.unstack().reindex(columns=LISTS)

@@ -16,7 +16,7 @@ from biaslab.metrics import percent_female_from_stereotype_score, stereotype_sco
 from biaslab.papers.paired import printed as paper
 from biaslab.papers.paired.analysis import dependence, means
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
-from biaslab.papers.paired.analysis.means import CELL, by_cell, counted, ordered, pair_scores, strata
+from biaslab.papers.paired.analysis.means import CELL, by_cell, count_groups, ordered, pair_scores, strata
 from biaslab.schema import tables
 
 _NO_VALUES = "the paper prints no values per identity"
@@ -31,7 +31,7 @@ def stereotype_score(
     added, or stand alone where nothing is computed.
     """
     stated = printed[printed["quantity"] == "stereotype_score"].set_index([*CELL, "stereotype"])["value"]
-    people = counted(shares)
+    people = count_groups(shares)
     images, rows = pair_scores(pairs, people), []
     for cell, group in by_cell(people):
         names, two = tuple(cell.values()), cell["setting"] != "single"
@@ -86,7 +86,7 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
 
 def identities(shares: pd.DataFrame, aspect: str) -> pd.DataFrame:
     """Return one aspect's identities with their scores; ``n`` is 0, and a reason given, where nobody was judged."""
-    frame = counted(shares)
+    frame = count_groups(shares)
     frame = frame[frame["aspect"] == aspect].reset_index(drop=True)
     known = frame["score"].notna()
     why = frame["reason"].where(frame["reason"] != "", "nobody was judged")
@@ -109,7 +109,7 @@ def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, con
 
     ``t`` and ``p`` are of one half. Printed ``scores`` of ``paired_stereotype_score`` are turned into shares.
     """
-    people = counted(shares)
+    people = count_groups(shares)
     # By how much the share of women changes with the score of an identity.
     people["slope"] = np.where(people["stereotype"] == "female", 0.5, -0.5)
     people["away"] = people["percent_female"] - 50
@@ -259,7 +259,7 @@ def biased_images(
     seen = dict(list(pairs.groupby(CELL, sort=False)))
     overall = scores[(scores["stereotype"] == "overall") & (scores["evidence"] == "computed")].set_index(CELL)
     rows = []
-    for cell, group in by_cell(counted(shares)):
+    for cell, group in by_cell(count_groups(shares)):
         names = tuple(cell.values())
         if cell["setting"] == "single":
             alone = overall.loc[[names]].iloc[0]

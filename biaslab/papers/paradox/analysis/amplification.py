@@ -27,7 +27,7 @@ from biaslab.papers.paradox.analysis.groups import (
     estimates,
     expected,
     groups,
-    kept_values,
+    included_values,
     wilson_percent,
     with_limits,
 )
@@ -84,7 +84,7 @@ def _amplification_rows(group: Group, bootstrap: dict) -> Iterator[list]:
     found = estimates(group, **reference.draws(group.model, **bootstrap))
     for i, definition in enumerate(metrics.DEFINITIONS):
         for j, prompt in enumerate(group.names):
-            kept = kept_values(group, definition, prompt)
+            kept = included_values(group, definition, prompt)
             test, reason = stats.one_sample_t(kept), found.reason[i, j]
             t, p = test.statistic, test.p
             if prompt == "mean" and len(kept) and not np.isclose(kept.mean(), found.uncorrected[i, j]):
@@ -120,7 +120,7 @@ def overall(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["prompt"] == "mean") | (prompts == 1)]
 
 
-def told(rows: pd.DataFrame) -> pd.Series:
+def is_significant(rows: pd.DataFrame) -> pd.Series:
     """Return p (0–1) of rows of ``paradox_amplification``: 1 where more is taken off for image noise than is left."""
     dominated = stats.correction_dominates(rows["amplification"], rows["amplification_corrected"])
     return rows["p"].mask(np.asarray(dominated), 1.0)
@@ -134,7 +134,7 @@ def baseline(amplification: pd.DataFrame) -> pd.DataFrame:
     rows = amplification[(amplification["approach"] == "naive") & amplification["n_occupations"].notna()]
     rows = overall(rows[rows["definition"].isin(["published", "directional"])]).dropna(subset="amplification")
     rows = rows[rows.groupby("model")["definition"].transform("nunique") == 2]
-    p_both = rows.assign(p_both=told(rows)).groupby("model")["p_both"].transform(stats.adjust)
+    p_both = rows.assign(p_both=is_significant(rows)).groupby("model")["p_both"].transform(stats.adjust)
     return rows.assign(p_both=p_both)
 
 
@@ -263,7 +263,7 @@ def _change_rows(
     group: Group, baseline: Group, estimated: Callable[[Group], Estimates], bootstrap: dict
 ) -> Iterator[list]:
     shared = set(group.occupations) & set(baseline.occupations)
-    group, baseline = (g.only(np.isin(g.occupations, list(shared))) for g in (group, baseline))
+    group, baseline = (g.select_groups(np.isin(g.occupations, list(shared))) for g in (group, baseline))
     pairs = _prompt_pairs(group, baseline)
     if not group.occupations or not pairs:
         return
@@ -355,7 +355,7 @@ def t_tests(amplification: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     rows["printed_rejected"] = rows["printed_rejected"].where(rows["model"] == MODEL, "")
     rejected = (rows["p"] < stats.significance(confidence)).map({True: "yes", False: "no"})
     rows["rejected"] = rejected.where(rows["p"].notna(), "")
-    over_prompts = rows.assign(p_told=told(rows)).groupby(["model", "approach"])
+    over_prompts = rows.assign(p_told=is_significant(rows)).groupby(["model", "approach"])
     rows["p_holm"], rows["p_told"] = (over_prompts[p].transform(stats.adjust) for p in ("p", "p_told"))
     return tables.make_table(rows, "paradox_t_tests")
 
@@ -390,7 +390,7 @@ def prompt_variation(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame
 def _variation(group: Group, confidence: float) -> pd.DataFrame:
     """Return the spread of each occupation; without a value where none of its images was judged."""
     judged = np.isfinite(group.generated).any(axis=1)
-    known = _known_variation(group.only(judged), confidence).set_index("occupation")
+    known = _known_variation(group.select_groups(judged), confidence).set_index("occupation")
     whole = known.reindex(group.occupations).rename_axis("occupation").reset_index()
     whole = whole.assign(model=group.model, approach=group.approach)
     whole.loc[~judged, "n"], whole["reason"] = 0, whole["reason"].astype(object).where(judged, _NOBODY)
