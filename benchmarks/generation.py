@@ -273,7 +273,7 @@ def main() -> None:
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
         store = ResultCache(root / "store")
-        made = GeneratedImages(table, model, given, seed=seed, store=store, load=lambda *_, **__: generator)
+        made = GeneratedImages(table, model, given, seed=seed, cache=store, load=lambda *_, **__: generator)
         made.complete(progress=False)
         seconds = time.perf_counter() - start
         ours = len(made.table) / seconds

@@ -213,8 +213,8 @@ def _init(given: argparse.Namespace) -> None:
 def _run(given: argparse.Namespace) -> int:
     from biaslab.runs import params
 
-    how = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "beside")}
-    return _execute(given, params.load(given.params, **how))
+    options = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "beside")}
+    return _execute(given, params.load(given.params, **options))
 
 
 def _audit(given: argparse.Namespace) -> int:
@@ -240,13 +240,13 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
     if stops or say_plan:
         from biaslab.runs import dry_run
 
-        how = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        rehearsed = dry_run.run_preflight(jobs.plan(checked), progress, **how)
+        options = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
+        rehearsed = dry_run.run_preflight(jobs.plan(checked), progress, **options)
         print(dry_run.describe_run(rehearsed, checked.confidence), flush=True)
     if stops:
         return 0
-    how = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
-    record = runner.run(checked, **how, rehearse=not say_plan, progress=progress)
+    options = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
+    record = runner.run(checked, **options, rehearse=not say_plan, progress=progress)
     notebooks = record["notebooks"]
     said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     said += record["problems"]
@@ -272,9 +272,9 @@ def _shard(given: argparse.Namespace) -> None:
     if share is None:
         raise ParameterError(f"--of is {given.share!r}; it must be a share of a number, for example 0/10.")
     checked = params.load(given.params, overrides=given.overrides, notebooks_dir=given.notebooks_dir)
-    how = {"progress": not given.no_progress, "wait": given.wait}
+    options = {"progress": not given.no_progress, "wait": given.wait}
     told = partial(print, sep="\n", flush=True)
-    left = shards.compute(checked, (int(share[1]), int(share[2])), waiting=lambda left: told(*left), **how)
+    left = shards.compute(checked, (int(share[1]), int(share[2])), waiting=lambda left: told(*left), **options)
     there = f"Nothing is left: `biaslab run {given.params}` reads it all."
     told(*left, "Start all shares once more when they have ended." if left else there)
 
@@ -354,10 +354,10 @@ def _purchases(given: argparse.Namespace) -> None:
     from biaslab.endpoints import purchases
     from biaslab.io import places
 
-    store = Path(given.folder).expanduser() if given.folder else places.default_root()
+    cache = Path(given.folder).expanduser() if given.folder else places.default_root()
     if given.release:
-        purchases.release(store)
-    blocks = ("\n".join(f"{name}: {value}" for name, value in of.items()) for of in purchases.summary(store))
+        purchases.release(cache)
+    blocks = ("\n".join(f"{name}: {value}" for name, value in of.items()) for of in purchases.summary(cache))
     print("\n\n".join(blocks))
 
 
@@ -387,8 +387,8 @@ def _store(given: argparse.Namespace) -> None:
     for result in in_use:
         print(f"Left, in use by a process: {result.stage}/{result.path.name}")
     did = "Deleted" if given.yes else "Would delete"
-    how = "" if given.yes or not deleted else " Nothing is deleted yet: add --yes."
-    print(f"{did} {pruning.summarize(deleted)}, from {root}.{how}")
+    options = "" if given.yes or not deleted else " Nothing is deleted yet: add --yes."
+    print(f"{did} {pruning.summarize(deleted)}, from {root}.{options}")
 
 
 if __name__ == "__main__":

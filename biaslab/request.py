@@ -53,9 +53,9 @@ class Request:
         if source != "ratings" and ratings:
             raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
         if not request.makes_images:
-            beside = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
-            beside = [beside] if isinstance(beside, str) else beside
-            if settings and (set(settings) != {"compare_with"} or beside not in (["published"], ["none"])):
+            baselines = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
+            baselines = [baselines] if isinstance(baselines, str) else baselines
+            if settings and (set(settings) != {"compare_with"} or baselines not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
                     "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
@@ -66,7 +66,7 @@ class Request:
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
-            return replace(request, beside=("published",) if "published" in beside else ())
+            return replace(request, beside=("published",) if "published" in baselines else ())
         # Lazily, as all that makes images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
@@ -104,12 +104,12 @@ class Request:
             return Settings()
         return self.settings.for_model(self.generating_model).with_defaults(registry.settings(self.generating_model))
 
-    def pipeline(self, **how: Any) -> Pipeline:
-        """Return a new pipeline that makes and judges the images; ``how`` it shows progress is its arguments."""
+    def pipeline(self, **options: Any) -> Pipeline:
+        """Return a new pipeline that makes and judges the images; ``options`` it shows progress is its arguments."""
         from biaslab.pipeline import Pipeline
         from biaslab.settings import Settings
 
-        return Pipeline(self.generating_model, self.settings or Settings(), seed=self.seed, **how)
+        return Pipeline(self.generating_model, self.settings or Settings(), seed=self.seed, **options)
 
     @cached_property
     def opened(self) -> Pipeline:

@@ -111,7 +111,7 @@ class NoisedImages:
         weights: str,
         *,
         seed: int,
-        store: ResultCache,
+        cache: ResultCache,
         progress: bool = True,
     ) -> None:
         ready = Memoized(load)
@@ -128,9 +128,9 @@ class NoisedImages:
 
         units = asked[["image_id", "text"]].assign(words=[json.dumps(list(of)) for of in asked["words"]])
         inputs = {"images": images.digest, "weights": weights, "levels": list(LEVELS), "seed": seed}
-        stage = store.stage("noised", inputs, work)
-        how = {"label": "looking at noised images", "progress": progress, "gpu": True}
-        found = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **how)
+        stage = cache.stage("noised", inputs, work)
+        options = {"label": "looking at noised images", "progress": progress, "gpu": True}
+        found = stage.compute(units.astype(object), shard_rows=_SHARD_ROWS, **options)
         self.digest = stage.digest
         self._rows = found.set_index(["level", "image_id"])[list(PACKED)] if len(found) else found
 

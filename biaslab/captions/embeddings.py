@@ -115,10 +115,10 @@ def look_up(name: str) -> list[Located]:
     return [repositories.look_up(name, "encoder", where).with_weights()]
 
 
-def embedding_stage(store: ResultCache, encoder: Encoder) -> Stage:
+def embedding_stage(cache: ResultCache, encoder: Encoder) -> Stage:
     """Return the stage that keeps the embeddings of ``encoder``."""
     inputs = {"encoder": encoder.digest, "precision": encoder.precision}
-    return store.stage("embeddings", inputs, partial(_embed_rows, encoder))
+    return cache.stage("embeddings", inputs, partial(_embed_rows, encoder))
 
 
 def embed(texts: Sequence[str], encoder: Encoder, stage: Stage, *, progress: bool = True) -> np.ndarray:

@@ -77,7 +77,7 @@ def paraphrases(
     *,
     seed: int = 0,
     endpoint: EndpointSettings | None = None,
-    store: ResultCache | None = None,
+    cache: ResultCache | None = None,
     names: str = "gazetteer",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def paraphrases(
         occupations: For each, the word or phrase that stays, in the singular or plural.
         seed: Which of the possible wordings the rules choose.
         endpoint: The model that paraphrases; the rules do where it is None.
-        store: Where the model's answers are kept, so that none is paid for twice.
+        cache: Where the model's answers are kept, so that none is paid for twice.
         names: As for :func:`biaslab.captions.indicators.indicators`, by which genders are compared.
 
     Returns a row a caption, in order: ``text``, ``outcome`` (``by_rule``; ``paraphrased`` by the model; what was wrong
@@ -101,7 +101,7 @@ def paraphrases(
     outcomes, without = ["by_rule"] * len(pairs), [""] * len(pairs)
     if endpoint is not None:
         asked = [i for i, (text, _) in enumerate(pairs) if len(text) <= LONGEST_CAPTION]
-        found = _by_model([pairs[i] for i in asked], endpoint, store, names, progress)
+        found = _by_model([pairs[i] for i in asked], endpoint, cache, names, progress)
         outcomes = ["not_asked"] * len(pairs)
         for i, (text, outcome, left_out) in zip(asked, found, strict=True):
             outcomes[i], without[i] = outcome, left_out
@@ -110,7 +110,7 @@ def paraphrases(
 
 
 def _by_model(
-    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, store: ResultCache | None, names: str, progress: bool
+    pairs: Sequence[tuple[str, str]], endpoint: EndpointSettings, cache: ResultCache | None, names: str, progress: bool
 ) -> list[tuple[str, str, str]]:
     """Return text, outcome and what was left out for each caption; asked twice where the first text will not do."""
     from biaslab.endpoints.chat import ask_until
@@ -129,8 +129,8 @@ def _by_model(
             for i, (_, outcome) in zip(indices, judged, strict=True)
         ]
 
-    how = {"label": "paraphrasing", "longest": _LONGEST_ANSWER, "progress": progress}
-    answers = ask_until(endpoint, questions, wrong, 2, store, **how)
+    options = {"label": "paraphrasing", "longest": _LONGEST_ANSWER, "progress": progress}
+    answers = ask_until(endpoint, questions, wrong, 2, cache, **options)
     return [(*found[i], answer.asked_without) for i, answer in enumerate(answers)]
 
 

@@ -53,7 +53,7 @@ def search(
     plural: bool = True,
     forms: Mapping[str, Sequence[str]] = MappingProxyType({}),
     progress: bool = True,
-    store: ResultCache | None = None,
+    cache: ResultCache | None = None,
 ) -> SearchResult:
     """Find the captions that mention each term, all terms in one pass over the corpus (paradox, 3.2 and 4).
 
@@ -64,7 +64,7 @@ def search(
 
     ``per_term`` captions of each term are the random sample; of ``pool``, where that is more, nearest captions are
     taken. ``plural`` says whether a term's plural mentions it too; ``forms`` are words that mention some terms in the
-    place of both. What each part of the corpus gave is kept in ``store``. Raises ParameterError: A term cannot be
+    place of both. What each part of the corpus gave is kept in ``cache``. Raises ParameterError: A term cannot be
     searched (see :class:`Matcher`). InputError: The corpus cannot be read.
     """
     matcher = Matcher(terms, plural=plural, forms=forms)
@@ -72,7 +72,7 @@ def search(
     work = _Work(corpus, matcher, keep, seed)
     inputs = {"terms": list(terms), "keep": keep, "seed": seed, "plural": plural}
     inputs |= {"forms": {term: list(forms[term]) for term in forms}} if forms else {}
-    run = {"progress": progress, "store": store}
+    run = {"progress": progress, "cache": cache}
     return _merge(over_parts(corpus, work, "search", inputs, **run), matcher.terms, keep)
 
 
@@ -83,7 +83,7 @@ def over_parts(
     inputs: Mapping[str, object],
     *,
     progress: bool,
-    store: ResultCache | None,
+    cache: ResultCache | None,
 ) -> Iterator[pd.DataFrame]:
     """Yield what ``work`` makes of each part of a corpus, in order; one is held at a time.
 
@@ -92,13 +92,13 @@ def over_parts(
     """
     parts = pd.DataFrame({"part": range(corpus.parts)})
     shown: dict[str, Any] = {"label": f"Searching {corpus.name}", "unit": "parts", "progress": progress}
-    if store is None:
+    if cache is None:
         from tqdm import tqdm
 
         bar = {"desc": shown["label"], "unit": " parts", "leave": False, "file": sys.stderr, "disable": not progress}
         yield from (work(parts[i : i + 1]) for i in tqdm(range(len(parts)), **bar))
         return
-    stage = store.stage(name, {"corpus": corpus.digest, **inputs}, work)
+    stage = cache.stage(name, {"corpus": corpus.digest, **inputs}, work)
     yield from stage.compute_iter(parts, shard_rows=1, **shown)
 
 

@@ -61,7 +61,7 @@ class Answer:
 def ask(
     endpoint: EndpointSettings,
     conversations: Sequence[Sequence[Message]],
-    store: ResultCache | None = None,
+    cache: ResultCache | None = None,
     *,
     options: Mapping[str, Any] | None = None,
     longest: int = 100_000,
@@ -76,7 +76,7 @@ def ask(
 
     Args:
         conversations: For each answer its messages, which must fit in JSON.
-        store: Where answers are kept; nothing is kept where it is None.
+        cache: Where answers are kept; nothing is kept where it is None.
         options: Further fields of a request, such as ``{"max_tokens": 200}``; one that is None is left out.
         longest: Characters of an answer that are kept.
         charged: Whether each reply costs the endpoint's price, up to its limit of cost over all questions to it.
@@ -89,7 +89,7 @@ def ask(
     digests = [digest([dict(m) for m in messages]) for messages in conversations]
     # What an answer is kept by never changes.
     inputs = {"url": endpoint.url, "settings": fields}
-    answers = AnswerPurchases(store.stage("answers", inputs).folder) if store is not None else None
+    answers = AnswerPurchases(cache.stage("answers", inputs).folder) if cache is not None else None
     with answers.turn(digest(sorted(set(digests)))[:16]) if answers else contextlib.nullcontext():
         before = {question: Answer(**answer) for question, answer in answers.read().items()} if answers else {}
         known = {d: before[d] for d in digests if d in before}
@@ -99,8 +99,8 @@ def ask(
             asking = _Chats(endpoint, fields, answers=answers, longest=longest, worked_before=bool(before))
             for answer in before.values():
                 asking.left_out.update(filter(None, answer.asked_without.split(",")))
-            paying = charged and endpoint.price and store is not None
-            with asking.record_purchases(store) if paying else contextlib.nullcontext():
+            paying = charged and endpoint.price and cache is not None
+            with asking.record_purchases(cache) if paying else contextlib.nullcontext():
                 known |= asking.request_all(missing, label, progress)
     return [known[d] for d in digests]
 
@@ -110,7 +110,7 @@ def ask_until(
     conversations: Sequence[Sequence[Message]],
     wrong: Callable[[list[int], list[Answer]], Sequence[str]],
     readings: int,
-    store: ResultCache | None = None,
+    cache: ResultCache | None = None,
     *,
     label: str,
     **more: Any,
@@ -126,7 +126,7 @@ def ask_until(
         if not talks:
             break
         again = " again" if reading else ""
-        answers = ask(endpoint, list(talks.values()), store, label=label + again, **more)
+        answers = ask(endpoint, list(talks.values()), cache, label=label + again, **more)
         found |= zip(talks, answers, strict=True)
         said = zip(talks.items(), answers, wrong(list(talks), answers), strict=True)
         talks = {
@@ -150,10 +150,10 @@ class _Chats(Requests):
         self._answers, self._longest = answers, longest
 
     @contextlib.contextmanager
-    def record_purchases(self, store: ResultCache) -> Iterator[None]:
+    def record_purchases(self, cache: ResultCache) -> Iterator[None]:
         """Write down what each reply costs, one process at a time."""
         at = {"url": self.settings.url, "model": self.settings.model}
-        folder = store.stage("questions", at).folder
+        folder = cache.stage("questions", at).folder
         endpoint = f"{self.settings.model} at {self.settings.url}"
         self._purchases = ImagePurchases(folder, self.settings.price, self.settings.cost_limit, endpoint)
         with self._purchases.buying():
@@ -220,9 +220,9 @@ def image_message(image: np.ndarray, longest: int, detail: str = "", *, photogra
 
     shown, file = Image.fromarray(image), BytesIO()
     shown.thumbnail((longest, longest), Image.Resampling.LANCZOS)
-    how = {"format": "JPEG", "quality": 92} if photograph else {"format": "PNG", "optimize": True}
-    shown.save(file, **how)
-    kind, data = how["format"].lower(), base64.b64encode(file.getvalue()).decode()
+    options = {"format": "JPEG", "quality": 92} if photograph else {"format": "PNG", "optimize": True}
+    shown.save(file, **options)
+    kind, data = options["format"].lower(), base64.b64encode(file.getvalue()).decode()
     url = {"url": f"data:image/{kind};base64,{data}"}
     return {"type": "image_url", "image_url": {**url, **({"detail": detail} if detail else {})}}
 

@@ -166,9 +166,9 @@ class Requests:
         }
         limits = httpx.Limits(max_connections=self.settings.concurrency)
         timeout = httpx.Timeout(self.settings.timeout, connect=min(self.settings.timeout, _LONGEST_CONNECT))
-        how = {"headers": headers, "timeout": timeout, "limits": limits, "verify": _certificates()}
+        options = {"headers": headers, "timeout": timeout, "limits": limits, "verify": _certificates()}
         try:
-            return httpx.Client(**how, follow_redirects=False)
+            return httpx.Client(**options, follow_redirects=False)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
             raise ParameterError(
                 f"A proxy that the environment names cannot be used: {self.shorten_message(error)}"
@@ -285,9 +285,9 @@ class Requests:
         if replies.is_policy(data):
             return self.empty_answer(self.stopped, told)
         if status in (401, 403):
-            how = f"the key in the environment variable {variable}" if variable else "a request without a key"
+            options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {how} (HTTP {status}). Set endpoint.key_variable to a variable whose "
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.key_variable to a variable whose "
                 f"key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:

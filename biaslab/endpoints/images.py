@@ -70,7 +70,7 @@ _WASTED = 5
 def buy(
     missing: Mapping[str, Mapping[str, Any]],
     settings: EndpointSettings,
-    ledger: ImagePurchases,
+    purchases: ImagePurchases,
     *,
     pairs: Sequence[tuple[str, str, str]] = (),
     progress: bool,
@@ -85,9 +85,9 @@ def buy(
     image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
-    missing = dict(sorted(missing.items(), key=lambda item: item[0] not in ledger.replies))
+    missing = dict(sorted(missing.items(), key=lambda item: item[0] not in purchases.replies))
     try:
-        buying = _Buying(settings, ledger)
+        buying = _Buying(settings, purchases)
         label, found = f"buying from {settings.model}", {}
         for prompt, *pair in pairs:
             if first := {key: missing[key] for key in pair if key in missing}:
@@ -97,12 +97,12 @@ def buy(
         left = {key: question for key, question in missing.items() if key not in found}
         return found | (buying.request_all(left, label, progress) if left else {})
     except LimitError:
-        left = sum(not ledger.is_purchased(key) for key in missing)
+        left = sum(not purchases.is_purchased(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {settings.url}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
+            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is spent, and "
             f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
-            f"kept. To go on, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; to work "
+            f"kept. To go on, set cost_limit to {_money(purchases.spent + left * price)} or more and run again; to work "
             "with what there is, set buy to false."
         ) from None
 
@@ -111,12 +111,12 @@ class _Buying(Requests):
     path, product, unit, after_stop = "images/generations", "images", "images", STAYS
     outcomes, cached_outcomes, empty_answer, stopped = OUTCOMES, CACHED_OUTCOMES, PurchasedImage, REFUSED
 
-    def __init__(self, settings: EndpointSettings, ledger: ImagePurchases) -> None:
-        super().__init__(settings, settings.image_fields, worked_before=bool(ledger.done))
-        self._purchases = ledger
+    def __init__(self, settings: EndpointSettings, purchases: ImagePurchases) -> None:
+        super().__init__(settings, settings.image_fields, worked_before=bool(purchases.done))
+        self._purchases = purchases
         # In base64, with room for what stands around it.
         self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
-        self._useful = any(b.outcome in (OK, REFUSED) for b in ledger.done.values())
+        self._useful = any(b.outcome in (OK, REFUSED) for b in purchases.done.values())
         self._wasted = 0
 
     def request_fields(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,15 +172,15 @@ class _Buying(Requests):
         try:
             reply = json.loads(data)
             first = reply["data"][0]
-            picture, address, revised = (first.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
+            image, address, revised = (first.get(k) or "" for k in ("b64_json", "url", "revised_prompt"))
             named = next((headers[h] for h in _REQUEST_IDS if headers.get(h)), reply.get("id") or "")
-            if not (isinstance(picture, str) and isinstance(address, str) and (picture or address)):
+            if not (isinstance(image, str) and isinstance(address, str) and (image or address)):
                 raise TypeError
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return PurchasedImage("malformed", f"no answer of an images endpoint: {self.shorten_message(data)}")
         whole = {
-            "b64_json": self.redact_key(picture),
-            "url": "" if picture else self.redact_key(address),
+            "b64_json": self.redact_key(image),
+            "url": "" if image else self.redact_key(address),
             "revised_prompt": self.shorten_message(revised, longest=10_000),
             "request_id": self.shorten_message(named),
             "time": cache_now(),
@@ -195,12 +195,12 @@ class _Buying(Requests):
     def _read_image(self, digest: str, reply: Mapping[str, str]) -> PurchasedImage:
         """Save the picture that a reply holds or names."""
         said = {k: reply[k] for k in ("revised_prompt", "request_id", "time")}
-        picture, address = reply["b64_json"], reply["url"]
+        image, address = reply["b64_json"], reply["url"]
         try:
             if address and not address.startswith("data:"):
                 data = self._fetch_image(address)
             else:
-                data = _decoded((picture or address).rpartition(",")[2])
+                data = _decoded((image or address).rpartition(",")[2])
         except Failed as failed:
             if failed.outcome in _NO_IMAGE:
                 return PurchasedImage("not_an_image", failed.outcome.replace("_", " "), **said)

@@ -267,7 +267,7 @@ class ImagePurchases(_PurchaseRecords):
         self.replies.discard(key)
 
 
-def summary(store: str | Path) -> list[dict[str, Any]]:
+def summary(cache: str | Path) -> list[dict[str, Any]]:
     """Return a dictionary for each model from which something was bought with a store.
 
     Its keys are ``endpoint`` (model and URL; empty where an earlier version bought), ``spent``, ``images`` (counts by
@@ -275,29 +275,29 @@ def summary(store: str | Path) -> list[dict[str, Any]]:
 
     Raises InputError: The store has no database. RunError: It is damaged.
     """
-    with _opened(_existing(store)) as database:
+    with _opened(_existing(cache)) as database:
         select = "select distinct charges.folder, coalesce(name, '') from charges left join endpoints using (folder)"
         rows = database.execute(select).fetchall()
     found = []
     for folder, endpoint in rows:
-        ledger = ImagePurchases(Path(store) / folder)
-        ledger.load()
-        outcomes = Counter(sorted(bought.outcome for bought in ledger.done.values()))
+        purchases = ImagePurchases(Path(cache) / folder)
+        purchases.load()
+        outcomes = Counter(sorted(bought.outcome for bought in purchases.done.values()))
         images = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()) or "none"
-        counts = {"spent": float(ledger.spent), "images": images, "replies": len(ledger.replies)}
+        counts = {"spent": float(purchases.spent), "images": images, "replies": len(purchases.replies)}
         found.append({"endpoint": endpoint, **counts, "folder": folder})
     return found
 
 
-def release(store: str | Path) -> None:
+def release(cache: str | Path) -> None:
     """Let any host buy again after a process was killed; InputError where nothing was bought with the store."""
-    with _opened(_existing(store), write=True) as database:
+    with _opened(_existing(cache), write=True) as database:
         database.execute("update endpoints set buyer = null")
 
 
-def _existing(store: str | Path) -> Path:
-    if not (file := Path(store) / _NAME).exists():
-        raise InputError(f"{store} has no {_NAME}: nothing was bought with this store.")
+def _existing(cache: str | Path) -> Path:
+    if not (file := Path(cache) / _NAME).exists():
+        raise InputError(f"{cache} has no {_NAME}: nothing was bought with this store.")
     return file
 
 

@@ -38,12 +38,12 @@ class EndpointImages(GeneratedSource):
         prompts: Columns prompt_id (unique texts), text and n_images (0 or more); InputError where they do not fit.
     """
 
-    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, store: ResultCache) -> None:
+    def __init__(self, prompts: pd.DataFrame, settings: EndpointSettings, *, seed: int, cache: ResultCache) -> None:
         self.name = settings.model
         self._units = units = units_of(prompts)
         self._settings, self._seed = settings, seed
         where = {"url": settings.url, "model": settings.model}
-        folder = store.stage("bought_images", where).folder
+        folder = cache.stage("bought_images", where).folder
         endpoint = f"{settings.model} at {settings.url}"
         self._purchases = ImagePurchases(folder, settings.price or 0, settings.cost_limit, endpoint)
         # The way that a picture comes does not make it another one.
@@ -65,18 +65,18 @@ class EndpointImages(GeneratedSource):
         """
         import pandas as pd
 
-        settings, ledger, failed = self._settings, self._purchases, {}
-        ledger.load()
+        settings, purchases, failed = self._settings, self._purchases, {}
+        purchases.load()
         if settings.buy and self._missing():
             if settings.price is None:
                 raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()
-            with ledger.buying():
+            with purchases.buying():
                 # Another process may have bought them meanwhile.
                 if missing := self._missing():
-                    failed = buy(missing, settings, ledger, pairs=self._pairs(), progress=progress)
+                    failed = buy(missing, settings, purchases, pairs=self._pairs(), progress=progress)
         nothing = PurchasedImage("not_bought")
-        found = [ledger.done[k] if ledger.is_purchased(k) else failed.get(k, nothing) for k in self._keys]
+        found = [purchases.done[k] if purchases.is_purchased(k) else failed.get(k, nothing) for k in self._keys]
         units, ids = self._units, image_ids_of(self._units)
         self._by_id = dict(zip(ids, zip(self._keys, found, strict=True), strict=True))
         self.table = pd.DataFrame([asdict(b) for b in found], columns=_SAID).assign(

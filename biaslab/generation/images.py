@@ -92,7 +92,7 @@ class GeneratedImages(GeneratedSource):
         settings: GenerationSettings,
         *,
         seed: int,
-        store: ResultCache,
+        cache: ResultCache,
         device: str = "auto",
         load: Callable[..., generator.Generator] = generator.load,
     ) -> None:
@@ -103,9 +103,9 @@ class GeneratedImages(GeneratedSource):
         self.name = Path(where.base).name if is_folder else checkpoints.label(model)
         self._settings, self._seed, self._load = settings, seed, partial(load, model, device=device)
         inputs = settings.look | {"model": self.name, "weights": checkpoints.digest(model), "seed": seed, **self._also}
-        self._facts = store.stage("generated", inputs, self._without_files)
+        self._facts = cache.stage("generated", inputs, self._without_files)
         # Made by whoever states the facts of a shard, in the same process.
-        self._files = store.stage("generated_files", inputs, self._generate).without_workers()
+        self._files = cache.stage("generated_files", inputs, self._generate).without_workers()
         self._device = device
         whole = hashlib.sha256(self._facts.digest.encode())
         for row in units.itertuples(index=False):
@@ -140,8 +140,8 @@ class GeneratedImages(GeneratedSource):
         import pandas as pd
 
         label = f"generating with {self.name}"
-        how = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
-        found = self._facts.compute(self._units, shard_rows=self._shard_rows, **how)
+        options = {"label": label, "progress": progress, "gpu": self._device != "cpu"}
+        found = self._facts.compute(self._units, shard_rows=self._shard_rows, **options)
         empty = pd.DataFrame({k: pd.Series(dtype=v) for k, v in _TYPES.items()})
         self.table = (found if len(found) else empty).astype(_TYPES)
         if cut := self.table.loc[self.table["tokens_cut"] > 0, "prompt_id"].nunique():

@@ -70,7 +70,7 @@ class ImageModel:
     def check_attention(self) -> None:
         """Look whether where its images attend to words can be seen, as far as can be known."""
 
-    def compare_prompts(self, pairs: pd.DataFrame, *, store: ResultCache, progress: bool = True) -> pd.DataFrame:
+    def compare_prompts(self, pairs: pd.DataFrame, *, cache: ResultCache, progress: bool = True) -> pd.DataFrame:
         """Return how alike pairs of texts are to it (:func:`biaslab.generation.spaces.compare_prompts`)."""
         return spaces.missing_values(pairs, spaces.OF_PROMPTS, f"{self.label} does not show how it reads a text")
 
@@ -83,13 +83,13 @@ class ImageModel:
         prompts: pd.DataFrame,
         *,
         seed: int,
-        store: ResultCache,
+        cache: ResultCache,
         progress: bool = True,
-        kept_as: type[GeneratedImages] | None = None,
+        storage_class: type[GeneratedImages] | None = None,
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
-        What diffusers makes is kept as ``kept_as``. Raises ParameterError, InputError, RunError: A prompt or the model
+        What diffusers makes is kept as ``storage_class``. Raises ParameterError, InputError, RunError: A prompt or the model
         cannot be used, or images cannot be had.
         """
         raise NotImplementedError
@@ -111,10 +111,10 @@ class ImageModel:
 class FolderModel(ImageModel):
     """Pictures that are there, in place of a model that makes them: of a prompt those that were asked for it."""
 
-    def __init__(self, name: str, *, pictures: str = "") -> None:
+    def __init__(self, name: str, *, image_domain: str = "") -> None:
         self.folder = ImageFolder(name.removeprefix(IMAGES))
         self.label, self.digest = self.folder.name, self.folder.description_digest
-        self.image_domain = pictures or self.folder.image_domain
+        self.image_domain = image_domain or self.folder.image_domain
 
     def check(self, occupations: Sequence[str], n_images: int) -> None:
         """Read what tells its pictures apart."""
@@ -255,9 +255,9 @@ class DiffusersModel(ImageModel):
         """Generate images, as ``kept_as`` or :class:`biaslab.generation.images.GeneratedImages`."""
         return self._images(prompts, **run).complete(progress=progress)
 
-    def _images(self, prompts: pd.DataFrame, *, kept_as: type | None = None, **run) -> GeneratedImages:
+    def _images(self, prompts: pd.DataFrame, *, storage_class: type | None = None, **run) -> GeneratedImages:
         given = {"device": self._device, "load": self._load} | run
-        made = (kept_as or GeneratedImages)(prompts, self._name, self._settings, **given)
+        made = (storage_class or GeneratedImages)(prompts, self._name, self._settings, **given)
         made.image_domain = self.image_domain
         return made
 
@@ -269,8 +269,8 @@ class DiffusersModel(ImageModel):
         def take(steps: int) -> None:
             loaded.settings = loaded.settings.changed(steps=steps)
 
-        how = partial(self.generate, load=lambda *_, **__: loaded)
-        return Ready(how, loaded.settings.steps or 0, take, self._name, loaded)
+        options = partial(self.generate, load=lambda *_, **__: loaded)
+        return Ready(options, loaded.settings.steps or 0, take, self._name, loaded)
 
     def n_cached(self, prompts: pd.DataFrame, **run) -> int:
         """Look into the store."""
@@ -288,9 +288,9 @@ class DiffusersModel(ImageModel):
 class EndpointModel(ImageModel):
     """A model behind an OpenAI-compatible images endpoint."""
 
-    def __init__(self, name: str, settings: EndpointSettings, *, pictures: str = "") -> None:
+    def __init__(self, name: str, settings: EndpointSettings, *, image_domain: str = "") -> None:
         self.label, self.digest = name.removeprefix(ENDPOINT), name
-        self.image_domain = pictures or registry.PHOTOGRAPHS
+        self.image_domain = image_domain or registry.PHOTOGRAPHS
         self.price, self.cost_limit = settings.price, settings.cost_limit
         if not settings.url:
             raise ParameterError(f"model is {name!r}, which needs endpoint.url, such as 'https://api.openai.com/v1'.")
@@ -315,13 +315,13 @@ class EndpointModel(ImageModel):
         """Refuse: attention is inside of the model."""
         raise ParameterError(f"{ENDPOINT}{self.label} does not show attention: set triplets.attention to false.")
 
-    def generate(self, prompts: pd.DataFrame, *, progress: bool = True, kept_as=None, **run) -> ImageSource:
+    def generate(self, prompts: pd.DataFrame, *, progress: bool = True, storage_class=None, **run) -> ImageSource:
         """Buy images; RunError where the endpoint did not deliver some of them."""
         made = self._images(prompts, **run).complete(progress=progress)
         made.check_delivered()
         return made
 
-    def n_cached(self, prompts: pd.DataFrame, *, kept_as=None, **run: Any) -> int:
+    def n_cached(self, prompts: pd.DataFrame, *, storage_class=None, **run: Any) -> int:
         """Look into the ledger of what was bought."""
         return self._images(prompts, **run).n_cached()
 

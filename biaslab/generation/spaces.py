@@ -36,7 +36,7 @@ def compare_prompts(
     model: str,
     settings: GenerationSettings,
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
     load: Callable[..., generator.Generator] = generator.load,
@@ -59,19 +59,19 @@ def compare_prompts(
         return loaded
 
     inputs = {"weights": checkpoints.digest(model), "dtype": settings.dtype}
-    stage = store.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
+    stage = cache.stage("prompt_similarity", inputs, partial(_compared_prompts, ready))
     return _computed(stage, pairs, f"comparing prompts as {model} reads them", progress)
 
 
 def compare_latents(
-    images: GeneratedImages, pairs: pd.DataFrame, *, store: ResultCache, progress: bool = True
+    images: GeneratedImages, pairs: pd.DataFrame, *, cache: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
     """Return how alike the latents of pairs of images (first, second) of prompts that share noise are.
 
     Columns first, second, metric, value (cosine, -1 to 1) and reason: ``z0`` of the last latents, before decoding, and
     where the first of the pair is the first image of the noise of both, ``z_1``, ``z_2``, … of those after each step.
     """
-    stage = store.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
+    stage = cache.stage("latent_similarity", {"images": images.digest}, partial(_compared_latents, images))
     return _computed(stage, pairs, f"comparing latents of {images.name}", progress)
 
 

@@ -69,9 +69,9 @@ class GroundTruth(Protocol):
         """Return the nouns of one of its captions; an InputError where it is none of them."""
 
 
-def for_domain(pictures: str) -> GroundTruth | None:
+def for_domain(image_domain: str) -> GroundTruth | None:
     """Return the first truth that an installed package brings of a kind of pictures; None where there is none."""
-    return next((truth for truth in _all() if truth.image_domain == pictures), None)
+    return next((truth for truth in _all() if truth.image_domain == image_domain), None)
 
 
 def load(name: str) -> GroundTruth:

@@ -130,8 +130,8 @@ def _load_excel(path: Path) -> pd.DataFrame:
         if size > _MOST_BYTES:
             raise InputError(f"{path} holds {size:,} bytes, too many for a workbook; save it as CSV.")
         with warnings.catch_warnings(action="ignore"):
-            how: Any = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
-            sheets = pd.read_excel(path, sheet_name=None, **how)
+            options: Any = {"header": None, "dtype": str, "na_filter": False, "engine": "openpyxl"}
+            sheets = pd.read_excel(path, sheet_name=None, **options)
     except (InputError, MemoryError):
         raise
     # A workbook may be damaged in many ways; pandas names the package that it lacks.

@@ -55,8 +55,8 @@ class Model(model_loading.Ready):
     def __init__(self, name: str, where: str, kind: str, device: str) -> None:
         import torch
 
-        how = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
-        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **how)
+        options = {"whole": self._whole, "fix": f" Choose one for {_FOR[kind]}, such as {named.HUB[kind][0]}."}
+        super().__init__(self.of_class, name, where, f"a {self.of_class} model", device, **options)
         on_cpu = self.device.type == "cpu"
         # bfloat16 has float32's range; float16 overflows in the language models of BLIP-2.
         self.model = self.model.to(torch.float32 if on_cpu else torch.bfloat16)

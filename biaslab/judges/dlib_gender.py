@@ -80,6 +80,4 @@ def similarity(points: np.ndarray, places: np.ndarray) -> np.ndarray:
     centred = from_ - from_.mean()
     factor = np.vdot(centred, to) / np.vdot(centred, centred).real
     shift = to.mean() - factor * from_.mean()
-    return np.array(
-        [[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag]]
-    )
+    return np.array([[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag]])

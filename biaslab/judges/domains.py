@@ -70,24 +70,24 @@ def known_domain(name: str, kind: str) -> str:
     return registry.image_domain(name, judge=True)
 
 
-def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> None:
+def check(setting: str, name: str, image_domain: str, of: str, kind: str = "") -> None:
     """Refuse a judge that is not named, or that does not know the pictures that it is to look at (ParameterError).
 
-    ``setting`` is a key of :data:`ROLES`; ``pictures`` are ``drawings`` or ``photographs``, ``of`` says whose, such as
+    ``setting`` is a key of :data:`ROLES`; ``image_domain`` are ``drawings`` or ``photographs``, ``of`` says whose, such as
     ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
     """
     role = ROLES[setting]
     known = known_domain(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
-    if known in (pictures, registry.ANY):
+    if known in (image_domain, registry.ANY):
         return
-    example = f", such as {role.example!r}" if pictures == registry.PHOTOGRAPHS else ""
+    example = f", such as {role.example!r}" if image_domain == registry.PHOTOGRAPHS else ""
     if not name:
         raise ParameterError(
-            f"{setting} names nothing that {role.does}, and {pictures} of {of} are to be looked at: name one that "
+            f"{setting} names nothing that {role.does}, and {image_domain} of {of} are to be looked at: name one that "
             f"knows these{example}."
         )
     raise ParameterError(
-        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
-        f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
+        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {image_domain}: its answers would mean "
+        f"nothing. Set {setting} to what knows {image_domain}{example}. If they are {known}, say so: of a model by "
         f"generation.pictures={known}, of a folder by a file {registry.DOMAIN_FILE} in it."
     )

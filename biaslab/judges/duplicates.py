@@ -70,12 +70,12 @@ def all_images(images: ImageSource) -> ImageSource:
 
 
 def find_duplicates(
-    images: ImageSource, groups: pd.Series, *, store: ResultCache, progress: bool = True
+    images: ImageSource, groups: pd.Series, *, cache: ResultCache, progress: bool = True
 ) -> pd.DataFrame:
     """Return which images of a source are copies of another image of their group, or black.
 
     Args:
-        images: The source; each of its images is decoded once, and the result is kept in ``store``.
+        images: The source; each of its images is decoded once, and the result is kept in ``cache``.
         groups: The group of each row of ``images.table``, in its order.
 
     Returns one row per image: image_id, group, pixels (SHA-256 of the decoded pixels, empty where the image is
@@ -83,7 +83,7 @@ def find_duplicates(
     (the difference hash, ``SIDE * SIDE / 8`` bytes, or empty).
     """
     units = images.table[["image_id"]].astype(object).reset_index(drop=True)
-    stage = store.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
+    stage = cache.stage("fingerprints", {"images": images.digest}, partial(_fingerprints, images))
     label = f"looking for copies in {images.name}"
     found = stage.compute(units, shard_rows=_SHARD_ROWS, label=label, progress=progress)
     found = found if len(found) else pd.DataFrame(columns=list(_COLUMNS), dtype=object)

@@ -85,8 +85,8 @@ class _ZeroShot(Ready):
         # SigLIP was trained on texts of one length, and says of each text by itself how well it fits.
         self._alone = hasattr(self.model, "logit_bias")
         texts = [f"A photo of {lexicons.article(word)} {word}" for word in vocabulary]
-        how = {"padding": "max_length" if self._alone else True, "truncation": True, "return_tensors": "pt"}
-        self._tokens = self.processor.tokenizer(texts, **how).to(self.device)
+        options = {"padding": "max_length" if self._alone else True, "truncation": True, "return_tensors": "pt"}
+        self._tokens = self.processor.tokenizer(texts, **options).to(self.device)
         self._vocabulary, self._least = vocabulary, least
         self._batches = model_loading.Batches(self.device, 16)
 
@@ -150,9 +150,9 @@ class _Boxes(Ready):
         self.checked(outputs.pred_boxes)
         # Places that no tag takes are below all numbers.
         self.checked(outputs.logits[~outputs.logits.isneginf()])
-        how = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
-        how |= {"input_ids": inputs["input_ids"], "target_sizes": [image.shape[:2]]}
-        return self.processor.post_process_grounded_object_detection(outputs, **how)[0]
+        options = {"threshold": self._thresholds.box, "text_threshold": self._thresholds.text}
+        options |= {"input_ids": inputs["input_ids"], "target_sizes": [image.shape[:2]]}
+        return self.processor.post_process_grounded_object_detection(outputs, **options)[0]
 
     def _chunks(self, tags: Sequence[str]) -> Iterator[list[str]]:
         """Yield tags, as many at a time as the detector reads as one text."""

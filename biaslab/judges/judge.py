@@ -56,8 +56,8 @@ def load(settings: JudgeSettings, device: str = "auto", *, gender: bool = True) 
     Without ``gender`` faces alone are looked for. Raises ParameterError where a model is unknown or cannot be used,
     MissingInputError where a file or package is missing.
     """
-    how = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_score}
-    return Judge(load_faces(settings.faces, **how), load_gender(settings, device) if gender else None)
+    options = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_score}
+    return Judge(load_faces(settings.faces, **options), load_gender(settings, device) if gender else None)
 
 
 def load_gender(settings: JudgeSettings, device: str = "auto"):
@@ -76,11 +76,11 @@ def judge(
     images: ImageSource,
     settings: JudgeSettings,
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Judge every image of a source's table; what was judged before is read again from ``store``; errors as of
+    """Judge every image of a source's table; what was judged before is read again from ``cache``; errors as of
     :func:`load`.
 
     Returns one row per image, in the table's order: image_id, outcome (one of :data:`OUTCOMES`), gender (``female``,
@@ -89,11 +89,11 @@ def judge(
     (of unreadable and unrated images), boxes (all faces: x0, y0, x1, y1, x0, …).
     """
     inputs = inputs_of(images, settings)
-    return apply_threshold(_judge_rows(images, settings, "judgements", inputs, store, device, progress), settings)
+    return apply_threshold(_judge_rows(images, settings, "judgements", inputs, cache, device, progress), settings)
 
 
 def find_faces(
-    images: ImageSource, settings: JudgeSettings, *, store: ResultCache, device: str = "auto", progress: bool = True
+    images: ImageSource, settings: JudgeSettings, *, cache: ResultCache, device: str = "auto", progress: bool = True
 ) -> pd.DataFrame:
     """Find the faces of every image as :func:`judge` does, and judge nobody: who judges gender need not be there.
 
@@ -101,7 +101,7 @@ def find_faces(
     """
     inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
-    return _judge_rows(images, settings, "faces", inputs, store, device, progress)
+    return _judge_rows(images, settings, "faces", inputs, cache, device, progress)
 
 
 def _judge_rows(
@@ -109,7 +109,7 @@ def _judge_rows(
     settings: JudgeSettings,
     stage: str,
     inputs: dict,
-    store: ResultCache,
+    cache: ResultCache,
     device: str,
     progress: bool,
 ) -> pd.DataFrame:
@@ -124,7 +124,7 @@ def _judge_rows(
         return frame((row for ids, read in batches for row in _judge_units(ids, read, ready())), columns)
 
     bar = {"label": f"{stage} of {images.name}", "progress": progress, "gpu": device != "cpu"}
-    return frame(store.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar), columns)
+    return frame(cache.stage(stage, inputs, work).compute(units, shard_rows=_SHARD_ROWS, **bar), columns)
 
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:

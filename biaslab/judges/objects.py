@@ -30,7 +30,7 @@ def detect(
     name: str,
     classes: Mapping[str, Sequence[str]],
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -66,7 +66,7 @@ def detect(
     inputs = {"images": images.digest, "weights": named.digest(where), "classes": {k: [*v] for k, v in classes.items()}}
     units = pd.DataFrame({"image_id": images.table["image_id"].astype(object).to_numpy()})
     bar = {"label": f"looking for objects in {images.name}", "progress": progress}
-    kept = store.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
+    kept = cache.stage("objects", inputs, work).compute(units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar)
     kept = kept.reindex(columns=["image_id", "outcome", "reason", "found"])
     found = [np.asarray(values, np.float32).reshape(-1, len(columns)) for values in kept["found"]]
     parted = [(values[:, len(BOX) :], values[:, : len(BOX)]) for values in found]

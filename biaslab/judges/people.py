@@ -47,7 +47,7 @@ def judge_people(
     asked: pd.DataFrame,
     settings: JudgeSettings,
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def judge_people(
 
     units = pd.DataFrame({"image_id": list(by_image), "phrases": phrases}, dtype=object)
     bar = {"label": f"judging people of {images.name}", "progress": progress}
-    seen = store.stage("people", alone.inputs_of(images, settings), work).compute(
+    seen = cache.stage("people", alone.inputs_of(images, settings), work).compute(
         units, shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     seen = alone.frame(seen, _SEEN)

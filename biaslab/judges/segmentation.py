@@ -48,7 +48,7 @@ def find_instances(
     *,
     thresholds: Thresholds | None = None,
     vocabulary: str = "",
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> Instances:
@@ -89,7 +89,7 @@ def find_instances(
         "vocabulary": list(asked),
     }
     bar = {"label": f"finding objects in {images.name}", "progress": progress}
-    kept = store.stage("instances", inputs, work).compute(
+    kept = cache.stage("instances", inputs, work).compute(
         pd.DataFrame({"image_id": ids.to_numpy()}), shard_rows=_SHARD_ROWS, gpu=device != "cpu", **bar
     )
     kept = kept.reindex(columns=[*COLUMNS, "outcome", "reason"])

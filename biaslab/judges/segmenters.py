@@ -65,9 +65,9 @@ class Segmenter(model_loading.Ready):
 
     def _same_size(self, images: Sequence[np.ndarray]) -> list[list[Instance]]:
         inputs = self.processor(images=model_loading.writable(images), return_tensors="pt").to(self.device)
-        how = {"target_sizes": [image.shape[:2] for image in images], "return_segmentation_scores": True}
+        options = {"target_sizes": [image.shape[:2] for image in images], "return_segmentation_scores": True}
         found = []
-        for one in self.processor.post_process_semantic_segmentation(self.model(**inputs), **how):
+        for one in self.processor.post_process_semantic_segmentation(self.model(**inputs), **options):
             scores = self.checked(one["segmentation_scores"].float())
             # Of Mask2Former's kind they are sums of probabilities over its queries.
             shares = scores.softmax(0) if self._semantic else scores / scores.sum(0).clamp(min=1e-12)

@@ -28,11 +28,11 @@ def compare(
     by: str,
     name: str = "",
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Return how alike pairs of images are; pairs that were compared before are read from ``store``.
+    """Return how alike pairs of images are; pairs that were compared before are read from ``cache``.
 
     ``pairs`` has ids of images as first and second, best with pairs of one image together; ``by`` is a key of
     :data:`METRICS`; ``name`` the network: of ``clip`` as for :class:`biaslab.judges.zero_shot.ZeroShot`, of others as
@@ -55,7 +55,7 @@ def compare(
     inputs = {"images": images.digest, "by": by, "model": name, "weights": weights(by, name)}
     units = pairs[["first", "second"]].astype(object).drop_duplicates(ignore_index=True)
     bar = {"label": f"comparing {images.name} by {by}", "unit": "pairs", "progress": progress}
-    kept = store.stage("image_similarity", inputs, work).compute(
+    kept = cache.stage("image_similarity", inputs, work).compute(
         units, shard_rows=_SHARD_PAIRS, gpu=by != "pixels" and device != "cpu", **bar
     )
     kept = kept.reindex(columns=["first", "second", *METRICS[by], "reason"])

@@ -90,15 +90,15 @@ class Vision:
     @property
     def inputs(self) -> dict[str, Any]:
         """What its answers depend on beside pictures and questions."""
-        how = self.settings.model_dump(mode="json", include={"temperature", "size", "detail", "shown"})
-        return {"url": self.endpoint.url, "model": self.endpoint.model, **how}
+        options = self.settings.model_dump(mode="json", include={"temperature", "size", "detail", "shown"})
+        return {"url": self.endpoint.url, "model": self.endpoint.model, **options}
 
     def ask(
         self,
-        pictures: Sequence[np.ndarray],
+        images: Sequence[np.ndarray],
         questions: Sequence[str],
         answers: Sequence[Sequence[str]],
-        store: ResultCache | None = None,
+        cache: ResultCache | None = None,
         *,
         photographs: bool = True,
     ) -> list[Reply]:
@@ -108,21 +108,23 @@ class Vision:
         of cost; what was answered is kept.
         """
         found = [Reply("")] * len(questions)
-        how = {"longest": self.settings.size, "detail": self.settings.detail, "photograph": photographs}
+        options = {"longest": self.settings.size, "detail": self.settings.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
-        packed = {name: chat.image_message(image, **how) for name, image in {id(one): one for one in pictures}.items()}
+        packed = {
+            name: chat.image_message(image, **options) for name, image in {id(one): one for one in images}.items()
+        }
         forms: dict[tuple[str, ...], list[int]] = {}
         for k, form in enumerate(answers):
             forms.setdefault(tuple(form), []).append(k)
         for form, at in forms.items():
             texts = [{"type": "text", "text": f"{questions[k]} {_form(form)}".strip()} for k in at]
-            shown = [packed[id(pictures[k])] for k in at]
+            shown = [packed[id(images[k])] for k in at]
             talks = [[{"role": "user", "content": list(content)}] for content in zip(texts, shown, strict=True)]
-            for k, said in zip(at, self._replies(talks, form, store), strict=True):
+            for k, said in zip(at, self._replies(talks, form, cache), strict=True):
                 found[k] = said
         return found
 
-    def _replies(self, talks: list, form: tuple[str, ...], store: ResultCache | None) -> list[Reply]:
+    def _replies(self, talks: list, form: tuple[str, ...], cache: ResultCache | None) -> list[Reply]:
         def wrong(_: list[int], answers: list[chat.Answer]) -> list[str]:
             answered = [form and a.outcome == "answered" and not chosen(a.text, form) for a in answers]
             return [_AGAIN.format(form=_form(form)) if again else "" for again in answered]
@@ -134,7 +136,7 @@ class Vision:
             schema = {"name": "answer", "strict": True, "schema": schema}
             options["response_format"] = {"type": "json_schema", "json_schema": schema}
         answers = chat.ask_until(
-            self.endpoint, talks, wrong, READINGS, store, options=options, longest=_LONGEST, charged=True,
+            self.endpoint, talks, wrong, READINGS, cache, options=options, longest=_LONGEST, charged=True,
             label=f"asking {self.endpoint.model}", progress=False,
         )  # fmt: skip
         lost = [answer for answer in answers if answer.outcome in ("rejected", "malformed")]
@@ -199,7 +201,7 @@ def ask_about(
     units: pd.DataFrame,
     vision: Vision,
     *,
-    store: ResultCache,
+    cache: ResultCache,
     progress: bool = True,
     unit: str = "questions",
 ) -> pd.DataFrame:
@@ -210,7 +212,7 @@ def ask_about(
     outcome may also be ``unanswered``.
     """
     inputs = {"images": images.digest, **vision.inputs}
-    root, photographs = store.root, domain_of(images) == registry.PHOTOGRAPHS
+    root, photographs = cache.root, domain_of(images) == registry.PHOTOGRAPHS
 
     def ask(pixels: dict[str, np.ndarray], asked: pd.DataFrame) -> list[dict]:
         # Where all answers are kept, nobody is asked, and no key is needed.
@@ -223,7 +225,7 @@ def ask_about(
     whole = units.reset_index(drop=True).reindex(columns=list(_UNITS))
     whole = whole.astype({"answers": object} | dict.fromkeys((*BOX, *_PART), float))
     whole["answers"] = whole["answers"].fillna("")
-    stage, label = partial(store.stage, "vision", inputs), f"asking {vision.endpoint.model} about {images.name}"
+    stage, label = partial(cache.stage, "vision", inputs), f"asking {vision.endpoint.model} about {images.name}"
     bar = {"label": label, "unit": unit, "progress": progress, "shard_rows": _SHARD_ROWS}
     return vqa.answer_units(images, whole, ask, stage, "cpu", **bar)
 
@@ -267,7 +269,7 @@ def judge_people(
     vision: Vision,
     settings: JudgeSettings,
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
 ) -> pd.DataFrame:
@@ -280,14 +282,14 @@ def judge_people(
     counts = rows.groupby("image_id")["position"].transform("max")
     seen = rows.reindex(columns=list(people.COLUMNS)).assign(outcome="", reason="", gender="", answer="", role="")
     if vision.settings.shown == "crop":
-        found = judge.find_faces(images, settings, store=store, device=device, progress=progress)
+        found = judge.find_faces(images, settings, cache=cache, device=device, progress=progress)
         seen = seen.assign(**_gated(found.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
         big = large_enough(*sizes, settings.min_face, counts)
         seen.loc[(seen["outcome"] == "") & ~big, "outcome"] = "face_too_small"
     standing = seen["outcome"] == ""
     units = question_units(seen[standing], GENDER, GENDERS, vision.settings.shown)
-    said = ask_about(images, units, vision, store=store, progress=progress, unit="people").set_index(units.index)
+    said = ask_about(images, units, vision, cache=cache, progress=progress, unit="people").set_index(units.index)
     for column in ("outcome", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = said[column]
     answered = standing & (seen["outcome"] == "")
@@ -310,15 +312,15 @@ def _gated(found: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd.Dat
     return pd.DataFrame(gated, columns=["outcome", "reason", "n_faces", "image_width", "image_height", *BOX])
 
 
-def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -> pd.DataFrame:
+def tones(images: ImageSource, people: pd.DataFrame, vision: Vision, **options: Any) -> pd.DataFrame:
     """Return the skin tone of people as a vision model sees it: tone (Monk scale, 1–10, NaN where it says none) and
     reason.
 
-    A row per row of ``whom`` (as of :func:`question_units`); ``how`` is as for :func:`ask_about`.
+    A row per row of ``people`` (as of :func:`question_units`); ``options`` is as for :func:`ask_about`.
     """
-    found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=whom.index)
-    units = question_units(whom, TONE, TONES, vision.settings.shown)
-    said = ask_about(images, units, vision, unit="people", **how).set_index(units.index)
+    found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=people.index)
+    units = question_units(people, TONE, TONES, vision.settings.shown)
+    said = ask_about(images, units, vision, unit="people", **options).set_index(units.index)
     why = said["reason"].where(said["reason"] != "", said["outcome"]).where(said["answer"] == "", said["answer"])
     read = said["answer"].isin(TONES)
     found.loc[units.index, "tone"] = pd.to_numeric(said["answer"].where(read))

@@ -30,11 +30,11 @@ _SHARD_ROWS = 1024
 _AT_A_TIME = 64  # images read and encoded at once
 
 
-def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how: Any) -> pd.DataFrame:
+def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **options: Any) -> pd.DataFrame:
     """Judge the people of images by asking about each; what was asked before is read again.
 
     ``asked`` has a row a person: image_id, position (1 is the leftmost, up to 3), phrase. ``name`` is ``vqa:`` and a
-    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``how`` and errors are as for
+    hub name or folder of a BLIP model for questions or of a BLIP-2 model; ``options`` and errors are as for
     :func:`ask_about`.
 
     Returns one row per row of ``asked``, in its order, with :data:`COLUMNS`: outcome is ``judged``, ``uncertain``
@@ -46,7 +46,7 @@ def judge_people_vqa(images: ImageSource, asked: pd.DataFrame, name: str, **how:
     rows = list(zip(asked["image_id"].astype(str), asked["position"].astype(int), strict=True))
     units = pd.DataFrame([i for i, _ in rows], columns=["image_id"], dtype=object)
     units["question"] = [question(told[i][at - 1], at, len(told[i])) for i, at in rows]
-    seen = ask_about(images, units, name, unit="people", **how).assign(position=[at for _, at in rows])
+    seen = ask_about(images, units, name, unit="people", **options).assign(position=[at for _, at in rows])
     seen = seen.assign(gender="", role="")
     said = pd.DataFrame([read_answer(text) for text in seen["answer"]], seen.index, ["gender", "reason"])
     said["outcome"] = np.where(said["gender"] == "unsure", "uncertain", judge.JUDGED)
@@ -60,7 +60,7 @@ def ask_about(
     units: pd.DataFrame,
     name: str,
     *,
-    store: ResultCache,
+    cache: ResultCache,
     device: str = "auto",
     progress: bool = True,
     unit: str = "questions",
@@ -83,7 +83,7 @@ def ask_about(
         answers = ready().ask([pixels[image_id] for image_id in there], of, list(asked["question"]))
         return [{"answer": line(answer)} for answer in answers]
 
-    stage = partial(store.stage, "answers", inputs)
+    stage = partial(cache.stage, "answers", inputs)
     bar = {"label": f"asking about {images.name}", "unit": unit, "progress": progress, "shard_rows": _SHARD_ROWS}
     return answer_units(images, units, ask, stage, device, **bar)
 

@@ -168,8 +168,8 @@ def _without_value(counts: np.ndarray, labels: Sequence[str], needed: str) -> st
 
 
 def _alpha(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    raters = patterns.sum(axis=1)
-    observed = weights @ ((raters**2 - (patterns**2).sum(axis=1)) / (raters - 1))
+    annotators = patterns.sum(axis=1)
+    observed = weights @ ((annotators**2 - (patterns**2).sum(axis=1)) / (annotators - 1))
     totals = (weights @ patterns).astype(float)
     n = totals.sum(axis=-1)
     expected = (n**2 - (totals**2).sum(axis=-1)) / (n - 1)
@@ -177,8 +177,8 @@ def _alpha(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 
 def _pair_agreement(patterns: np.ndarray) -> np.ndarray:
-    raters = patterns.sum(axis=1)
-    return ((patterns**2).sum(axis=1) - raters) / (raters * (raters - 1))
+    annotators = patterns.sum(axis=1)
+    return ((patterns**2).sum(axis=1) - annotators) / (annotators * (annotators - 1))
 
 
 def _percent(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
@@ -198,7 +198,7 @@ def cohen(weights: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     """Return Cohen's kappa of two raters (patterns, 2), by weights (replicates, patterns): (replicates,)."""
     labels = np.arange(patterns.max() + 1)
     n = weights.sum(axis=-1)
-    first, second = (weights @ (patterns[:, [rater]] == labels) / n[..., None] for rater in (0, 1))
+    first, second = (weights @ (patterns[:, [annotator]] == labels) / n[..., None] for annotator in (0, 1))
     agreed = weights @ (patterns[:, 0] == patterns[:, 1]) / n
     by_chance = (first * second).sum(axis=-1)
     one_label = np.minimum((first > 0).sum(axis=-1), (second > 0).sum(axis=-1)) < 2

@@ -75,12 +75,12 @@ def caption_scores(
     for k in range(n):
         scorer += (tested[k][0], true[k])
     values, _ = scorer.compute_score(option="closest")
-    how = groups, seed, confidence
-    rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *how))]
+    options = groups, seed, confidence
+    rows = [("BLEU-4", values[-1], *_limits(_counts(scorer.ctest), _bleu, *options))]
     for name, metric in (("CIDEr", Cider()), ("ROUGE-L", Rouge())):
         value, each = metric.compute_score(true, tested)
         sums = np.column_stack([each, np.ones(n)])
-        rows.append((name, value, *_limits(sums, lambda sums: sums[:, 0] / sums[:, 1], *how)))
+        rows.append((name, value, *_limits(sums, lambda sums: sums[:, 0] / sums[:, 1], *options)))
     scores = pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high"])
     scores[["value", "ci_low", "ci_high"]] *= 100
     return scores.assign(n=n)

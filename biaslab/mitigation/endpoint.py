@@ -59,8 +59,8 @@ class _Reply(NamedTuple):
     guideline: str
 
 
-def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: ResultCache | None = None) -> list[Critique]:
-    """Return what the model says of each brief, in order; answers are kept in ``store``.
+def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, cache: ResultCache | None = None) -> list[Critique]:
+    """Return what the model says of each brief, in order; answers are kept in ``cache``.
 
     A brief without an image that can be shown, a refusal, and a model that gives nothing usable have no judgement, with
     the cause. Where there is no bias, or no judgement, the guidelines of the round before stay.
@@ -78,7 +78,7 @@ def critiques(briefs: Sequence[Brief], endpoint: EndpointSettings, store: Result
         return [_AGAIN.format(why=why) if isinstance(why, str) and why else "" for why in replies]
 
     answers = ask_until(
-        endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, store,
+        endpoint, [_question(briefs[i], shown[i]) for i in talked], wrong, READINGS, cache,
         options={"response_format": _FORMAT}, longest=_LONGEST_ANSWER, label="asking the critic", progress=False,
     )  # fmt: skip
     replies = {i: (answer, read[k]) for k, (i, answer) in enumerate(zip(talked, answers, strict=True))}

@@ -122,7 +122,7 @@ def _make_request(
     of: str = "captions",
     known: bool = True,
     at_most: int | None = None,
-    kept_as: type[GeneratedImages] | None = None,
+    storage_class: type[GeneratedImages] | None = None,
     several: bool = False,
 ) -> ImageRequest:
     """Return what is asked; which images are there can be told only where the very texts are ``known``."""
@@ -130,11 +130,11 @@ def _make_request(
     made_by = pipeline.image_model(of, several=several)
     n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
     if known and at_most is None:
-        there = made_by.n_cached(prompts, seed=pipeline.seed, store=pipeline.cache, kept_as=kept_as)
+        there = made_by.n_cached(prompts, seed=pipeline.seed, cache=pipeline.cache, storage_class=storage_class)
         # Nobody makes pictures that a folder lacks.
         n = there if pipeline.custom.folder is not None else n
     what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
-    return ImageRequest(*what, made_by, kept_as, pipeline, of, several)
+    return ImageRequest(*what, made_by, storage_class, pipeline, of, several)
 
 
 def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[ImageRequest]:
@@ -178,8 +178,10 @@ def request_for_captions(pipeline: Pipeline, paper: str, kind: str) -> ImageRequ
 def _request_for_triplets(pipeline: Pipeline, paper: str) -> ImageRequest:
     s = pipeline.settings.triplets
     if not s.triplets or _is_small(pipeline):
-        prompts, kept_as = pipeline.triplets.texts()
-        return _make_request(pipeline, paper, "triplets", prompts, of=pipeline.triplets.prompt_set, kept_as=kept_as)
+        prompts, storage_class = pipeline.triplets.texts()
+        return _make_request(
+            pipeline, paper, "triplets", prompts, of=pipeline.triplets.prompt_set, storage_class=storage_class
+        )
     most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
     if s.professions:
         most += int(pipeline.triplets.professions()["n_images"].sum())
@@ -228,8 +230,8 @@ def _time_images(one: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tupl
     """Return the seconds that images of prompts took, and their bytes in a store."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        how = {"seed": one.pipeline.seed, "progress": False, "kept_as": one.storage_class}
-        made = ready.generate(prompts, store=ResultCache(folder), **how)
+        options = {"seed": one.pipeline.seed, "progress": False, "storage_class": one.storage_class}
+        made = ready.generate(prompts, cache=ResultCache(folder), **options)
         made.read(list(made.table["image_id"]))
         took = time.perf_counter() - began
         return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))

@@ -121,16 +121,16 @@ class People(Part):
 
     def _make_prompts(self, kind: str) -> Prompts:
         s, seed = self._pipeline.settings.people, self._pipeline.seed
-        how = {"seed": seed, "words": self.words}
-        pairs = {"per_list": s.occupations, "runs": s.power_runs, **how}
+        options = {"seed": seed, "words": self.words}
+        pairs = {"per_list": s.occupations, "runs": s.power_runs, **options}
         if kind.startswith(ROUND):
             return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, **how)
+            return asking.controls(per_list=s.occupations, **options)
         if kind == "three":
-            return asking.three(s.three_prompts, **how)
+            return asking.three(s.three_prompts, **options)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
@@ -175,8 +175,8 @@ class People(Part):
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
         table = table.loc[~table["outcome"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
         # The judge's own column says whether people stand where their role is asked for.
-        whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
-        return table.merge(whom, on="prompt_id").reset_index(drop=True)
+        people = self.prompts(kind).people.rename(columns={"role": "asked_role"})
+        return table.merge(people, on="prompt_id").reset_index(drop=True)
 
     @cached_method
     def people(self, kind: str) -> pd.DataFrame:
@@ -204,12 +204,12 @@ class People(Part):
             return duplicates.drop_duplicates(source, person_ratings.judge_people(asked, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
-        how, by = judge_people, (s,)
+        options, by = judge_people, (s,)
         if judge.startswith(VQA):
-            how, by = judge_people_vqa, (judge.removeprefix(VQA),)
+            options, by = judge_people_vqa, (judge.removeprefix(VQA),)
         elif judge.startswith(ENDPOINT):
-            how, by = vision.judge_people, (pipeline.vision(judge), s)
-        return pipeline.run(how, source, asked, *by, device=pipeline.device)
+            options, by = vision.judge_people, (pipeline.vision(judge), s)
+        return pipeline.run(options, source, asked, *by, device=pipeline.device)
 
     @cached_method
     def check_ratings(self, judge: str) -> None:

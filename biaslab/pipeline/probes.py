@@ -135,8 +135,8 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
 def _buy_first_image(purchase: Trial) -> np.ndarray | None:
     """Return the first image, bought where it was not before; None where there is none."""
     one = purchase.image_request
-    how = {"seed": one.pipeline.seed, "store": one.pipeline.cache, "progress": False}
-    made = one.image_model.generate(one.prompts.iloc[:1].assign(n_images=1), **how)
+    options = {"seed": one.pipeline.seed, "cache": one.pipeline.cache, "progress": False}
+    made = one.image_model.generate(one.prompts.iloc[:1].assign(n_images=1), **options)
     (image,) = made.read(list(made.table["image_id"]))
     return None if isinstance(image, UnreadableImage) else image
 

@@ -82,8 +82,8 @@ def missing_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
     each = [
         (look.how, pipeline.unset_settings(*judge_settings(pipeline, look))) for look in classifier_uses(pipeline, name)
     ]
-    needed = [setting for how, settings in each if how == NEEDED for setting in settings]
-    several = [settings for how, settings in each if how == ONE_OF]
+    needed = [setting for options, settings in each if options == NEEDED for setting in settings]
+    several = [settings for options, settings in each if options == ONE_OF]
     if several and all(several):
         needed += [setting for settings in several for setting in settings]
     return tuple(dict.fromkeys(needed))

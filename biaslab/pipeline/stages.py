@@ -143,9 +143,9 @@ class Stages:
     def require_ground_truth(self, what: str, of: str = "captions") -> GroundTruth:
         """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""
         if (found := self.find_ground_truth(of)) is None:
-            pictures = self.image_model(of).image_domain
+            image_domain = self.image_model(of).image_domain
             raise MissingInputError(
-                f"No installed package brings {pictures} of known truth, on which to measure {what}."
+                f"No installed package brings {image_domain} of known truth, on which to measure {what}."
             )
         return found
 
@@ -270,8 +270,8 @@ class Stages:
         s = self.settings.captions
         # More captions than the sample are kept only where the nearest are asked for.
         pool = (s.candidates_per_occupation or _ALL) if self.asks_for_nearest else 0
-        how = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
-        return self.run(search, self.corpus, list(self.occupations), **how)
+        options = {"per_term": s.per_occupation, "pool": pool, "seed": self.seed, "forms": self.words.forms}
+        return self.run(search, self.corpus, list(self.occupations), **options)
 
     def shard(self, i: int, n: int) -> Self:
         """Return a pipeline like this one that computes share ``i`` (0 to ``n`` - 1) of ``n`` of each stage.
@@ -404,8 +404,8 @@ class Stages:
             ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
-            how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
-            made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
+            options = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
+            made = self.run(paraphrases, texts, captions["occupation"].tolist(), **options)
             made = made.rename(columns={"outcome": "paraphrase_outcome"})
             more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
         same = {"prompt_id": ids, "approach": kind, "prompt": "captions"}
@@ -534,15 +534,15 @@ class Stages:
         if name.startswith(PLUGIN):
             self.check_judge("judging.tone", images)
         seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
-        how = {"vision": seen_by, "device": self.device}
-        return self.run(skin_tone.judge_skin_tones, images, people, name, **how)
+        options = {"vision": seen_by, "device": self.device}
+        return self.run(skin_tone.judge_skin_tones, images, people, name, **options)
 
-    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **how) -> pd.DataFrame:
+    def ask(self, name: str, images: ImageSource, units: pd.DataFrame, **options) -> pd.DataFrame:
         """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judges.vision.ask_about`."""
         if name.startswith(ENDPOINT):
-            return self.run(vision.ask_about, images, units, self.vision(name), **how)
+            return self.run(vision.ask_about, images, units, self.vision(name), **options)
         asked, model = units[["image_id", "question"]], name.removeprefix(VQA)
-        return self.run(vqa.ask_about, images, asked, model, device=self.device, **how)
+        return self.run(vqa.ask_about, images, asked, model, device=self.device, **options)
 
     @property
     def training_domain(self) -> str:
@@ -602,8 +602,8 @@ class Stages:
             return FetchedImages(folder, images)
         attempt = os.path.basename(os.environ.get(ATTEMPT, ""))
         with self.progress_shown() as shown:
-            how = {"attempt": attempt, "progress": shown}
-            return download(images, self._downloads_folder, self.settings.captions.downloads, **how)
+            options = {"attempt": attempt, "progress": shown}
+            return download(images, self._downloads_folder, self.settings.captions.downloads, **options)
 
     @property
     def _downloads_folder(self) -> Path:
@@ -667,7 +667,7 @@ class Stages:
     def run(self, work: Callable, *given, **more):
         """Return what ``work`` gives on this pipeline's store."""
         with self.progress_shown() as shown:
-            return work(*given, store=self.cache, progress=shown, **more)
+            return work(*given, cache=self.cache, progress=shown, **more)
 
     def compute_stage(self, stage, units, shard_rows: int, label: str, unit: str, **more) -> pd.DataFrame:
         """Return the table of a stage, with its progress shown."""

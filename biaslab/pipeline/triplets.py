@@ -51,8 +51,8 @@ class Triplets(Part):
         pipeline, s = self._pipeline, self._pipeline.settings
         if s.triplets.professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
-        how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
-        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
+        options = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
+        return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **options)
 
     @cached_method
     def prompts(self) -> pd.DataFrame:
@@ -67,8 +67,8 @@ class Triplets(Part):
         if len(found.captions):
             frames.append(asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo))
             if s.one_triplet:
-                how = {"seeds": s.one_triplet, "placebo": s.placebo}
-                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **how)
+                options = {"seeds": s.one_triplet, "placebo": s.placebo}
+                one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **options)
                 # Noise of its own, as its images may follow those of the same triplet.
                 frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
         if s.professions:
@@ -101,10 +101,10 @@ class Triplets(Part):
         text, outcome (``ok``, or what is wrong) and reason. Where ``triplets.attention`` is set, their ``source`` maps
         each word (:class:`~biaslab.attribution.images.AttendedImages`).
         """
-        pipeline, (asked, kept_as) = self._pipeline, self.texts()
-        if kept_as is AttendedImages:
+        pipeline, (asked, storage_class) = self._pipeline, self.texts()
+        if storage_class is AttendedImages:
             pipeline.image_model("triplets").check_attention()
-        made = pipeline.generate_images(asked, "triplets", kept_as=kept_as)
+        made = pipeline.generate_images(asked, "triplets", storage_class=storage_class)
         table = made.table[["image_id", "prompt_id", "index", "outcome"]].merge(asked, on="prompt_id")
         reason = table["outcome"].where(table["outcome"] != "ok", "")
         table = table.assign(model=pipeline.label, seed=table["index"], reason=reason)
@@ -175,15 +175,15 @@ class Triplets(Part):
         if s.objects == TRUTH:
             return self.truth(images)
         pipeline.check_judge("triplets.objects", images)
-        how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
-        return pipeline.run(segmentation.find_instances, images, s.objects, **how)
+        options = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
+        return pipeline.run(segmentation.find_instances, images, s.objects, **options)
 
     def truth(self, images: ImageSource) -> segmentation.Instances:
         """Return the instances that images drawn from known truth show."""
         truth = self._pipeline.require_ground_truth("what images show", "triplets")
         units, stage = images.table[["image_id"]].astype(object), partial(truth.instances, images)
-        kept_as = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
-        found = self._pipeline.compute_stage(kept_as, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
+        storage_class = self._pipeline.cache.stage("shown_instances", {"images": images.digest}, stage)
+        found = self._pipeline.compute_stage(storage_class, units, _SHARD_IMAGES, f"objects of {images.name}", "images")
         found = found.reindex(columns=list(segmentation.COLUMNS))
         return segmentation.Instances(found, units.assign(outcome="", reason=""))
 

@@ -142,8 +142,8 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
     settings, whole = pipeline.settings, False
     if not pipeline.corpus.written:
         head, rows = _head(pipeline)
-        how = {"per_term": rows, "seed": pipeline.seed, "forms": pipeline.words.forms}
-        found = search(head.corpus, pipeline.occupations, **how, progress=False)
+        options = {"per_term": rows, "seed": pipeline.seed, "forms": pipeline.words.forms}
+        found = search(head.corpus, pipeline.occupations, **options, progress=False)
         n = int(found.totals["n_corpus"].max())
         captions = found.captions.rename(columns={"term": "occupation"})
         whole = n < rows or n == settings.captions.rows
@@ -234,8 +234,8 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
         return
     head, rows = _head(pipeline)
     s = settings.triplets
-    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.names}
-    found = neutral(head.triplets.corpus, "", **how, progress=False)
+    options = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.names}
+    found = neutral(head.triplets.corpus, "", **options, progress=False)
     if groups and s.attention:
         for text in found.captions["text"]:
             named.of(text)

@@ -156,7 +156,7 @@ def estimates(
     panel: str = "",
     label: str = "",
     names: Mapping[str, str] = {},
-    look: SeriesStyle = PLAIN,
+    styles: SeriesStyle = PLAIN,
     limits: tuple[str, str] | str | None = DECLARED,
     reference: float | None = 0.0,
     floor: str = "",
@@ -179,7 +179,7 @@ def estimates(
     if table[value].isna().all():
         return style.nothing(NO_VALUES)
     words = _words(table, names)
-    looks = _looks(table, color, look, words)
+    looks = _looks(table, color, styles, words)
 
     def beside(rows: pd.DataFrame) -> int:
         # Rows with one colour each need no room beside it.
@@ -242,7 +242,7 @@ def diagonal(
     labels: tuple[str, str],
     ends: tuple[float, float],
     color: str = "",
-    look: SeriesStyle = PLAIN,
+    styles: SeriesStyle = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
     limits: tuple[tuple[str, str], tuple[str, str]] | None = None,
@@ -265,7 +265,7 @@ def diagonal(
     for value, pair in zip((x, y), limits or (), strict=False):
         _limits(table, value, pair)
     words = _words(table, names)
-    looks = _looks(table, color, look, words)
+    looks = _looks(table, color, styles, words)
     several = panel and table[panel].nunique() > 1
     side = min(5.2, WIDTH / columns) if several else 5.2
     figure, parts = panels(table, panel, names=words, columns=columns, height=side)
@@ -311,7 +311,7 @@ def trends(
     *,
     labels: tuple[str, str],
     color: str = "",
-    look: SeriesStyle = PLAIN,
+    styles: SeriesStyle = PLAIN,
     panel: str = "",
     names: Mapping[str, str] = {},
     reference: float | None = None,
@@ -328,7 +328,7 @@ def trends(
         return style.nothing(NO_VALUES)
     ends = _limits(table, value, DECLARED)
     words = _words(table, names)
-    looks = _looks(table, color, look, words)
+    looks = _looks(table, color, styles, words)
     figure, parts = panels(table, panel, names=words, columns=columns, height=3.4, sharey=sharey)
     name_axes(figure, *labels)
     for ax, rows in parts:
@@ -412,7 +412,7 @@ def stacked(
     *,
     row: str,
     part: str,
-    look: SeriesStyle,
+    styles: SeriesStyle,
     label: str,
     counts: str = "",
     panel: str = "",
@@ -423,7 +423,7 @@ def stacked(
 
     ``part`` is the column that says which part a row is, ``counts`` one whose numbers are written into wide parts.
     """
-    looks = look.styles([name for name in look.names if name in set(table[part])])
+    looks = styles.styles([name for name in styles.names if name in set(table[part])])
     patterns = dict(zip(looks, _HATCHES, strict=False))
     words = _words(table, names)
     figure, parts = panels(
@@ -435,8 +435,8 @@ def stacked(
         left = np.zeros(len(bars))
         for name in (name for name in looks if name in set(rows[part])):
             width = wide[value, name].fillna(0).to_numpy(float)
-            how: Any = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
-            ax.barh(range(len(bars)), width, 0.7, left, **how)
+            options: Any = {"color": looks[name][0], "hatch": patterns.get(name, ""), "ec": "white"}
+            ax.barh(range(len(bars)), width, 0.7, left, **options)
             for y in np.flatnonzero(width > 7).tolist() if counts else ():
                 ax.text(
                     left[y] + width[y] / 2, y, f"{wide[counts, name].iloc[y]:,.0f}", ha="center", va="center",
@@ -513,13 +513,13 @@ def _axis(table: pd.DataFrame, value: str) -> str:
 
 
 def _looks(
-    table: pd.DataFrame, color: str, look: SeriesStyle, words: Mapping[str, str]
+    table: pd.DataFrame, color: str, styles: SeriesStyle, words: Mapping[str, str]
 ) -> dict[str, tuple[str, str, str]]:
     """Return colour, marker and name of each value of ``color``; without it, of all rows."""
     if not color:
         return {"": (style.BLUE, "o", "")}
-    looks = look.styles(list(dict.fromkeys(table[color])))
-    return {v: (shade, marker, look.names.get(v, words.get(v, name))) for v, (shade, marker, name) in looks.items()}
+    looks = styles.styles(list(dict.fromkeys(table[color])))
+    return {v: (shade, marker, styles.names.get(v, words.get(v, name))) for v, (shade, marker, name) in looks.items()}
 
 
 def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd.DataFrame, str, str]]:
@@ -529,7 +529,7 @@ def _series(rows: pd.DataFrame, color: str, looks: Mapping) -> Iterator[tuple[pd
 
 
 def _keys(looks: Mapping[str, tuple[str, str, str]], line: str = "none") -> list[Artist]:
-    return [key(*look, line=line) for value, look in looks.items() if value or look[2]]
+    return [key(*styles, line=line) for value, styles in looks.items() if value or styles[2]]
 
 
 def _sure(rows: pd.DataFrame, filled: str) -> np.ndarray:

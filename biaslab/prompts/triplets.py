@@ -120,7 +120,7 @@ def neutral(
     seed: int = 0,
     names: str = "gazetteer",
     progress: bool = True,
-    store: ResultCache | None = None,
+    cache: ResultCache | None = None,
 ) -> Neutral:
     """Find the neutral captions of a corpus, in one pass (section 3.1).
 
@@ -137,7 +137,7 @@ def neutral(
     work = _Work(corpus, **chosen)
     counts: Counter[tuple[str, str]] = Counter()
     held: list[pd.DataFrame] = []
-    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, store=store):
+    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, cache=cache):
         is_caption = result["what"] == "caption"
         for row in result[~is_caption].itertuples():
             counts[row.what, row.caption_id] += row.n

@@ -39,17 +39,17 @@ def read(path: str | Path) -> pd.DataFrame:
     table = readers.usual(table)
     cells.require(table, ["image"], path, _NEEDS, known)
     long = {"rater", "label"} <= {*table}
-    raters = None if long else [c for c in table if c and c not in known]
+    annotators = None if long else [c for c in table if c and c not in known]
     if not long:
         cells.refuse_ignored_settings(left_out, path)
-        cells.require(table, raters or ["rater", "label"], path, _NEEDS, known)
+        cells.require(table, annotators or ["rater", "label"], path, _NEEDS, known)
     given = {"model": "", "about": "", "source": "generated", "position": "1"}
     table = table.assign(**{name: value for name, value in given.items() if name not in table})
     table["image"] = cells.image_ids(table["image"]).map(normalize)
     cells.refuse(table["image"] == "", path, "image is empty", "name each image")
     for name in ("model", "about"):
         table[name] = cells.names(table[name], path, empty=True).astype(str)
-    other, answers = table["about"] != "", raters or ["label"]
+    other, answers = table["about"] != "", annotators or ["label"]
     for name in answers:
         said = table[name].str.strip().str.casefold()
         strange = other & ~said.isin([*_YES, ""])
@@ -65,7 +65,7 @@ def read(path: str | Path) -> pd.DataFrame:
     table["probability"] = readers.probabilities(table, path)
     several = table.groupby(_KEYS)["probability"].transform("nunique") > 1
     cells.refuse(several, path, "image {} has several probabilities", "give one", table["image"])
-    votes = readers.votes_on(table, _KEYS, raters, path, "image {image}, position {position} {about}")
+    votes = readers.votes_on(table, _KEYS, annotators, path, "image {image}, position {position} {about}")
     drawn = table.groupby(_KEYS)["probability"].first().reindex(pd.MultiIndex.from_frame(votes.items))
     found = votes.items.assign(probability=drawn.to_numpy(), label=votes.label)
     answered = found["label"].replace({said: short for short, said in _YES.items() if len(short) > 1})
@@ -74,7 +74,7 @@ def read(path: str | Path) -> pd.DataFrame:
     return found.rename(columns={"image": "image_id"})[list(COLUMNS)]
 
 
-def weights(rated: pd.DataFrame) -> np.ndarray | None:
+def weights(annotations: pd.DataFrame) -> np.ndarray | None:
     """Return how many people each rated person stands for: one over the probability; None where one is not known."""
-    p = rated["probability"].to_numpy(float)
+    p = annotations["probability"].to_numpy(float)
     return 1 / p if len(p) and not np.isnan(p).any() else None

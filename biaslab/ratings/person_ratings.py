@@ -78,7 +78,7 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
     people = asked[[c for c in (*_KEYS, *_CELL) if c in asked]].reset_index(drop=True)
     people = people.astype({"image_id": str, "position": int})
     path = cells.file_path(path)
-    table, raters = _shaped(path)
+    table, annotators = _shaped(path)
     person = _persons(table, people, path)
     others = table.loc[person < 0, _KEYS]
     if unknown == "error" and len(others):
@@ -89,7 +89,7 @@ def read(path: str | Path, asked: pd.DataFrame, *, unknown: str = "error") -> Pe
         )
     drawn = readers.probabilities(table, path)
     table = table.assign(person=person)[person >= 0]
-    votes = readers.votes_on(table, ["person"], raters, path, _PERSON)
+    votes = readers.votes_on(table, ["person"], annotators, path, _PERSON)
     if not votes.n_annotators and unknown == "error":
         raise InputError(f"{path} rates none of the {len(people)} people asked for. {_NEEDS}")
     rows = votes.items["person"]
@@ -158,13 +158,13 @@ def _shaped(path: Path) -> tuple[pd.DataFrame, list[str] | None]:
         table = table.assign(position="")
     long = not set(_LONG).isdisjoint(table)
     cells.require(table, [*_KEYS, *(_LONG if long else ())], path, _NEEDS, known)
-    raters = [c for c in table if c and c not in known]
+    annotators = [c for c in table if c and c not in known]
     if long:
         return table, None
     cells.refuse_ignored_settings(left_out, path)
-    if not raters:
+    if not annotators:
         raise InputError(f"{path} has no column of ratings. {_NEEDS}")
-    return table, raters
+    return table, annotators
 
 
 def _persons(table: pd.DataFrame, people: pd.DataFrame, path: Path) -> pd.Series:
@@ -217,7 +217,7 @@ def agreement_tables(
     (``n_raters``). n_missing are the others of the cell. With two or more aspects ``average`` is the mean over them, as
     in Table 7. What is not defined is NaN with a reason.
     """
-    how = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
+    options = {"rng": np.random.default_rng(seed), "replicates": replicates, "confidence": confidence}
     references = {}
     if truth is not None:
         references["truth"] = _labelled(truth, "gender")
@@ -230,12 +230,12 @@ def agreement_tables(
         for reference, known in references.items():
             both = seen.merge(known[[*_KEYS, "said"]], on=_KEYS, how="left", suffixes=("", "_known"))
             given = {"judge": judge, "reference": reference, "statistic": "cohen_kappa"}
-            rows += _cells(both, given, _cohen, **how)
+            rows += _cells(both, given, _cohen, **options)
     if ratings is not None:
         codes = np.stack([c.cat.codes.to_numpy() for _, c in ratings.ratings.items()], axis=1)
         table = references[ANNOTATORS].assign(row=np.arange(len(codes)))
         given = {"judge": ANNOTATORS, "reference": ANNOTATORS, "statistic": "fleiss_kappa"}
-        rows += _cells(table, given, lambda cell: _fleiss(cell, codes[cell["row"]]), **how)
+        rows += _cells(table, given, lambda cell: _fleiss(cell, codes[cell["row"]]), **options)
     return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
 
 

@@ -197,10 +197,10 @@ def read(path: str | Path) -> AnnotatedImages:
     strange = (frame["image"] == "") | frame["image"].str.contains("\n")
     fix = "name each image; look for a quote left open"
     cells.refuse(strange, path, "image is {}, empty or of several lines", fix, frame["image"])
-    raters = None if kind == "long" else [c for c in frame if c not in _ITEM]
-    if raters == []:
+    annotators = None if kind == "long" else [c for c in frame if c not in _ITEM]
+    if annotators == []:
         raise InputError(f"{path} has no column of ratings. {_NEEDS['wide']}")
-    votes = votes_on(frame, _ITEM, raters, path, "image {image} ({source}, {occupation})")
+    votes = votes_on(frame, _ITEM, annotators, path, "image {image} ({source}, {occupation})")
     if not votes.n_annotators:
         raise InputError(f"{path} holds no rating: every one is empty. Allowed are {', '.join(LABELS)}.")
     return _resolved(kind, votes, notes)
@@ -216,10 +216,10 @@ def usual(frame: pd.DataFrame) -> pd.DataFrame:
 
 def read_ratings(path: str | Path) -> AnnotatedImages:
     """Read ratings from ``path``; as :func:`read`, but shares are an InputError, too."""
-    rated = read(path)
-    if rated.ratings is None:
+    annotations = read(path)
+    if annotations.ratings is None:
         raise InputError(f"{path} holds shares; give ratings, one row per image.")
-    return rated
+    return annotations
 
 
 def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.DataFrame:
@@ -238,23 +238,23 @@ def shares(images: pd.DataFrame, female: np.ndarray, male: np.ndarray) -> pd.Dat
 # -- ratings to votes ------------------------------------------------------------------------------------
 
 
-def votes_on(frame: pd.DataFrame, keys: list[str], raters: list[str] | None, path: Path, called: str) -> Votes:
+def votes_on(frame: pd.DataFrame, keys: list[str], annotators: list[str] | None, path: Path, called: str) -> Votes:
     """Return the ratings in a table and the votes on its items, whether or not there are any.
 
     Args:
         frame: Cells as text; its index counts the file's rows from 0.
         keys: The columns that name an item.
-        raters: The columns of ratings; ``None`` where rater and label hold one rating in each row.
+        annotators: The columns of ratings; ``None`` where rater and label hold one rating in each row.
         path: The file, for errors.
         called: What errors call an item, with columns in braces.
 
     Raises InputError where a cell is no rating, a rater has no name, or an item is there twice, or twice for one rater.
     """
-    codes, notes = _label_codes(frame[raters or ["label"]], path)
-    if raters:
+    codes, notes = _label_codes(frame[annotators or ["label"]], path)
+    if annotators:
         fix = "give it once. With one row for each rating, name the columns rater and label"
         cells.refuse(frame.duplicated(keys), path, f"{called} stands there twice, again", fix, frame)
-        items, names = frame[keys].reset_index(drop=True), raters
+        items, names = frame[keys].reset_index(drop=True), annotators
     else:
         items, codes, names = _spread(frame, keys, codes[:, 0], path, called)
     given = (codes >= 0).any(axis=0)
@@ -263,7 +263,7 @@ def votes_on(frame: pd.DataFrame, keys: list[str], raters: list[str] | None, pat
     kind = pd.CategoricalDtype(list(LABELS))
     ratings = {c: pd.Categorical.from_codes(codes[:, k], dtype=kind) for k, c in enumerate(columns) if given[k]}
     table, empty = pd.DataFrame(ratings, index=items.index), [c for c in columns if c not in ratings]
-    n_raters = int(given.sum()) if raters else len(names)
+    n_raters = int(given.sum()) if annotators else len(names)
     counted = {label: int((codes == k).sum()) for k, label in enumerate(LABELS)}
     by_label = ", ".join(f"{n} {label}" for label, n in counted.items() if n or label != OTHER)
     notes += [("raters", n_raters, ", ".join(table) if few else "too many to name")]
@@ -281,13 +281,13 @@ def _spread(
     # An image that nobody rated has no rater either.
     unnamed = given & (frame["rater"].str.strip() == "")
     cells.refuse(unnamed, path, "rater is empty", "name who gave the rating")
-    rater = cells.names(frame["rater"], path, empty=True)
+    annotator = cells.names(frame["rater"], path, empty=True)
     item = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
-    again = given & frame.assign(item=item, rater=rater, given=given).duplicated(["item", "rater", "given"])
+    again = given & frame.assign(item=item, rater=annotator, given=given).duplicated(["item", "rater", "given"])
     cells.refuse(again, path, f"{called} has two ratings by rater {{rater}}, the second", "keep one", frame)
     items = frame[~frame.duplicated(keys)][keys].reset_index(drop=True)
     item, label = item[given], label[given]
-    column, names = pd.factorize(rater[given])
+    column, names = pd.factorize(annotator[given])
     if (width := len(names)) > MOST_COLUMNS:
         # Which rater it was does not matter to votes and to agreement over all raters.
         column = pd.Series(item).groupby(item).cumcount().to_numpy()
@@ -306,8 +306,8 @@ def _resolved(kind: str, votes: Votes, notes: list[Note]) -> AnnotatedImages:
     by = [images[name] for name in ("model", "occupation", "source")]
     counts = each.groupby(by, observed=True).sum().reset_index()
     n = images["label"].value_counts()
-    rated = votes.ratings.notna()
-    gaps = int((rated.any(axis=1) & ~rated.all(axis=1)).sum())
+    annotations = votes.ratings.notna()
+    gaps = int((annotations.any(axis=1) & ~annotations.all(axis=1)).sum())
     places = images[["image", "source", "occupation"]].drop_duplicates()
     names = places.loc[places["image"].duplicated(), "image"].drop_duplicates()
     detail = f"counted as another image in each; if it is one image, correct the file: {cells.join_values(names)}"

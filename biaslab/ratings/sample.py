@@ -81,7 +81,13 @@ def _probabilities(images: pd.DataFrame, drawn: pd.DataFrame, among: list[str]) 
 
 
 def simulate(
-    sampled: pd.DataFrame, truth: pd.Series, raters: int = 7, *, seed: int, error: float = 0.02, unsure: float = 0.01
+    sampled: pd.DataFrame,
+    truth: pd.Series,
+    annotators: int = 7,
+    *,
+    seed: int,
+    error: float = 0.02,
+    unsure: float = 0.01,
 ) -> pd.DataFrame:
     """Let made-up raters rate what is known: only to show what the tables look like, never as a finding.
 
@@ -97,7 +103,7 @@ def simulate(
     out = sampled.rename(columns={"image_id": "image"})
     shows = out["image"].map(truth.to_dict()).fillna("")
     other = shows.replace({"female": "male", "male": "female"})
-    for k, chance in enumerate(np.random.default_rng(seed).random((raters, len(sampled)))):
+    for k, chance in enumerate(np.random.default_rng(seed).random((annotators, len(sampled)))):
         answers = [shows == "", (shows == "neither") | (chance < unsure), chance < unsure + error]
         out[f"simulated-{k + 1}"] = np.select(answers, ["", "unsure", other], shows)
     return out
@@ -130,11 +136,11 @@ def collect(
     ``model``, and as :func:`simulate`.
     """
     if file:
-        rated = readers.read_ratings(file)
-        if len(set(rated.percent_female["model"])) > 1:
-            rated = rated.of_model(model)
-        by = f"{rated.n_annotators} rater{'' if rated.n_annotators == 1 else 's'}"
-        return CollectedAnnotations(rated, "ratings", f"Ratings come from {Path(file).name}: {by}.")
+        annotations = readers.read_ratings(file)
+        if len(set(annotations.percent_female["model"])) > 1:
+            annotations = annotations.of_model(model)
+        by = f"{annotations.n_annotators} rater{'' if annotations.n_annotators == 1 else 's'}"
+        return CollectedAnnotations(annotations, "ratings", f"Ratings come from {Path(file).name}: {by}.")
     known = sampled["image_id"].isin(() if truth is None else truth.index).sum()
     if not known or not simulated:
         return CollectedAnnotations(None, "ratings", f"No ratings yet: the sample has {len(sampled)} images to rate.")
@@ -145,8 +151,8 @@ def collect(
         "They show the tables, and say nothing about people."
     )
     with tempfile.TemporaryDirectory() as folder:
-        rated = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
-    return CollectedAnnotations(rated, "simulated", note)
+        annotations = readers.read(tables.write(made, Path(folder) / "simulated.csv"))
+    return CollectedAnnotations(annotations, "simulated", note)
 
 
 def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
@@ -158,17 +164,17 @@ def truth(judgements: Mapping[str, pd.DataFrame]) -> pd.Series:
     return found.where(found.isin(GENDERS), "neither")
 
 
-def votes(rated: AnnotatedImages | None) -> pd.Series:
+def votes(annotations: AnnotatedImages | None) -> pd.Series:
     """Return the majority on each image that somebody rated, by id in plain form; InputError where an image stands in
     several rows.
     """
-    found = pd.Series(dtype=object) if rated is None else rated.votes()
+    found = pd.Series(dtype=object) if annotations is None else annotations.votes()
     return found[found != "unrated"]
 
 
-def outcomes(sampled: pd.DataFrame, rated: AnnotatedImages | None) -> pd.DataFrame:
+def outcomes(sampled: pd.DataFrame, annotations: AnnotatedImages | None) -> pd.DataFrame:
     """Return how the votes on the sample ended, by source: the rows of table ``judging_rated``."""
-    vote = sampled["image_id"].map(normalize).map(votes(rated).to_dict()).astype(object).fillna("unrated")
+    vote = sampled["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object).fillna("unrated")
     outcomes = [o for o in readers.OUTCOMES if o != OTHER or (vote == OTHER).any()]
     counts = pd.crosstab(sampled["source"], pd.Categorical(vote, outcomes), dropna=False)
     counts = counts.loc[[s for s in SOURCES if s in counts.index]].rename_axis(columns="vote")
@@ -177,7 +183,7 @@ def outcomes(sampled: pd.DataFrame, rated: AnnotatedImages | None) -> pd.DataFra
 
 
 def agreement(
-    rated: AnnotatedImages | None,
+    annotations: AnnotatedImages | None,
     judgements: pd.DataFrame,
     *,
     seed: int,
@@ -189,14 +195,14 @@ def agreement(
     ratings rows have no values.
     """
     draws = {"seed": seed, "replicates": replicates, "confidence": confidence}
-    pairs = judged_and_voted(rated, judgements)
+    pairs = judged_and_voted(annotations, judgements)
     rows = []
     statistics = ("krippendorff_alpha", "judge_agreement")
     for statistic, subset, labels in product(statistics, ("all", *SOURCES), LABEL_SETS):
         found = (np.nan, np.nan, np.nan, 0, 0, NO_RATINGS)
-        if rated is not None:
-            here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, rated.images))
-            matrix, used = rated.ratings[rows_of].to_numpy(object), LABEL_SETS[labels]
+        if annotations is not None:
+            here, rows_of = ((t["source"] == subset) | (subset == "all") for t in (pairs, annotations.images))
+            matrix, used = annotations.ratings[rows_of].to_numpy(object), LABEL_SETS[labels]
             if statistic == "krippendorff_alpha":
                 found = measures.krippendorff_alpha(matrix, used, **draws)
             else:
@@ -211,16 +217,16 @@ def agreement(
     return pd.DataFrame(rows, columns=[*names, "published", "reason"])
 
 
-def judged_and_voted(rated: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def judged_and_voted(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return the judgements of rated images, one row each, with a column ``vote``; none where nothing is rated."""
     once = judgements.drop_duplicates("image_id")
-    once = once.assign(vote=once["image_id"].map(normalize).map(votes(rated).to_dict()).astype(object))
+    once = once.assign(vote=once["image_id"].map(normalize).map(votes(annotations).to_dict()).astype(object))
     return once.dropna(subset="vote").reset_index(drop=True)
 
 
-def disagreements(rated: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
+def disagreements(annotations: AnnotatedImages | None, judgements: pd.DataFrame) -> pd.DataFrame:
     """Return judged images whose raters' majority is another, those that the judge was surest of first."""
-    pairs = judged_and_voted(rated, judgements)
+    pairs = judged_and_voted(annotations, judgements)
     wrong = pairs[(pairs["outcome"] == JUDGED) & (pairs["gender"] != pairs["vote"])]
     sure = (wrong["p_female"] - 0.5).abs()
     return wrong.loc[sure.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

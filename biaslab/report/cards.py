@@ -91,8 +91,8 @@ def _marks(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
             name = ", ".join(part for part in (who, str(mark.get("name") or "")) if part) or "estimate"
             found.append({**mark, "name": name})
     of = {"unit": str(rows[0]["unit"]), "reference_name": str(rows[0]["reference_name"])}
-    picture = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **of)
-    return picture and picture | {"left": max(len(found) - _ROWS, 0)}
+    image = draw_rows(found[:_ROWS], reference=rows[0]["reference"], **of)
+    return image and image | {"left": max(len(found) - _ROWS, 0)}
 
 
 def first(cards: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

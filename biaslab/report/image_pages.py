@@ -89,9 +89,9 @@ def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: 
         "outcome": sorted({o for p in pictures for o in p["outcomes"]}),
         "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
     }
-    how = {"style": asset("report.css"), "script": asset("pictures.js")}
+    options = {"style": asset("report.css"), "script": asset("pictures.js")}
     content = {"model": model, "pictures": pictures, "choices": choices, "images": images}
-    write_from(path, "pictures.html.j2", **how, **content, marks=MARKS, index=index)
+    write_from(path, "pictures.html.j2", **options, **content, marks=MARKS, index=index)
     return {"images": images, "shown": len(pictures), "side": side}
 
 
@@ -227,10 +227,10 @@ def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
     """Return the longer side of pictures, in pixels, that lets them all take no more bytes than are allowed."""
     tried = evenly(list(pairs), _TRIED)
-    read = [picture for source, image_id in tried for picture in _read(source, [image_id]) if picture]
+    read = [image for source, image_id in tried for image in _read(source, [image_id]) if image]
     for side in _SIDES:
         # A tenth is left for those that are larger than the ones tried.
-        size = sum(len(_encoded(picture, side)) for picture in read) / max(len(read), 1)
+        size = sum(len(_encoded(image, side)) for image in read) / max(len(read), 1)
         if size * len(pairs) <= 0.9 * allowed:
             return side
     return _SIDES[-1]
@@ -239,8 +239,8 @@ def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
 def data_urls(images: ImageSource, ids: Sequence[str], side: int) -> Iterator[str]:
     """Yield images as ``data:`` URLs, in order; empty for those that cannot be shown."""
     for k in range(0, len(ids), _AT_A_TIME):
-        for picture in _read(images, ids[k : k + _AT_A_TIME]):
-            data = _encoded(picture, side) if picture else b""
+        for image in _read(images, ids[k : k + _AT_A_TIME]):
+            data = _encoded(image, side) if image else b""
             yield f"data:image/webp;base64,{base64.b64encode(data).decode()}" if data else ""
 
 
@@ -251,11 +251,11 @@ def _read(images: ImageSource, ids: Sequence[str]) -> list[Image | None]:
     return [Image.fromarray(one) if isinstance(one, np.ndarray) else None for one in images.read(list(ids))]
 
 
-def _encoded(picture: Image, side: int) -> bytes:
+def _encoded(image: Image, side: int) -> bytes:
     """Return a picture's bytes, made anew from its pixels: no palette, no metadata."""
     from PIL import Image
 
-    small = picture.copy()
+    small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     small.save(file := io.BytesIO(), "WEBP", quality=_QUALITY, method=2)
     return file.getvalue()

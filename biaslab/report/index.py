@@ -65,8 +65,8 @@ def build(run_dir: str | Path) -> Path:
     """
     run_dir = Path(run_dir)
     run = records.read(run_dir, needs={})
-    how = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
-    return write_from(run_dir / "index.html", "index.html.j2", **how, **_content(run, run_dir))
+    options = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
+    return write_from(run_dir / "index.html", "index.html.j2", **options, **_content(run, run_dir))
 
 
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -352,14 +352,14 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:
-        picture, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
-    width, height = picture.size
+        image, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
+    width, height = image.size
     if 50 <= dpi <= 1200:
         width, height = round(width * 110 / dpi), round(height * 110 / dpi)
     found = "image/png", png
     # The format allows no longer sides.
-    for how in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(picture.size) < 2**14 else ():
-        picture.save(file := io.BytesIO(), "WEBP", method=1, **how)
+    for options in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(image.size) < 2**14 else ():
+        image.save(file := io.BytesIO(), "WEBP", method=1, **options)
         found = "image/webp", file.getvalue()
         if len(found[1]) <= _PHOTOGRAPHS:
             break

@@ -159,7 +159,7 @@ def write(
     """
     _check_place(target)
     pictures, reasons = _pictures(drawn, sources)
-    drawn = drawn[[picture is not None for picture in pictures]]
+    drawn = drawn[[image is not None for image in pictures]]
     asked = list(drawn[QUESTION]) if QUESTION in drawn else []
     drawn = drawn.drop(columns=["_row", FILE, QUESTION], errors="ignore")
     if drawn.empty:

@@ -99,8 +99,8 @@ def side_by_side(
         lone = [k for k in either if k in frame and k not in other]
         chosen = frame[[*keys, *apart, *lone, *values, *limits]]
         sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
-    how = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
-    both = sides[0].merge(sides[1], on=keys, **how)
+    options = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
+    both = sides[0].merge(sides[1], on=keys, **options)
     names = {"left_only": "first", "right_only": "second"}
     both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
     both.insert(len(keys) + 1, "basis", _compared(both, values, same if not apart else ()))
@@ -278,8 +278,8 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         # The paper on whose measurements the table rests, "synthesis" where it is all of them.
         same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
         over = [_over(folder, table, swept) for folder in (one, other)] if table in pairing.unit_readers() else ()
-        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
-        frames[table] = side_by_side(*sides, table, swept=swept, **how)
+        options = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
+        frames[table] = side_by_side(*sides, table, swept=swept, **options)
         if not (frames[table]["in_runs"] == "both").any():
             why = _why_apart(*_own_models(*sides, printed), table, (one.name, other.name))
             reasons.setdefault(why, []).append(table)

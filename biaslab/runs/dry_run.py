@@ -66,7 +66,7 @@ def check_cached(one: ImageRequest, run: str) -> None:
         )
 
 
-def run_preflight(planned: list[jobs.Job], progress: bool = False, **how: Any) -> Preflight:
+def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
     """Try what a run uses, as :func:`biaslab.pipeline.preflight.run_preflight` does; say so beside it with ``progress``."""
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
     found = image_requests(opened)
@@ -74,7 +74,7 @@ def run_preflight(planned: list[jobs.Job], progress: bool = False, **how: Any) -
     for text in without if say else ():
         say(text)
     each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.baseline_pipelines)]
-    return replace(preflight.run_preflight(found, each, say=say, **how), left_out=without)
+    return replace(preflight.run_preflight(found, each, say=say, **options), left_out=without)
 
 
 def check_ratings(found: Iterable[ImageRequest]) -> list[str]:

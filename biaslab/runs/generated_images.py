@@ -53,7 +53,9 @@ def remarks(asked: Iterable[ImageRequest]) -> list[str]:
         # What is wrong with its images, notebooks have said.
         with contextlib.suppress(BiaslabError):
             pipeline = read_only_pipeline(one.pipeline)
-            made = pipeline.generate_images(one.prompts, one.prompt_set, one.several_people, kept_as=one.storage_class)
+            made = pipeline.generate_images(
+                one.prompts, one.prompt_set, one.several_people, storage_class=one.storage_class
+            )
             found |= dict.fromkeys(f"{one.model}: {text}" for text in pipeline.image_remarks(made))
     return list(found)
 

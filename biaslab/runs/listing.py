@@ -34,7 +34,7 @@ def write(folder: Path, asked: Iterable[ImageRequest]) -> None:
             with contextlib.suppress(BiaslabError):
                 pipeline = read_only_pipeline(one.pipeline)
                 made = pipeline.generate_images(
-                    one.prompts, one.prompt_set, one.several_people, kept_as=one.storage_class
+                    one.prompts, one.prompt_set, one.several_people, storage_class=one.storage_class
                 )
         if made is None:
             whole = False

@@ -90,9 +90,9 @@ def explain_unattainable(each: str, smallest: float, level: float) -> str:
     return f"{text}, not below {level:.2g}"
 
 
-def format_range(low: float, high: float, how: str | Callable[[float], str]) -> str:
+def format_range(low: float, high: float, options: str | Callable[[float], str]) -> str:
     """Return two numbers in words, one where they are told alike."""
-    each = [how.format(v) if isinstance(how, str) else how(v) for v in (low, high)]
+    each = [options.format(v) if isinstance(options, str) else options(v) for v in (low, high)]
     return " to ".join(dict.fromkeys(each))
 
 

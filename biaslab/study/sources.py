@@ -28,7 +28,7 @@ _NAMED = ("occupation", "profession", "model")
 
 
 def load_measured(
-    name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None, beside: Iterable[str] = ()
+    name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None, baselines: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
@@ -36,13 +36,13 @@ def load_measured(
         source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``load_measured`` (a run's
             inputs), in its ``tables``, or in itself.
         pipeline: What measures, for sources that make images; what its settings ask to ``compare_with`` follows.
-        beside: For sources that make none, ``published`` where printed numbers of other models are to follow.
+        baselines: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
         InputError: The data are missing or do not fit.
         UnknownNameError: There is no such table in this source.
     """
-    if "published" in beside and not makes_images(source) and is_comparable(name, source):
+    if "published" in baselines and not makes_images(source) and is_comparable(name, source):
         return _with_printed(name, source, ratings)
     if source == "published":
         if name not in _published():
@@ -111,10 +111,10 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
 
     from biaslab.pipeline import preflight
 
-    own, beside = _pipeline().get(name), None
+    own, baselines = _pipeline().get(name), None
     if "published" in pipeline.settings.compare_with:
-        beside = _published().get(name)
-    if not own and not beside:
+        baselines = _published().get(name)
+    if not own and not baselines:
         raise _not_held("the pipeline", name, _readable())
     frames, missing = [], []
     for one in (pipeline, *pipeline.baseline_pipelines) if own else ():
@@ -127,7 +127,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
             missing.append(error)
     if missing and not frames:
         raise missing[0]
-    whole = pd.concat([*frames, *([beside()] if beside else [])], ignore_index=True)
+    whole = pd.concat([*frames, *([baselines()] if baselines else [])], ignore_index=True)
     # What says nothing of a model, such as what captions hold, every model's pipeline says alike.
     return whole if "model" in whole else whole.drop_duplicates(ignore_index=True)
 
@@ -141,10 +141,10 @@ def _not_held(source: str, name: str, held: Iterable[str]) -> Exception:
     """Return the error for a table that ``source`` lacks: no failure where another source can have it."""
     if name not in _readable():
         return unknown_name(f"table of measurements in {source}", name, held)
-    how = "set source to 'published', or to a folder with this table"
+    options = "set source to 'published', or to a folder with this table"
     if name not in _published():
-        how = "it takes images. Set source to 'pipeline', or to a folder with this table"
-    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {how}.")
+        options = "it takes images. Set source to 'pipeline', or to a folder with this table"
+    return MissingInputError(f"{source[0].upper()}{source[1:]} has no {name}: {options}.")
 
 
 def _in_one_form(frame: pd.DataFrame, name: str, path: Path) -> pd.DataFrame:
@@ -205,11 +205,11 @@ def check_all(request: Request) -> None:
             load_measured(name, source=source)
 
 
-def has_table(name: str, *, source: str, beside: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
+def has_table(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
+    """Return whether ``source`` holds the measured table ``name``; ``baselines`` is the setting ``compare_with``."""
     if source == "published":
         return name in _published()
-    if "published" in beside and is_comparable(name, source):
+    if "published" in baselines and is_comparable(name, source):
         return True
     if makes_images(source):
         return name in _pipeline()

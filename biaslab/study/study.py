@@ -148,13 +148,13 @@ class Study:
                 kind = f"model in {name} ({self.source})"
                 raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
-        beside = self._printed[name] if self._request.beside else ()
-        return frame[frame["model"].isin([self.model, *beside])].reset_index(drop=True)
+        baselines = self._printed[name] if self._request.beside else ()
+        return frame[frame["model"].isin([self.model, *baselines])].reset_index(drop=True)
 
     def has_table(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = sources.table_of(what)
-        if not sources.has_table(name, source=self.source, beside=self._request.beside):
+        if not sources.has_table(name, source=self.source, baselines=self._request.beside):
             return False
         try:
             frame = self._read(name)
@@ -169,10 +169,10 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            how: dict[str, Any] = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
-            how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
+            options: dict[str, Any] = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
+            options["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
-                self._inputs[name] = sources.load_measured(name, **how)
+                self._inputs[name] = sources.load_measured(name, **options)
             folder = (self._attempt or self._common) / sources.MEASURED
             with self._writing(path := folder / f"{name}.csv"):
                 tables.write(self._inputs[name], path)
@@ -380,8 +380,8 @@ class Study:
         made = self.describe_generation if self._inputs or "pipeline" in vars(self) else ""
         caption = f"{caption} {made}".strip()
         # A fixed salt and no date make the same figure the same bytes; pictures in it stay as they are.
-        how: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
-        with self._writing(png), mpl.rc_context(how | _NO_LAYOUT):
+        options: Any = {"svg.hashsalt": name, "svg.fonttype": "none", "image.composite_image": False}
+        with self._writing(png), mpl.rc_context(options | _NO_LAYOUT):
             png.parent.mkdir(parents=True, exist_ok=True)
             page = _lay_out(figure)
             words = (said for said in figure.findobj(Text) if said.get_visible() and said.get_text().strip())
@@ -538,7 +538,7 @@ def _save_png(figure: Figure, path: Path, page: Bbox) -> None:
     few.save(path, dpi=(_DPI, _DPI))
 
 
-def _display(picture: Path, alt: str) -> None:
+def _display(image: Path, alt: str) -> None:
     """Show a saved figure in a notebook, in its own size, with a description for those who cannot see it."""
     from IPython import get_ipython
     from IPython.display import Image, display
@@ -547,7 +547,7 @@ def _display(picture: Path, alt: str) -> None:
 
     if get_ipython() is None:
         return
-    with Opened.open(picture) as opened:
+    with Opened.open(image) as opened:
         width, height = (round(pixels * rcParams["figure.dpi"] / _DPI) for pixels in opened.size)
     about = {"alt": alt, "width": width, "height": height}
-    display(Image(data=picture.read_bytes(), format="png"), metadata={"image/png": about})
+    display(Image(data=image.read_bytes(), format="png"), metadata={"image/png": about})

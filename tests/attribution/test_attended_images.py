@@ -19,7 +19,7 @@ GIVEN = settings("")[1]
 
 
 def made(folder, store, prompts=PROMPTS, **more):
-    return AttendedImages(prompts, folder, GIVEN, seed=1, store=store, **more).complete(progress=False)
+    return AttendedImages(prompts, folder, GIVEN, seed=1, cache=store, **more).complete(progress=False)
 
 
 @pytest.mark.long
@@ -43,7 +43,7 @@ def test_images_and_maps_are_kept_together(folders, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="no image 'p/7'"):
         again.word_maps(["p/7"])
     # They are the images that are made without maps.
-    plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, store=store).complete(progress=False)
+    plain = GeneratedImages(PROMPTS, folder, GIVEN, seed=1, cache=store).complete(progress=False)
     np.testing.assert_array_equal(plain.read(asked), again.read(asked))
 
 

@@ -139,13 +139,13 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.hub.image_sources import FolderImages
 from biaslab.judges.judge import JudgeSettings, judge
 from biaslab.endpoints.settings import EndpointSettings
-from biaslab.cache.result_cache import Stage, Store
+from biaslab.cache.result_cache import ResultCache, Stage
 
 folder, notebooks, changes = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
 (folder / "captions.csv").write_text("caption_id,text\\n1,A nurse at work.\\n")
 (folder / "pictures").mkdir()
 Image.new("RGB", (8, 8)).save(folder / "pictures" / "1.png")
-store, asked = Store(folder / "store"), []
+store, asked = ResultCache(folder / "store"), []
 
 class AskedError(Exception):
     pass
@@ -158,13 +158,13 @@ Stage.compute_iter = computed
 
 def stage(call, *given, **how):
     try:
-        call(*given, store=store, progress=False, **how)
+        call(*given, cache=store, progress=False, **how)
     except AskedError:
         return asked[-1]
 
 def notebook(name, brought=()):
     one = next(n for n in params.find_notebooks(notebooks) if n.id == name)
-    return code_digest._hash(earlier.code_of(one), list(brought))
+    return code_digest._hash(resume.notebook_code(one), list(brought))
 
 def keys():
     world, file = open_corpus("mini", rows=10), open_corpus(str(folder / "captions.csv"))
@@ -172,20 +172,20 @@ def keys():
     prompts["occupation"] = "nurse"
     how = {"endpoint": EndpointSettings(), "corpus": lambda: world, "device": "cpu"}
     drawn = open_model("world", GenerationSettings(), **how)
-    made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, store=store)
+    made = GeneratedImages(prompts, "mini-sd", GenerationSettings(), seed=0, cache=store)
     by = JudgeSettings(faces="whole image", gender="ViT-B-32:openai")
     pictures = FolderImages(folder / "pictures")
     return {
         "captions of the world": world.digest,
         "triplets' captions of the world": open_corpus("depictions", rows=10).digest,
-        "images drawn": drawn.generate(prompts, seed=0, store=store).digest,
+        "images drawn": drawn.generate(prompts, seed=0, cache=store).digest,
         "search over the world's captions": stage(search, world, ["nurse"], per_term=1, seed=0),
         "search over a file": stage(search, file, ["nurse"], per_term=1, seed=0),
         "judgements of a folder": stage(judge, pictures, by),
         "images generated": made.digest,
         "published paradox": notebook("paradox/4_baseline"),
         "published triplets": notebook("triplets/7_1_one_prompt"),
-        "paradox of images": notebook("paradox/4_baseline", earlier.brought(images=True)),
+        "paradox of images": notebook("paradox/4_baseline", resume.plugin_digests(images=True)),
     }
 
 first, found = keys(), {}
@@ -311,7 +311,7 @@ for notebook in params.find_notebooks(Path(sys.argv[1])):
             names |= {"output_dir": tempfile.mkdtemp(dir=sys.argv[-1])}
             names |= {"bootstrap_replicates": 100} if "bootstrap_replicates" in names else {}
     ours = {name for name in ran if name.split(".")[0] == "biaslab" and not code_digest._APART.fullmatch(name)}
-    told[notebook.id] = [sorted(ours - set(earlier.code_of(notebook))), len(ours)]
+    told[notebook.id] = [sorted(ours - set(resume.notebook_code(notebook))), len(ours)]
 print(json.dumps(told))
 """
 RUN = ("paradox/5_approaches", "paired/5_mitigation", "dalleval/5_2_skills", "triplets/7_1_one_prompt")

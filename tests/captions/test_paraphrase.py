@@ -141,7 +141,7 @@ def test_a_paraphrase_that_loses_something_is_asked_for_once_more(server, captio
 def test_an_answer_without_end_is_kept_as_far_as_it_is_of_use(server, tmp_path):
     store = ResultCache(tmp_path)
     server.reply = lambda question, n: completion("a nurse " + "and a dog " * 500_000)
-    found = by_model(server, ["a nurse"], ["nurse"], store=store)
+    found = by_model(server, ["a nurse"], ["nurse"], cache=store)
     assert found["outcome"].tolist() == ["too_long"]
     # The answer, and what of it is sent back.
     assert len(server.requests[1]["messages"][1]["content"]) == 4 * LONGEST_CAPTION
@@ -154,12 +154,12 @@ def test_what_has_no_answer_is_by_rule_and_says_so(server, tmp_path):
     replies = {captions[0]: completion("At work: a nurse"), captions[1]: completion(""), captions[3]: failure(400)}
     server.reply = lambda question, n: replies[caption_in(question)]
     store = ResultCache(tmp_path)
-    found = by_model(server, captions, ["nurse"] * 4, seed=3, store=store)
+    found = by_model(server, captions, ["nurse"] * 4, seed=3, cache=store)
     assert found["outcome"].tolist() == ["paraphrased", "empty", "not_asked", "rejected"]
     assert found["text"].tolist() == ["At work: a nurse", *(paraphrase(c, "nurse", 3) for c in captions[1:])]
     # The first answer, and that there is none to the second, are kept.
     asked = len(server.requests)
-    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, store=store), found)
+    pd.testing.assert_frame_equal(by_model(server, captions, ["nurse"] * 4, seed=3, cache=store), found)
     assert len(server.requests) == asked + 1
 
 

@@ -59,11 +59,11 @@ def made(server, store, prompts, *, seed=7, **more):
 
 def ordered(server, store, n, **more):
     """Return n images as a source before anything is bought."""
-    return EndpointImages(asked(n), at(server, **PAID | more), seed=7, store=store)
+    return EndpointImages(asked(n), at(server, **PAID | more), seed=7, cache=store)
 
 
 def bought(prompts, settings, store, seed=7):
-    return EndpointImages(prompts, settings, seed=seed, store=store).complete(progress=False)
+    return EndpointImages(prompts, settings, seed=seed, cache=store).complete(progress=False)
 
 
 def query(root, select):

@@ -78,7 +78,7 @@ def test_a_safety_checker_that_sees_nothing_is_an_error(folders, path):
 
 def test_no_image_is_kept(folders, tmp_path):
     given = (pd.DataFrame({"prompt_id": ["p"], "text": [PROMPT], "n_images": [3]}), *settings(folders("sd1")))
-    kept = {"seed": 1, "store": ResultCache(tmp_path), "device": "cpu"}
+    kept = {"seed": 1, "cache": ResultCache(tmp_path), "device": "cpu"}
 
     def broken(*given, **where):
         model = load(*given, **where)

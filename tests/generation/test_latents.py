@@ -27,7 +27,7 @@ ASKED = triplets(2)
 
 
 def made(folder, store, prompts=ASKED, **changes):
-    return GeneratedImages(prompts, folder, GIVEN.changed(**changes), seed=4, store=store).complete(progress=False)
+    return GeneratedImages(prompts, folder, GIVEN.changed(**changes), seed=4, cache=store).complete(progress=False)
 
 
 def cosine(a, b):
@@ -84,7 +84,7 @@ def test_latents_are_kept_and_found_again(folders, tmp_path, monkeypatch):
     monkeypatch.setattr("biaslab.generation.loading.load_pipeline", None)
     again = made(folder, store)
     pairs = pd.DataFrame({"first": [ids[0], ids[0], ids[0]], "second": [ids[1], ids[3], ids[1]]})
-    found = spaces.compare_latents(again, pairs, store=store, progress=False)
+    found = spaces.compare_latents(again, pairs, cache=store, progress=False)
     last = found[found["metric"] == "z0"].set_index("second")["value"]
     latents = dict(zip(ids, again.latents(ids), strict=True))
     for second in ids[1], ids[3]:
@@ -128,7 +128,7 @@ def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_co
     for one in source.latents(ids):
         assert one.final.shape == own.latents(ids[:1])[0].final.shape and len(one.by_step) == 3
     pairs = pd.DataFrame({"first": PROMPTS[:1], "second": PROMPTS[1:2]})
-    found = spaces.compare_prompts(pairs, folders("sd1"), GIVEN, store=ResultCache(tmp_path), progress=False)
+    found = spaces.compare_prompts(pairs, folders("sd1"), GIVEN, cache=ResultCache(tmp_path), progress=False)
     assert found["value"].isna().all() and found["metric"].tolist() == list(spaces.OF_PROMPTS)
     assert found["reason"].str.contains("StableDiffusionPipeline").all()
 
@@ -138,7 +138,7 @@ def test_a_pipeline_of_no_known_family_is_followed_and_says_why_texts_are_not_co
 def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path, monkeypatch, family):
     folder = folders(family)
     pairs = pd.DataFrame({"first": [PROMPTS[0]] * 3, "second": [PROMPTS[1], PROMPTS[0], PROMPTS[1]]})
-    given = {"store": ResultCache(tmp_path), "progress": False}
+    given = {"cache": ResultCache(tmp_path), "progress": False}
     found = spaces.compare_prompts(pairs, folder, GIVEN, **given).set_index(["metric", "second"])
     one, other = generator.load(folder, GIVEN).embeddings(PROMPTS[:2])
     assert found.loc[("t", PROMPTS[1]), "value"] == pytest.approx(cosine(one.tokens, other.tokens))
@@ -161,7 +161,7 @@ def test_prompts_are_compared_by_tokens_words_and_pooled_text(folders, tmp_path,
 def test_texts_of_several_lengths_are_compared_whatever_the_batch(folders, tmp_path, family):
     pairs = pd.DataFrame({"first": [PROMPTS[0]], "second": ["a photo of the face of a nurse , a woman"]})
     found = spaces.compare_prompts(
-        pairs, folders(family), GIVEN.changed(batch_size=1), store=ResultCache(tmp_path), progress=False
+        pairs, folders(family), GIVEN.changed(batch_size=1), cache=ResultCache(tmp_path), progress=False
     ).set_index("metric")
     one, other = generator.load(folders(family), GIVEN).embeddings([*pairs.iloc[0]])
     # The shorter one ends in zeros, which change no cosine.
@@ -251,7 +251,7 @@ def test_a_triplet_stays_together_when_memory_is_short(folders):
 def test_other_noise_is_another_result(folders, tmp_path):
     shared, own = triplets(2), triplets(2).drop(columns="noise_id")
     named = triplets(2).assign(noise_id=lambda t: t["prompt_id"])
-    how = {"seed": 4, "store": ResultCache(tmp_path)}
+    how = {"seed": 4, "cache": ResultCache(tmp_path)}
     assert len({GeneratedImages(asked, folders("sd1"), GIVEN, **how).digest for asked in (shared, own, named)}) == 3
     # A noise of its own by name is that of the prompt.
     assert noise_keys(units_of(named)) == noise_keys(units_of(own))

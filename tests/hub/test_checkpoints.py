@@ -480,7 +480,7 @@ def test_where_models_run_on_the_cpu_there_is_nothing_to_offload(files, offload)
 
 def test_images_are_found_again_wherever_their_model_was(files, tmp_path):
     prompts = pd.DataFrame({"prompt_id": ["p"], "text": ["a photo of a nurse"], "n_images": [1]})
-    run = {"seed": 3, "store": ResultCache(tmp_path / "store")}
+    run = {"seed": 3, "cache": ResultCache(tmp_path / "store")}
     assert model(files).n_cached(prompts, **run) == 0
     model(files).generate(prompts, progress=False, **run)
     for offload in ("none", "model"):

@@ -206,13 +206,13 @@ def test_a_model_gives_the_pictures_that_a_prompt_asks_for(tmp_path):
     more = {"endpoint": EndpointSettings(), "corpus": lambda: pytest.fail("read")}
     model = open_model(f"images:{tmp_path}", GenerationSettings(), **more)
     prompts = asked("A photo of  a nurse.", "a chef")
-    assert model.n_cached(prompts, seed=1, store=None) == 2
-    images = model.generate(prompts, seed=1, store=None)
+    assert model.n_cached(prompts, seed=1, cache=None) == 2
+    images = model.generate(prompts, seed=1, cache=None)
     found = images.table[["image_id", "prompt_id", "index"]].to_numpy().tolist()
     assert found == [["0.png", "p0", 0], ["1.png", "p0", 1]]
     assert images.read(["1.png"])[0].shape == (8, 8, 3)
     with pytest.raises(MissingInputError, match="'a chef'"):
-        model.generate(asked("a chef"), seed=1, store=None)
+        model.generate(asked("a chef"), seed=1, cache=None)
 
 
 # -- formats ---------------------------------------------------------------------------------------------

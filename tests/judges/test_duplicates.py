@@ -41,7 +41,7 @@ def searched(folder, group=lambda image_id: "one"):
     images.table = images.table.assign(outcome="ok")
     groups = images.table["image_id"].map(group)
     return images, duplicates.find_duplicates(
-        images, groups, store=ResultCache(folder.parent / "store"), progress=False
+        images, groups, cache=ResultCache(folder.parent / "store"), progress=False
     )
 
 
@@ -71,7 +71,7 @@ def test_find_of_numbered_images_the_first_number_counts(tmp_path):
     images.table = pd.DataFrame({"image_id": ["p/10", "p/2", "q/1"]})
     images.read = lambda ids: [noise(1) for _ in ids]
     groups = pd.Series(["one"] * 3)
-    found = duplicates.find_duplicates(images, groups, store=ResultCache(tmp_path / "store"), progress=False)
+    found = duplicates.find_duplicates(images, groups, cache=ResultCache(tmp_path / "store"), progress=False)
     assert status_of(found) == {"p/10": (DUPLICATE, "p/2"), "p/2": ("", ""), "q/1": (DUPLICATE, "p/2")}
 
 
@@ -127,7 +127,7 @@ def test_find_no_images_returns_no_rows(tmp_path):
     images = FolderImages(folder)
     images.table = images.table.iloc[:0]
     found = duplicates.find_duplicates(
-        images, pd.Series([], dtype=object), store=ResultCache(tmp_path / "store"), progress=False
+        images, pd.Series([], dtype=object), cache=ResultCache(tmp_path / "store"), progress=False
     )
     assert found.empty and duplicates.group_duplicates(found) == (0, [])
     assert duplicates.remarks(duplicates.DistinctImages(images, found)) == []

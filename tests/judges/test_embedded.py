@@ -21,7 +21,7 @@ def test_clear_people_are_judged_right_and_nobody_is_nobody(tmp_path):
     things = ArrayImages([np.ascontiguousarray(render(scene)[:, :, :3]) for scene in scenes])
     settings = JudgeSettings(faces="mini-detector", gender="mini-clip")
     judged, nobody = (
-        judge(images, settings, store=ResultCache(tmp_path), progress=False) for images in (people, things)
+        judge(images, settings, cache=ResultCache(tmp_path), progress=False) for images in (people, things)
     )
     clear = people.table[~people.table["ambiguous"]].set_index("image_id")["truth_gender"]
     assert len(clear) > 60

@@ -41,7 +41,7 @@ def cases(picture):
 def run(judges_are, cases, tmp_path):
     def _run(judges, settings=JudgeSettings()):  # noqa: B008
         judges_are(judges)
-        return judge(cases, settings, store=ResultCache(tmp_path), progress=False)
+        return judge(cases, settings, cache=ResultCache(tmp_path), progress=False)
 
     return _run
 
@@ -141,7 +141,7 @@ def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tm
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
     settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
-    found = judge(ArrayImages(images), settings, store=ResultCache(tmp_path), progress=False)
+    found = judge(ArrayImages(images), settings, cache=ResultCache(tmp_path), progress=False)
     models = module.load(settings)
     alone = judge_images([str(k) for k in range(6)], images, models, settings)
     assert list(found["outcome"]) == list(alone["outcome"])

@@ -126,7 +126,7 @@ def shown():
 def look(monkeypatch):
     def _look(images, named, store, told, classes=TWO, **options):
         monkeypatch.setattr(objects, "Detector", told)
-        return detect(images, str(named), classes, store=ResultCache(store), progress=False, **options)
+        return detect(images, str(named), classes, cache=ResultCache(store), progress=False, **options)
 
     return _look
 

@@ -32,7 +32,7 @@ def grey(level):
 def judged(name, tmp_path, levels):
     images = ArrayImages([grey(level) for level in levels])
     settings = JudgeSettings(gender=name, faces=WHOLE_IMAGE)
-    return judge(images, settings, store=ResultCache(tmp_path / "store"), device="cpu", progress=False)
+    return judge(images, settings, cache=ResultCache(tmp_path / "store"), device="cpu", progress=False)
 
 
 def test_an_installed_judge_judges(installed, tmp_path):
@@ -97,7 +97,7 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
 def toned(name, tmp_path, images, **faces):
     source = ArrayImages(images)
     of = source.table.assign(**{"x0": 2.0, "y0": 2.0, "x1": 6.0, "y1": 6.0} | faces)
-    return judge_skin_tones(source, of, name, store=ResultCache(tmp_path / "store"), device="cpu", progress=False)
+    return judge_skin_tones(source, of, name, cache=ResultCache(tmp_path / "store"), device="cpu", progress=False)
 
 
 def test_an_installed_judge_says_skin_tones(installed, tmp_path, monkeypatch):

@@ -259,7 +259,7 @@ def test_each_image_has_its_instances_best_first_and_is_looked_at_once(named, tm
     words.write_text("Dog\n\ncoffee_cup\ndog\n")
     told, store = Told(), ResultCache(tmp_path / "store")
     monkeypatch.setattr(segmentation, "load", told)
-    given = {"vocabulary": str(words), "store": store, "progress": False, "device": "cpu"}
+    given = {"vocabulary": str(words), "cache": store, "progress": False, "device": "cpu"}
     found = segmentation.find_instances(source, str(named), **given)
     assert list(found.objects) == list(COLUMNS)
     assert found.objects[["image_id", "instance"]].to_numpy().tolist() == [["a", 0], ["a", 1], ["a", 2], ["d", 0]]
@@ -368,4 +368,4 @@ def test_a_column_a_file_or_a_size_that_is_missing_is_named(tmp_path):
         with pytest.raises(InputError, match=f"no column '{column}'"):
             segmentation.read(written(tmp_path, drop=[column]), IDS)
     with pytest.raises(MissingInputError, match=r"none\.csv"):
-        segmentation.find_instances(ArrayImages([]), str(tmp_path / "none.csv"), store=ResultCache(tmp_path))
+        segmentation.find_instances(ArrayImages([]), str(tmp_path / "none.csv"), cache=ResultCache(tmp_path))

@@ -35,7 +35,7 @@ def compared(images, tmp_path):
     """Compare pairs of the images by something."""
 
     def _compared(*by, pairs=PAIRS):
-        return compare(images, pairs, *by, store=ResultCache(tmp_path), device="cpu", progress=False)
+        return compare(images, pairs, *by, cache=ResultCache(tmp_path), device="cpu", progress=False)
 
     return _compared
 

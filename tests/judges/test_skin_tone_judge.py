@@ -19,7 +19,7 @@ BOX = (10.0, 5.0, 30.0, 29.0)
 COLUMNS = ["tone", "angle", "red", "green", "blue", "share", "reason"]
 
 
-face_tones = partial(skin_tone.face_tones, pictures=DRAWINGS)
+face_tones = partial(skin_tone.face_tones, image_domain=DRAWINGS)
 
 
 def face(colour, ground=(20, 90, 200)):
@@ -106,7 +106,7 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
     people = people.sample(frac=1, random_state=0)
     people.iloc[3, 2:] = np.nan
     source.image_domain = DRAWINGS
-    how = {"store": ResultCache(tmp_path), "progress": False}
+    how = {"cache": ResultCache(tmp_path), "progress": False}
     found = judge_skin_tones(source, people, **how)
     assert list(found["image_id"]) == list(people["image_id"]) and found["reason"][3] == "no face"
     direct = face_tones(images, people[["x0", "y0", "x1", "y1"]], [int(k[1:]) for k in people["image_id"]])
@@ -116,7 +116,7 @@ def test_judged_people_are_looked_at_once(rendered, tmp_path, monkeypatch):
 
 
 def test_photographs_are_read_where_it_is_asked_for(tmp_path):
-    source, how = ArrayImages([face(swatch_rgb()[4])]), {"store": ResultCache(tmp_path), "progress": False}
+    source, how = ArrayImages([face(swatch_rgb()[4])]), {"cache": ResultCache(tmp_path), "progress": False}
     people = pd.DataFrame([("0", *BOX)], columns=["image_id", "x0", "y0", "x1", "y1"])
     # The same pixels, drawn, are read as such, and not found again as a photograph's.
     for pictures, names, read in (

@@ -58,7 +58,7 @@ def asked_of(n, positions=1):
 @pytest.fixture
 def judged_by(tmp_path):
     def _judged(vision, images, n, positions=1):
-        how = {"store": ResultCache(tmp_path), "progress": False}
+        how = {"cache": ResultCache(tmp_path), "progress": False}
         return judge_people(ArrayImages(images), asked_of(n, positions), vision, JudgeSettings(), **how)
 
     return _judged
@@ -68,7 +68,7 @@ def judged_by(tmp_path):
 def ask_once(tmp_path):
     """Ask a model one question about one image."""
     units = pd.DataFrame({"image_id": ["0"], "question": "?"})
-    return lambda vision: ask_about(ArrayImages(coloured(0)), units, vision, store=ResultCache(tmp_path))
+    return lambda vision: ask_about(ArrayImages(coloured(0)), units, vision, cache=ResultCache(tmp_path))
 
 
 def test_each_person_is_a_closed_question_that_tells_no_word_of_the_prompt(judged_by):
@@ -94,7 +94,7 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     with FakeVision(lambda *_: "unclear").running() as server:
         for shown in ("position", "crop"):
             units = vision.question_units(whom, vision.GENDER, ("female", "male"), shown)
-            ask_about(images, units, model(server, shown=shown), store=ResultCache(tmp_path))
+            ask_about(images, units, model(server, shown=shown), cache=ResultCache(tmp_path))
     whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
     asked = vision.question_units(whom, "A hat?", ("yes", "no"), "position")["question"]
     assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
@@ -217,7 +217,7 @@ def test_skin_tones_are_of_the_scale_or_have_a_reason(tmp_path):
     people = asked_of(4).assign(**dict.fromkeys(("x0", "y0", "x1", "y1"), np.nan))
     with FakeVision(lambda picture, *_: answers[red(picture)]).running() as server:
         tones = skin_tone.judge_skin_tones(
-            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), store=ResultCache(tmp_path)
+            ArrayImages(coloured(0, 1, 2, 3)), people, "endpoint:eye", vision=model(server), cache=ResultCache(tmp_path)
         )
     assert tones["tone"].tolist()[:2] == [3.0, 10.0] and tones["tone"].isna().tolist() == [False] * 2 + [True] * 2
     assert tones["reason"].tolist() == ["", "", "unclear", "nobody"] and set(tones["judge"]) == {"endpoint:eye"}
@@ -262,7 +262,7 @@ def test_an_image_that_several_things_are_asked_about_is_packed_once(tmp_path, m
     units = pd.DataFrame({"image_id": ["0", "0", "1", "0"], "question": list("abcd")})
     units["answers"] = ["", '["yes", "no"]', "", ""]
     with FakeVision(lambda *_: "yes").running() as server:
-        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), store=ResultCache(tmp_path))
+        found = ask_about(ArrayImages(coloured(0, 1)), units, model(server), cache=ResultCache(tmp_path))
     assert len(packed) == 2 and len(server.requests) == 4 and found["answer"].notna().all()
 
 

@@ -92,7 +92,7 @@ ASKED = pd.DataFrame(
 def run(monkeypatch):
     def _run(images, asked, name, store, told):
         monkeypatch.setattr(blips, "load", lambda *_, **__: told)
-        return judge_people_vqa(images, asked, f"vqa:{name}", store=ResultCache(store), progress=False)
+        return judge_people_vqa(images, asked, f"vqa:{name}", cache=ResultCache(store), progress=False)
 
     return _run
 
@@ -177,7 +177,7 @@ def test_texts_are_transformers_own_in_any_batch(which, kind, of_class, prompt, 
 def described(photos, name, store, kind="captioner"):
     images = ArrayImages([np.require(photo, requirements="W") for photo in photos])
     units = pd.DataFrame({"image_id": ["0", "1"], "question": ""})
-    found = ask_about(images, units, str(name), store=ResultCache(store), kind=kind, device="cpu", progress=False)
+    found = ask_about(images, units, str(name), cache=ResultCache(store), kind=kind, device="cpu", progress=False)
     return found["answer"].tolist()
 
 

@@ -360,7 +360,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
         sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=alone)
-    assert sources.has_table("paradox_printed_amplification", source="mini", beside=("published",))
+    assert sources.has_table("paradox_printed_amplification", source="mini", baselines=("published",))
     assert not sources.has_table("paradox_printed_amplification", source="mini")
 
 

@@ -39,15 +39,15 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    frames, raters = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
+    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
     for judge in pipeline.custom.judges:
         named = redact.basename(judge)
         if judge.startswith(RATINGS):
-            stems = [Path(one).stem for one in raters]
+            stems = [Path(one).stem for one in annotators]
             stem = Path(judge).stem
             # Of files of one name each has its number.
-            number = f" {raters.index(judge) + 1}" if stems.count(stem) > 1 else ""
-            named = "raters" if len(raters) == 1 else f"raters ({stem}{number})"
+            number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
+            named = "raters" if len(annotators) == 1 else f"raters ({stem}{number})"
         judged = pipeline.custom.people_judged_by(judge)
         if judge.startswith(RATINGS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)

@@ -31,7 +31,7 @@ def components(table: pd.DataFrame) -> Figure:
     rows = table.dropna(subset="percent")
     several = rows["model"].nunique() > 1
     rows = rows.assign(row=rows["model"] + ": " + rows["headline"] if several else rows["headline"])
-    return forms.stacked(rows, "percent", row="row", part="part", look=PARTS, label="Part of the variance (%)")
+    return forms.stacked(rows, "percent", row="row", part="part", styles=PARTS, label="Part of the variance (%)")
 
 
 def estimates(table: pd.DataFrame) -> Figure:
@@ -41,6 +41,6 @@ def estimates(table: pd.DataFrame) -> Figure:
     named = rows["group"].where(rows["group"] != MEAN, "over all")
     rows["row"] = rows["model"] + ": " + named if several else named
     return forms.estimates(
-        rows, "estimate", row="row", color="estimator", panel="panel", look=ESTIMATORS, reference=None,
+        rows, "estimate", row="row", color="estimator", panel="panel", styles=ESTIMATORS, reference=None,
         label="Estimate, in the unit of its panel", columns=2,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def percent_female(outcomes: pd.DataFrame) -> Figure:
     whom = zip(table["model"], table["occupation"], strict=True)
     rows = [_with_n(name, (n.get((model, name, source), 0) for source in SOURCES)) for model, name in whom]
     return forms.estimates(
-        table.assign(row=rows), "percent_female", row="row", color="hue", look=_SOURCES, panel="panel", reference=50,
+        table.assign(row=rows), "percent_female", row="row", color="hue", styles=_SOURCES, panel="panel", reference=50,
         label="Perceived as female among decided images (%)", xlim=(-2, 102),
     )  # fmt: skip
 
@@ -62,7 +62,7 @@ def outcomes(table: pd.DataFrame) -> Figure:
     rows = [_with_n(name, [n]) for name, n in zip(counts["occupation"], of, strict=True)]
     counts = counts.assign(percent=100 * counts["count"] / of, row=rows).fillna({"percent": 0})
     return forms.stacked(
-        counts, "percent", row="row", part="outcome", look=_OUTCOMES, label="Images (%)", counts="count",
+        counts, "percent", row="row", part="outcome", styles=_OUTCOMES, label="Images (%)", counts="count",
         panel="source", names={source: f"{source.capitalize()} images" for source in SOURCES}, columns=2,
     )  # fmt: skip
 

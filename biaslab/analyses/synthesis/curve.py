@@ -36,13 +36,13 @@ AS_JUDGED, PRINTED, RATED = "as_judged", "printed", "rated"
 _FEWEST, _LEAST_YOUDEN = 5, 0.1
 
 
-def judge_errors(rated: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
+def judge_errors(annotations: pd.DataFrame, ratings: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Return by model how often the judge calls female who raters do, and male who they do (0–1), of both sources.
 
     Models with too few rated images, or a judge that is hardly better than chance, are left out.
     """
     found, said = {}, ratings[(ratings["about"] == "") & ratings["label"].isin(GENDERS)]
-    for model, own in rated.dropna(subset="is_female").groupby("model", sort=False):
+    for model, own in annotations.dropna(subset="is_female").groupby("model", sort=False):
         own = own.assign(image_id=own["image_id"].map(normalize)).drop_duplicates(["source", "image_id"])
         theirs = said[said["of_model"].isin(["", model])].drop_duplicates(["source", "image_id"])
         both = own.merge(theirs[["source", "image_id", "label"]], on=["source", "image_id"])

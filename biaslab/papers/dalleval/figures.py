@@ -110,7 +110,7 @@ def skill_agreement(agreement: pd.DataFrame, accuracy: pd.DataFrame) -> Figure:
         ends = {f"ci_{end}": f"{end}_{'human' if people else 'detr'}" for end in ("low", "high")}
         rows = rows.merge(limits.rename(columns=ends), on=keys)
     return forms.diagonal(
-        rows, "percent_detr", "percent_human", color="model", look=MODELS, ends=(-3, 103), point="skill",
+        rows, "percent_detr", "percent_human", color="model", styles=MODELS, ends=(-3, 103), point="skill",
         named=len(rows), limits=(("low_detr", "high_detr"), ("low_human", "high_human")),
         labels=("Correct according to the detector (%)", "Correct according to people (%)"),
     )  # fmt: skip

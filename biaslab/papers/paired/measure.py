@@ -193,9 +193,9 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         made = registry.find_plugin(pipeline.settings.judging.faces, "detector") and registry.find_plugin(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Raters of one file need no name.
-    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.unique_names(files).items()}
+    annotators = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.unique_names(files).items()}
     if len(files) == 1:
-        raters = {files[0]: ANNOTATORS}
+        annotators = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
         said = {judge: pipeline.people.judge_people(kind, judge) for judge in looking}
         for file in files:
@@ -204,7 +204,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
             rated = person_ratings.read(path, asked, unknown="aside")
             if rated.n_annotators:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)
-                frames.append(found.replace({c: {ANNOTATORS: raters[file]} for c in ("judge", "reference")}))
+                frames.append(found.replace({c: {ANNOTATORS: annotators[file]} for c in ("judge", "reference")}))
         if not files and len(looking) > 1:
             first, *others = looking
             found = person_ratings.agreement_tables({j: said[j] for j in others}, said[first], seed=seed)

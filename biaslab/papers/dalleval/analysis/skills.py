@@ -222,7 +222,7 @@ def rater_agreement(ratings: pd.DataFrame, *, seed: int, confidence: float = 0.9
 
 
 def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict]:
-    how: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
+    options: Any = {"labels": ("yes", "no"), "seed": seed, "confidence": confidence}
     wide = ratings.pivot(index="image_id", columns="rater", values="correct")
     people = np.where((wide == "yes").sum(axis=1) > (wide == "no").sum(axis=1), "yes", "no").astype(object)
     detector = ratings.groupby("image_id")["detector"].first().to_numpy(object)
@@ -230,11 +230,11 @@ def _agreement(ratings: pd.DataFrame, seed: int, confidence: float) -> list[dict
     p = float(binomtest(alone[0], sum(alone), 0.5).pvalue) if any(alone) else 1.0
     test = {"n_people_only": alone[0], "n_detector_only": alone[1], "p": p}
     statistics = {
-        "cohen_kappa": (agreement.cohen_kappa(people, detector, **how), test),
-        "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **how), {}),
+        "cohen_kappa": (agreement.cohen_kappa(people, detector, **options), test),
+        "percent_agreement": (agreement.percent_agreement(np.stack([people, detector], axis=1), **options), {}),
     }
     if wide.shape[1] > 1:
-        statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **how), {})
+        statistics["krippendorff_alpha"] = (agreement.krippendorff_alpha(wide.to_numpy(object), **options), {})
     return [
         one._asdict() | {"statistic": name, "n": one.n_items, "n_raters": wide.shape[1]} | more
         for name, (one, more) in statistics.items()

@@ -68,8 +68,8 @@ def adherence(shares: pd.DataFrame, *, seed: int, replicates: int, confidence: f
         known = group.dropna(subset=["score"])
         wide = ((100 + known["score"]) / 2).groupby([known["occupation"], known["stereotype"]]).mean()
         wide = wide.unstack().reindex(columns=LISTS)
-        how = reference.draws(cell["model"], seed=seed, replicates=replicates)
-        drawn = _resampled_means(wide.to_numpy(), **how)
+        options = reference.draws(cell["model"], seed=seed, replicates=replicates)
+        drawn = _resampled_means(wide.to_numpy(), **options)
         means = wide.mean().to_numpy()
         for i, stratum in enumerate(LISTS):
             part = known[known["stereotype"] == stratum]

@@ -71,12 +71,12 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 contrast_effect=in_pairs - group["score"] / (1 if shared else 2),
             )
             fair = _fair(known[known["setting"] == setting], confidence)
-            how: dict[str, Any] = {"two_people": shared, "wider": WIDER.get(setting, {})}
+            options: dict[str, Any] = {"two_people": shared, "wider": WIDER.get(setting, {})}
             # Where identities of one list share images too, only the largest dependence is known.
-            how_beside = how | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
+            how_beside = options | {"effect": "contrast_effect", "images": None if setting in WIDER else images}
             beside = strata(group, "contrast", confidence, -200, 200, **how_beside)
-            how |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
-            alone = strata(group, "score", confidence, -100, 100, over_people=True, **how)
+            options |= {"effect": "score" if shared else "", "images": images if setting == "paired" else None}
+            alone = strata(group, "score", confidence, -100, 100, over_people=True, **options)
             for (row, _), (other, _) in zip(alone, beside, strict=True):
                 row |= {"model": model, "setting": setting}
                 row |= fair[row["stereotype"]] if row["n_identities"] else {}
