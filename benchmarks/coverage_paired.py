@@ -303,7 +303,7 @@ def power(rng, studies, *, joint, occupations=36, runs=3, spread=0.35, position=
 
 def identities(rng, studies, *, n, tests=72) -> Iterator[dict]:
     """Yield whether any of many identities that lean nowhere is significant, and whether one could have been."""
-    possible = stats.can_be_significant(stats.least_binomial_p(np.full(tests, n)))
+    possible = stats.can_be_significant(stats.min_binomial_p(np.full(tests, n)))
     counts = rng.binomial(n, 0.5, (studies, tests))
     tails = np.minimum(counts, n - counts)
     p = np.minimum(1, 2 * binom.cdf(tails, n, 0.5))

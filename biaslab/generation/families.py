@@ -264,7 +264,7 @@ def match_family(pipeline: type, configs: Mapping[str, Mapping], name: str = "")
     entry.setdefault("negative", not {"negative_prompt", "negative_prompt_embeds"}.isdisjoint(takes))
     entry.setdefault("text_length", own.get("max_sequence_length"))
     entry.setdefault("dtype", "float16" if "unet" in configs else "bfloat16")
-    entry["sized"] = {"height", "width"} <= set(takes)
+    entry["takes_size"] = {"height", "width"} <= set(takes)
     entry |= _shape(entry, configs, own)
     return Family(pipeline.__name__, **entry)
 

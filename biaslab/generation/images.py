@@ -153,7 +153,7 @@ class GeneratedImages(GeneratedSource):
         """Return how many of the images were generated before."""
         return self._facts.n_cached(self._units, shard_rows=self._shard_rows)
 
-    def latents(self, image_ids: Sequence[str]) -> list[latents.Latents]:
+    def latents(self, image_ids: Sequence[str]) -> list[latents.LatentRecord]:
         """Return latents of images in the order asked for; InputError where an id or the column noise_id is missing."""
         if NOISE not in self._units:
             raise InputError(f"No latents are kept of {self.name}: its prompts have no column {NOISE!r}.")

@@ -11,10 +11,10 @@ Agreement of raters, object bias and skin tone have modules of their own.
 from biaslab.metrics.amplification import (
     DEFINITIONS,
     amplification,
+    bias_direction,
     directional_amplification,
     exclusion_reason,
     expected_amplification,
-    lean,
 )
 from biaslab.metrics.shares import (
     average_gender,

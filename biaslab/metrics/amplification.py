@@ -39,7 +39,7 @@ def amplification(percent_generated: ArrayLike, percent_training: ArrayLike) -> 
     return np.abs(g - 50) - np.abs(t - 50)
 
 
-def lean(percent_female: ArrayLike) -> NDArray[np.float64]:
+def bias_direction(percent_female: ArrayLike) -> NDArray[np.float64]:
     """Return each percentage's lean: -1.0 male, 0.0 none (exactly 50), 1.0 female; NaN stays NaN.
 
     Raises InputError: A percentage outside 0–100.

@@ -186,7 +186,7 @@ class Answer:
 
     def _group_test(self, row: dict, alpha: float) -> GroupTest:
         """Return the test of one row of a counted answer; none where it rests on too few units."""
-        few = bool(self.n) and row[self.n] < stats.fewest_units(alpha, self.test)
+        few = bool(self.n) and row[self.n] < stats.min_units(alpha, self.test)
         # Tests without a direction, such as chi-square, have no value.
         above = not self.value or row[self.value] > self.reference
         texts = (

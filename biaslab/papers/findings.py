@@ -87,7 +87,7 @@ class Finding:
         """The fewest units on which a verdict rests, one rule for all papers."""
         from biaslab import stats  # Pages, which know records alone, do without it.
 
-        return stats.fewest_units(self.alpha, self.test)
+        return stats.min_units(self.alpha, self.test)
 
     @property
     def has_few_units(self) -> bool:

@@ -23,7 +23,7 @@ from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
 from biaslab.runs.resume import check_tables
 from biaslab.schema import tables
-from biaslab.stats import difference_interval, fewest_units
+from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
 _INDEPENDENCE = (
@@ -150,7 +150,7 @@ def _correlation(
     both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
 ) -> pd.DataFrame:
     """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
-    found = pairing.correlations(*over, list(keys), least=fewest_units(1 - confidence))
+    found = pairing.correlations(*over, list(keys), least=min_units(1 - confidence))
     keys = [k for k in keys if k in found]
     # A run of one model, told apart, has units without any key left only where the table has none.
     if not keys:

@@ -35,7 +35,7 @@ def draw_images(asked: Sequence[ImageRequest]) -> Iterator[image_pages.ModelImag
             continue
         try:
             room = import_module(tables.module(one.paper, "measure"))
-            people, images = room.drawn(read_only_pipeline(one.pipeline), one.kind)
+            people, images = room.people_in_images(read_only_pipeline(one.pipeline), one.kind)
         except (result_cache.UnfinishedError, MissingInputError):
             continue
         shown.add(key)

@@ -12,8 +12,8 @@ from biaslab.stats.absolute_deviation import (
     bounded_mean,
     corrected_shares,
     folded_means,
-    judged_deviation,
-    judged_mean,
+    judge_corrected_deviation,
+    judge_corrected_mean,
     mean_deviation,
     mean_distance,
     mean_mad,
@@ -25,19 +25,19 @@ from biaslab.stats.contingency import ChiSquare, chi_square, cramers_v, permuted
 from biaslab.stats.hypothesis import (
     TESTS,
     adjust,
-    adjusted,
+    adjust_families,
     can_be_significant,
-    fewest_units,
-    least_binomial_p,
-    least_fisher_p,
+    min_binomial_p,
+    min_fisher_p,
+    min_units,
     one_sample_t,
     paired_difference,
     sign_flip,
 )
 from biaslab.stats.intervals import (
-    Error,
     Estimate,
     Interval,
+    StandardError,
     clustered_error,
     clustered_mean,
     clustered_share_interval,
@@ -49,7 +49,7 @@ from biaslab.stats.intervals import (
     mean_interval,
     pearson_r,
     percent,
-    percents,
+    percent_columns,
     significance,
     strata_mean,
     wilson_interval,
@@ -61,7 +61,7 @@ from biaslab.stats.null_expectation import (
     expected_absolute_deviation,
     mad_null_mean,
 )
-from biaslab.stats.prediction_powered import FEWEST as FEWEST_RATINGS
+from biaslab.stats.prediction_powered import MIN_ANNOTATIONS as FEWEST_RATINGS
 from biaslab.stats.prediction_powered import prediction_powered
 from biaslab.stats.resampling import CaptionClusterSampling, IndependentSampling
 from biaslab.stats.sample_size import Design, design_from_pilot

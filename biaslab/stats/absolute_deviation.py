@@ -18,7 +18,7 @@ from scipy.special import stdtr, stdtrit
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.hypothesis import fewest_units
+from biaslab.stats.hypothesis import min_units
 from biaslab.stats.null_expectation import SOLVED_UP_TO, corrected_absolute_deviation, corrected_mad
 
 MAX_BIAS_SHARE = 0.25
@@ -69,13 +69,13 @@ def bounded_mean(
     Estimates of units lie between the ``ends``; the interval is of them and one unit more at either end, since of few
     units the rare ones that differ are often missing (as Agresti & Coull 1998 add successes and failures). ``bias`` is
     the most by which the mean may be off, ``error`` a standard error that all units share. Fewer units than
-    :func:`fewest_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
+    :func:`min_units` have neither limits nor p. Raises InputError: ``values`` with NaN or of more axes, or a
     confidence that is not between 0 and 1.
     """
     values = checks.check_sample(values, "values")
     n, confidence = values.size, checks.confidence_level(confidence)
     value = float(np.clip(values.mean(), 0, largest)) if n else np.nan
-    if n < fewest_units(1 - confidence):
+    if n < min_units(1 - confidence):
         return Deviation(value, np.nan, np.nan, np.nan, n, bias)
     more = np.r_[values, ends]
     spread = np.hypot(more.std(ddof=1) / np.sqrt(more.size), error)
@@ -172,7 +172,7 @@ def normal_null_mean(error: ArrayLike) -> NDArray[np.float64]:
     return (checks.check_numbers(error, "error", 0) * np.sqrt(2 / np.pi))[()]
 
 
-def judged_deviation(
+def judge_corrected_deviation(
     count: ArrayLike,
     n: ArrayLike,
     sensitivity: float,
@@ -207,7 +207,7 @@ def judged_deviation(
     return bounded_mean(values, (low, high), 0.5, confidence, bias, error)
 
 
-def judged_mean(
+def judge_corrected_mean(
     values: ArrayLike,
     sensitivity: float,
     specificity: float,
@@ -218,14 +218,14 @@ def judged_mean(
     """Return the mean of signed averages (-1 to 1, positive less negative images) with the judge's error taken off.
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
-    Student t interval over units includes the uncertainty of both, as in :func:`judged_deviation`. Raises InputError:
+    Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises InputError:
     Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
     values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)
     value = (values.mean() - sensitivity + specificity) / youden if n else np.nan
     kept = float(np.clip(value, -1, 1))
-    if n < fewest_units(1 - confidence) or checks.constant(values):
+    if n < min_units(1 - confidence) or checks.constant(values):
         return Deviation(kept, np.nan, np.nan, np.nan, n, 0.0)
     sens, spec = _error(sensitivity, sensitivity_n), _error(specificity, specificity_n)
     judge = np.hypot((1 + value) * sens, (1 - value) * spec)
@@ -285,7 +285,7 @@ def folded_means(
     """Return the mean over columns of ``|mean of the column|``, such as of differences by attribute, without its floor.
 
     ``values``: (units, columns), any unit, at most ``largest`` in size; columns may depend on each other, units not.
-    Fewer units than :func:`fewest_units` have neither limits nor p.
+    Fewer units than :func:`min_units` have neither limits nor p.
 
     A column's corrected value is :func:`corrected_absolute_deviation`'s in units of its standard error, for a normal
     mean. Its error is that of its slope times the units' deviations (Chernoff 1981, Ann. Probab. 9, 533–535), which the
@@ -307,7 +307,7 @@ def folded_means(
     signs = rng.integers(2, size=(replicates, n), dtype=np.int8) * 2.0 - 1
     random = np.abs(signs @ values / n).mean(axis=1)
     floor = float(random.mean())
-    if n < fewest_units(alpha):
+    if n < min_units(alpha):
         return FoldedMeans(value, np.nan, np.nan, np.nan, floor, np.nan, n)
     p = (1 + np.count_nonzero(random >= value - 1e-12)) / (1 + replicates)
     errors = values.std(axis=0, ddof=1) / np.sqrt(n)

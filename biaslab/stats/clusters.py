@@ -14,7 +14,7 @@ from scipy import stats
 from biaslab.errors import InputError
 from biaslab.stats import checks
 from biaslab.stats.hypothesis import CELLS_PER_BATCH, sign_flip
-from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
+from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
 PRIOR_IMAGES = 2
 """Images whose people are all alike, added before the design effect is estimated; a few images underestimate it."""
@@ -82,7 +82,7 @@ def clustered_share(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) ->
         return Estimate(np.nan, np.nan, np.nan, 0)
     share, size = float(count.sum() / people), people / design_effect(count, n)
     even = share * (1 - share)
-    low, high = clustered_share_interval(share, Error(float(np.sqrt(even / size)), np.inf), size, confidence)
+    low, high = clustered_share_interval(share, StandardError(float(np.sqrt(even / size)), np.inf), size, confidence)
     return Estimate(share, float(low), float(high), people)
 
 

@@ -85,7 +85,7 @@ def percent(count: ArrayLike, n: ArrayLike, confidence: float = 0.95) -> tuple:
     return (100 * np.asarray(count, float) / size)[()], 100 * low, 100 * high
 
 
-def percents(
+def percent_columns(
     count: ArrayLike,
     n: ArrayLike,
     confidence: float = 0.95,
@@ -212,14 +212,14 @@ def pearson_r(x: ArrayLike, y: ArrayLike, confidence: float = 0.95, *, skip_nan:
 # -- clustered and crossed samples --------------------------------------------------------------------------------
 
 
-class Error(NamedTuple):
+class StandardError(NamedTuple):
     """Standard error of a mean, in its unit, and the degrees of freedom that Student's t has with it."""
 
     se: float
     df: float
 
 
-def clustered_error(effects: ArrayLike) -> Error:
+def clustered_error(effects: ArrayLike) -> StandardError:
     """Return the standard error of a mean from what each of its n independent clusters adds to it, with n - 1 df.
 
     ``effects`` (one-dimensional) are the sums of each cluster's deviations from the mean, over the number of all
@@ -228,8 +228,8 @@ def clustered_error(effects: ArrayLike) -> Error:
     effects = checks.check_sample(effects, "effects")
     n = effects.size
     if n < 2:
-        return Error(np.nan, np.nan)
-    return Error(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
+        return StandardError(np.nan, np.nan)
+    return StandardError(float(np.sqrt(n / (n - 1) * (effects**2).sum())), n - 1)
 
 
 def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -252,7 +252,7 @@ def clustered_mean(values: ArrayLike, groups: ArrayLike, confidence: float = 0.9
     return Estimate(float(value), float(low), float(high), values.size)
 
 
-def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Error:
+def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> StandardError:
     """Return the standard error of a mean over two crossed samples, such as lists of identities that share images.
 
     ``rows`` and ``columns`` are what each row and column adds to the mean, ``(rows,)`` and ``(columns,)``, adding up to
@@ -273,16 +273,16 @@ def crossed_error(rows: ArrayLike, columns: ArrayLike, cells: ArrayLike) -> Erro
     if cells.shape != (rows.size, columns.size):
         raise InputError(f"cells must be (rows, columns) {(rows.size, columns.size)}, got {cells.shape}.")
     if min(cells.shape) < 2:
-        return Error(np.nan, np.nan)
+        return StandardError(np.nan, np.nan)
     parts, known = [clustered_error(part) for part in (rows, columns)], np.isfinite(cells).sum()
     left = known - sum(cells.shape) + 1
     rest = float(np.nansum(_residual(cells) ** 2)) * known / left if left > 0 else 0.0
     variance = rest + sum(max(part.se**2 - rest, 0) for part in parts)
     if variance <= 1e-24:
-        return Error(0.0, float(min(part.df for part in parts)))
+        return StandardError(0.0, float(min(part.df for part in parts)))
     squares = sum(part.se**4 / part.df for part in parts if part.se**2 > rest)
     squares += rest**2 / left if left > 0 else 0
-    return Error(float(np.sqrt(variance)), float(variance**2 / squares))
+    return StandardError(float(np.sqrt(variance)), float(variance**2 / squares))
 
 
 def _residual(cells: np.ndarray) -> np.ndarray:
@@ -294,7 +294,7 @@ def _residual(cells: np.ndarray) -> np.ndarray:
     return cells
 
 
-def clustered_share_interval(share: float, error: Error, clusters: float, confidence: float = 0.95) -> Interval:
+def clustered_share_interval(share: float, error: StandardError, clusters: float, confidence: float = 0.95) -> Interval:
     """Return the limits of a share whose observations are clustered: Wilson's, at the size that its error stands for.
 
     ``share`` and limits are 0–1, ``error`` is from :func:`clustered_error` or :func:`crossed_error`; without one the
@@ -334,7 +334,7 @@ def strata_mean(count: ArrayLike, n: ArrayLike, confidence: float = 0.95, *, eff
     variance = likely * (1 - likely) / (1 - size / (size + 2) ** 2)
     error = float(np.sqrt((variance / size).sum())) / n.size
     share = float(np.mean(count / n))
-    low, high = clustered_share_interval(share, Error(error, np.inf), int(n.sum()), confidence)
+    low, high = clustered_share_interval(share, StandardError(error, np.inf), int(n.sum()), confidence)
     return Estimate(share, float(low), float(high), int(n.sum()))
 
 

@@ -16,9 +16,9 @@ from scipy.stats import t as student
 
 from biaslab.errors import InputError
 from biaslab.stats import checks
-from biaslab.stats.intervals import Error, Estimate, clustered_share_interval
+from biaslab.stats.intervals import Estimate, StandardError, clustered_share_interval
 
-FEWEST = 5
+MIN_ANNOTATIONS = 5
 """Annotated images, with somebody called female or male, below which annotations give no estimate."""
 # Errors that were not observed count as so many among all annotations: of 20 without one, up to 14 % may be wrong.
 _UNSEEN = 1.0
@@ -61,7 +61,7 @@ def prediction_powered(
 
     Annotated people are drawn at known probabilities from some groups or all. Within a group each counts by its
     weight, and the group by its coefficient, however many of its people are unclear to the judge or to annotators.
-    Groups with fewer than :data:`FEWEST` annotated images are combined into one; a group of the combined ones counts
+    Groups with fewer than :data:`MIN_ANNOTATIONS` annotated images are combined into one; a group of the combined ones counts
     as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing at
     random within groups.
 
@@ -136,7 +136,7 @@ def prediction_powered(
     units = np.bincount(np.unique(np.stack([own, image])[:, clear], axis=1)[0], minlength=whole.size)
     k, total = int(clear.sum()), int(units.sum())
     lacking = (whole > 0) & ((units < 2) | (scale == 0))
-    if total < FEWEST or lacking.any():
+    if total < MIN_ANNOTATIONS or lacking.any():
         nothing = Estimate(np.nan, np.nan, np.nan, k)
         return PPIResult(by_judge, nothing, nothing, np.nan, np.nan)
     w = stands * np.sign(c[group]) * (whole / np.where(scale > 0, scale, 1))[own]
@@ -196,10 +196,10 @@ def _pools(stratum: np.ndarray, c: np.ndarray, group: np.ndarray, image: np.ndar
     for each in np.unique(stratum):
         own = np.flatnonzero((stratum == each) & (c != 0))
         own = own[np.argsort(images[own], kind="stable")]
-        few = int((images[own] < FEWEST).sum())
+        few = int((images[own] < MIN_ANNOTATIONS).sum())
         if few:
             # Where these have too few together, the next larger groups join them.
-            few = max(few, 1 + int(np.searchsorted(images[own].cumsum(), FEWEST)))
+            few = max(few, 1 + int(np.searchsorted(images[own].cumsum(), MIN_ANNOTATIONS)))
         pool[own[:few]] = own[0] if few else pool[own[:few]]
     return np.unique(pool, return_inverse=True)[1]
 
@@ -252,6 +252,6 @@ def _share(value: float, error: float, n: int, base: float, reach: float, confid
     if not reach or not n:
         return Estimate(float(value) if n else np.nan, np.nan, np.nan, n)
     share = float(np.clip(0.5 + (value - base) / 2 / reach, 0, 1))
-    limits = clustered_share_interval(share, Error(float(error) / 2 / reach, np.inf), n, confidence)
+    limits = clustered_share_interval(share, StandardError(float(error) / 2 / reach, np.inf), n, confidence)
     low, high = (float(base + 2 * reach * (end - 0.5)) for end in limits)
     return Estimate(float(value), low, high, n)

@@ -281,7 +281,7 @@ def estimates(root, rated, store):
         "distance": custom.distance(people_, benchmark),
         "differences": custom.differences(people_, replicates=200),
         "tones": custom.tones(people_),
-        "intersections": custom.intersections(custom.answers_of(people_), [pair]),
+        "intersections": custom.intersections(custom.person_answers(people_), [pair]),
         "agreement": custom.agreement(judges),
     }
 

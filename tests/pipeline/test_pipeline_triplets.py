@@ -249,9 +249,9 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
         ["clip", "mini-clip", "ViT-B-32:openai"],
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
-    said = triplets.figures.stand_ins(networks)
+    said = triplets.figures.replacement_note(networks)
     assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
-    assert triplets.figures.stand_ins(triplets.printed.networks()) == ""
+    assert triplets.figures.replacement_note(triplets.printed.networks()) == ""
 
 
 @pytest.mark.long
@@ -306,7 +306,7 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
         *("neutral", "feminine", "masculine")
     ]
-    pictures = triplets.measure.pictures(p, shown)
+    pictures = triplets.measure.example_images(p, shown)
     figure = triplets.figures.examples(pictures, shown)
     assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == ["neutral", "feminine"]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])

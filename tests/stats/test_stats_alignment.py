@@ -66,7 +66,7 @@ CALLS = {
     sample_size.variance_within: {"values": SCORE, "group": list("xxxyyy"), "template": list("pqqppq")},
     stats.mean_mad: {"counts": TABLE, "units": [0, 0, 1, 1, 2, 2]},
     stats.mean_deviation: {"count": COUNT, "n": N, "center": OTHER},
-    stats.judged_deviation: (
+    stats.judge_corrected_deviation: (
         {"count": COUNT, "n": N},
         {"sensitivity": 0.9, "specificity": 0.8, "sensitivity_n": 50, "specificity_n": 50},
     ),
@@ -85,11 +85,11 @@ CALLS = {
     stats.expected_absolute_deviation: {"share": SHARE, "n": N},
     stats.corrected_absolute_deviation: {"count": COUNT, "n": N, "at": [2, 3, 4, 2, 1, 5]},
     stats.corrected_mad: {"counts": TABLE, "at": [2, 3, 4, 2, 1, 5]},
-    stats.least_fisher_p: {"first": COUNT, "second": N},
+    stats.min_fisher_p: {"first": COUNT, "second": N},
     stats.correction_dominates: {"uncorrected": SCORE, "corrected": PERCENT},
     stats.wilson_interval: {"count": COUNT, "n": N},
     stats.percent: {"count": COUNT, "n": N},
-    stats.percents: {"count": COUNT, "n": N},
+    stats.percent_columns: {"count": COUNT, "n": N},
     stats.exact_interval: {"count": COUNT, "n": N},
     stats.difference_interval: {
         "first": SHARE,

@@ -8,17 +8,17 @@ from biaslab.analyses.custom import figures
 from biaslab.analyses.custom.analysis import (
     agreement,
     answered,
-    answers_of,
     corrected,
     differences,
     distance,
     intersections,
     outcomes,
+    person_answers,
     shares,
     tones,
 )
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.analyses.custom.measure import benchmark, judges, own_answers, people, pictures, remarks, unmatched
+from biaslab.analyses.custom.measure import benchmark, example_images, judges, own_answers, people, remarks, unmatched
 from biaslab.papers.answers import read
 
 answers = read("custom")

@@ -422,7 +422,7 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
-def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
+def person_answers(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
 
     Answers are categories, of all that could be given; missing ones are NaN.
@@ -444,7 +444,7 @@ def answers_of(people: pd.DataFrame, own_answers: pd.DataFrame | None = None) ->
 def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
-    ``answers`` are as of :func:`answers_of`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
+    ``answers`` are as of :func:`person_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
     each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all of them.
     Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """

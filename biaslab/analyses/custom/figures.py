@@ -17,7 +17,7 @@ ANSWERS = forms.series_style(
 )
 
 
-def pictures(images: list, people: list[pd.DataFrame]) -> Figure:
+def image_grid(images: list, people: list[pd.DataFrame]) -> Figure:
     """Draw images of a model by group, with the people whom the judge saw (``custom_people``)."""
     named = [dict.fromkeys([rows["group"].iloc[0], rows["prompt"].iloc[0]]) for rows in people]
     return gallery(images, people, [": ".join(names) for names in named])

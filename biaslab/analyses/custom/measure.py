@@ -86,8 +86,8 @@ def remarks(pipeline: Pipeline) -> list[str]:
     return pipeline.image_remarks(pipeline.custom.images().source)
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.drawn``)."""
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of prompts of one's own, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.custom.images()
     if pipeline.unset_settings(*pipeline.gate):
         seen = images.table.assign(position=1)
@@ -97,7 +97,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     return seen.assign(who=seen["group"], prompt=seen["text"]), images
 
 
-def pictures(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
+def example_images(pipeline: Pipeline, people: pd.DataFrame, most: int, seed: int) -> tuple[list, list[pd.DataFrame]]:
     """Return up to ``most`` images of each group of a pipeline's model, at random, and the rows of the people in each.
 
     Of ``people``, rows of ``custom_people``, those of its model count, without copies; ``seed`` is that of the choice.

@@ -213,7 +213,7 @@ def by_definition(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(p_told=rows.groupby("model")["p_told"].transform(stats.adjust))
 
 
-def holds(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
+def describe_file(annotations: AnnotatedImages, file: str) -> pd.DataFrame:
     """Return what the file of this name holds in one row: file, words, and more (a sentence, or empty)."""
 
     def counted(n: float, noun: str) -> str:

@@ -140,7 +140,7 @@ def metric_ranks(quality: pd.DataFrame, references: pd.DataFrame) -> Figure:
 def skill_gallery(images: list, chosen: pd.DataFrame) -> Figure:
     """Draw images with what the detector found, its verdict above and the prompt below.
 
-    Takes what :func:`biaslab.papers.dalleval.measure.with_boxes` returns.
+    Takes what :func:`biaslab.papers.dalleval.measure.images_with_boxes` returns.
     """
     if not len(images):
         return gallery([], chosen.head(0))

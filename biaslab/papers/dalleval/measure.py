@@ -247,7 +247,7 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
 _UNNAMED = "no judge is named"
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of people, by profession, or what became of scenes, by skill, and the images."""
     images = pipeline.dalleval.images(kind)
     text = images.table.set_index("image_id")["text"]
@@ -599,7 +599,7 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
     return judging.verdicts(detections, shown, **_rule(pipeline))
 
 
-def with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
+def images_with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
     ``kind`` is ``skills``, or ``renders``: drawings of the same prompts. Images are ``uint8 (height, width, 3)``; rows

@@ -49,7 +49,7 @@ STEREOTYPES = forms.SeriesStyle(
 )
 
 
-def named(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
+def row_labels(table: pd.DataFrame, name: str, *columns: str) -> list[str]:
     """Return what rows of the table ``name`` are called: values of columns, by their labels."""
     labels = tables.labels(name)
     words = ([labels.get(c, {}).get(value, value) for value in table[c]] for c in columns)
@@ -97,7 +97,7 @@ def cases(adherence: pd.DataFrame, cases: pd.DataFrame) -> Figure:
     both = pd.concat([fit.assign(value=fit["percent_of_adhering"]), male], ignore_index=True)
     both = ordered(both)
     what = {"fits": "people who fit", "amplified": "score rises", "reduced": "score falls"}
-    names = named(both, "paired_adherence", "aspect", "setting")
+    names = row_labels(both, "paired_adherence", "aspect", "setting")
     counted = zip(names, both["direction"].map(what), both["n"], strict=True)
     both["row"] = [f"{name}: {words} (n = {n:.0f})" for name, words, n in counted]
     table, panel = forms.panel_by_model(both)
@@ -142,7 +142,7 @@ def outcomes(outcomes: pd.DataFrame) -> Figure:
     rest = outcomes.assign(n=outcomes["n"].sub(judged["n_swapped"] + judged["n_unclear"], fill_value=0))
     table = ordered(pd.concat([rest, *parts], ignore_index=True))
     table = table[table["n"] > 0].assign(percent=lambda t: 100 * t["n"] / t["n_images"])
-    names = zip(named(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
+    names = zip(row_labels(table, "paired_outcomes", "aspect", "setting"), table["n_images"], strict=True)
     table, panel = forms.panel_by_model(table.assign(row=[f"{name} (n = {n:,.0f})" for name, n in names]))
     return forms.stacked(
         table, "percent", row="row", part="outcome", styles=forms.OUTCOMES, label="Images (%)", counts="n", panel=panel

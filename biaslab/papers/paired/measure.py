@@ -12,7 +12,7 @@ import pandas as pd
 from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge_labels import UNCERTAIN
-from biaslab.papers.paired.analysis.people import fits, last_rounds
+from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
 from biaslab.pipeline.paired import RATINGS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
@@ -129,7 +129,7 @@ def run_score(pipeline: Pipeline) -> pd.DataFrame:
     for names, group in judged.groupby(keys, sort=False):
         if group["stereotype"].nunique() == len(GENDERS):
             # Equation 1: a person who fits counts 100 points, one who does not -100.
-            score = fits(group).mean()
+            score = stereotype_fit(group).mean()
             rows.append(dict(zip(keys, names, strict=True)) | {"score": score, "n": len(group)})
     return tables.make_table(rows, "paired_run_score")
 
@@ -216,7 +216,7 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
 # -- images for galleries ------------------------------------------------------------------------------
 
 
-def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
+def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     """Return everyone whom images of these kinds are to show, with the boxes of their faces.
 
     The rows of :meth:`biaslab.pipeline.paired.People.people`, with ``kind``; none without a pipeline.
@@ -227,14 +227,14 @@ def seen(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names, dtype=object)
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of people, by their identity, and the images (as ``paradox.measure.drawn``)."""
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return who is in images of people, by their identity, and the images (as ``paradox.measure.people_in_images``)."""
     images = pipeline.people.images(kind)
     people = pipeline.people.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images
 
 
-def pictures(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
+def read_images(pipeline: Pipeline | None, chosen: pd.DataFrame) -> dict[tuple[str, str], object]:
     """Return images by kind and image_id: ``uint8 (height, width, 3)``, or what says why there is none."""
     found: dict[tuple[str, str], object] = {}
     if pipeline is None:

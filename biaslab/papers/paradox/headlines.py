@@ -68,7 +68,7 @@ def _coefficients(group: Group, definition: str) -> np.ndarray:
     kept = metrics.exclusion_reason(group.generated, group.training, definition) == ""
     weight = kept / np.maximum(kept.sum(axis=0), 1) / max(kept.any(axis=0).sum(), 1)
     # An occupation without a share on one side counts for none.
-    toward = np.nan_to_num(metrics.lean(group.training))
+    toward = np.nan_to_num(metrics.bias_direction(group.training))
     generated = 100 * weight * toward
     training = -generated
     training = training.sum(axis=1, keepdims=True) if group.shared else training

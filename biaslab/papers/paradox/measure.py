@@ -115,7 +115,7 @@ def _with_gender(pipeline: Pipeline) -> pd.DataFrame:
         return captions.assign(gender="")
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of a kind that reports show, by occupation, and the images.
 
     As all papers' rooms do: a row a person, with image_id, group, who (within it), prompt, position (1 is leftmost),

@@ -149,7 +149,7 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     dataset.
     """
     found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
-    return stats.adjusted(tables.make_table(found, "triplets_disparity_gap"), _CELL)
+    return stats.adjust_families(tables.make_table(found, "triplets_disparity_gap"), _CELL)
 
 
 def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -178,14 +178,14 @@ def floor(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: flo
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
-    return stats.adjusted(tables.make_table(rows, "triplets_floor"), [*_CELL, "reference"])
+    return stats.adjust_families(tables.make_table(rows, "triplets_floor"), [*_CELL, "reference"])
 
 
 def where(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_where``: :func:`disparity_gap` after each denoising step (``triplets_step_similarity``)."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return stats.adjusted(tables.make_table(rows, "triplets_where"), _CELL)
+    return stats.adjust_families(tables.make_table(rows, "triplets_where"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -230,7 +230,7 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return tables.join_tables(frames, "triplets_gap_summary")
 
 
-def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
 
     That one comes first, as :func:`gap_summary` has it, its datasets counted as cases and its test that of the gap
@@ -238,7 +238,7 @@ def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
-    over = together(summary).dropna(subset="percent_ci_low")
+    over = select_pooled(summary).dropna(subset="percent_ci_low")
     names = {"p_percent": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
     known = cells[cells["ci_low"].notna()] if len(over) else cells
@@ -265,7 +265,7 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
     }
 
 
-def together(summary: pd.DataFrame) -> pd.DataFrame:
+def select_pooled(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a summary that are of all models together, without a model's name, or of the only model."""
     first = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
     return first.replace({"model": {ALL_MODELS: ""}})
@@ -355,7 +355,7 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     if "n_without" in similarity:
         without = similarity.groupby(_CELL)["n_without"].sum(min_count=1)
         found = found.merge(without.reset_index(), on=_CELL, how="left")
-    return stats.adjusted(tables.make_table(found, "triplets_co_occurrence"), ["sample"])
+    return stats.adjust_families(tables.make_table(found, "triplets_co_occurrence"), ["sample"])
 
 
 def chi_square(
@@ -392,8 +392,8 @@ def chi_square(
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
     decisive = frame["p_permutation"].fillna(frame["p"])
-    frame = stats.adjusted(frame.assign(p_decisive=decisive), family, "p_decisive")
-    return stats.adjusted(frame.drop(columns="p_decisive"), family)
+    frame = stats.adjust_families(frame.assign(p_decisive=decisive), family, "p_decisive")
+    return stats.adjust_families(frame.drop(columns="p_decisive"), family)
 
 
 def bias_score(
@@ -559,7 +559,7 @@ def _scores(
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
     rows = _clustered(rows, counts, cell, seed, replicates, confidence)
-    rows = stats.adjusted(rows, [name for name in cell if name != "dataset"])
+    rows = stats.adjust_families(rows, [name for name in cell if name != "dataset"])
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return counts[cell].drop_duplicates().merge(rows, on=cell)

@@ -51,7 +51,7 @@ def pairs(images: pd.DataFrame) -> pd.DataFrame:
     return found.dropna(subset=["first", "second"]).sort_values([*_SET, "first"], kind="stable", ignore_index=True)
 
 
-def of_prompts(pairs: pd.DataFrame, texts: pd.Series) -> pd.DataFrame:
+def prompts_of_pairs(pairs: pd.DataFrame, texts: pd.Series) -> pd.DataFrame:
     """Return which prompts are compared: ``pairs`` with ``texts`` in the place of ids of images, once for each triplet.
 
     In prompt space a seed changes nothing, so ``seed`` is missing, and pairs at other seeds are left out.

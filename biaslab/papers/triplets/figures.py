@@ -21,7 +21,7 @@ _GROUP_COLORS = {
 }
 
 
-def stand_ins(networks: pd.DataFrame) -> str:
+def replacement_note(networks: pd.DataFrame) -> str:
     """Return what captions say of networks that stand in for the paper's (``triplets_networks``); may be empty."""
     other, names = networks[networks["stands_in_for"] != ""], tables.labels("triplets_networks")["metric"]
     by = other.groupby("network", sort=False)["metric"].agg(

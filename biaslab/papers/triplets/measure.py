@@ -107,8 +107,8 @@ def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
     return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the images of triplets by the gender that prompts name, in one order (``paradox.measure.drawn``)."""
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return the images of triplets by the gender that prompts name, in one order (``paradox.measure.people_in_images``)."""
     images = pipeline.triplets.images()
     seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
     return seen.assign(
@@ -116,7 +116,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     ), images
 
 
-def pictures(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
+def example_images(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
     """Return the images of rows with ``image_id``."""
     return pipeline.triplets.images().read(list(shown["image_id"]))
 
@@ -130,7 +130,7 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     of_step = latents["metric"].str.fullmatch(cases.STEP)
     if steps:
         return latents[of_step]
-    prompts = cases.of_prompts(pairs, images.set_index("image_id")["text"])
+    prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
     found = [
         prompts.merge(stages.compare_prompts(prompts).drop_duplicates([*both, "metric"]), on=both),
         latents[~of_step],

@@ -295,10 +295,10 @@ def test_intersections_every_answer_that_could_be_given_has_a_row():
 
 
 def test_answers_have_a_range_of_tones_where_one_was_read(people):
-    found = custom.answers_of(people)
+    found = custom.person_answers(people)
     assert set(found["skin tone"].dropna()) == {"light (1–3)", "dark (7–10)"}
     assert set(found["perceived gender"]) == set(custom.analysis.ANSWERS)
-    assert custom.answers_of(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
+    assert custom.person_answers(people.assign(skin_tone=np.nan))["skin tone"].isna().all()
 
 
 def _own_answers(said, question="hat", choices="yes | no"):
@@ -334,8 +334,8 @@ def test_answers_about_images_are_those_of_everybody_in_them(people):
         question="style", choices="drawing | photo", answer="drawing", position=0, reason=""
     )
     # As texts, too, which positions are where a table was measured.
-    assert (custom.answers_of(people, tables.make_table(own, "custom_own_answers"))["style"] == "drawing").all()
-    found = custom.answers_of(people, own)
+    assert (custom.person_answers(people, tables.make_table(own, "custom_own_answers"))["style"] == "drawing").all()
+    found = custom.person_answers(people, own)
     assert (found["style"] == "drawing").all() and len(found) == len(seen)
     table = custom.intersections(found, [("perceived gender", "style")])
     assert set(table["pair"]) == {"perceived gender × style"} and table["n"].sum() == len(found)

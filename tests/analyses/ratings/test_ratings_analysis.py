@@ -313,7 +313,7 @@ def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, note
 
 def test_what_a_file_holds_is_told_for_one_model_alone(read):
     def holds(rated):
-        (found,) = ratings.answers.contents.findings(ratings.holds(rated, "ratings.csv"))
+        (found,) = ratings.answers.contents.findings(ratings.describe_file(rated, "ratings.csv"))
         return found
 
     found = holds(read(two_models(), model="B"))

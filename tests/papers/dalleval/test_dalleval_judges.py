@@ -438,12 +438,12 @@ def test_without_questions_the_judge_of_gender_says_who_is_shown(fair):
 
 
 def test_without_a_pipeline_there_are_no_images(verdicts):
-    images, chosen = measure.with_boxes(None, "skills", measure.examples(verdicts))
+    images, chosen = measure.images_with_boxes(None, "skills", measure.examples(verdicts))
     assert images == [] and chosen.empty and list(chosen) == list(verdicts)
     drawings = measure.render_verdicts(None, verdicts[["image_id", "skill", "text"]])
     assert drawings.empty and "outcome" in drawings
     for kind, rows in (("skills", verdicts), ("renders", drawings)):
-        figure = figures.skill_gallery(*measure.with_boxes(None, kind, rows))
+        figure = figures.skill_gallery(*measure.images_with_boxes(None, kind, rows))
         assert not any(ax.axison for ax in figure.axes)
 
 

@@ -40,9 +40,9 @@ def printed():
         disparity=triplets.disparity(given["similarity"]),
         gap=gap,
         summary=summary,
-        together=triplets.together(summary),
+        together=triplets.select_pooled(summary),
         co_occurrence=co_occurrence,
-        told=triplets.co_occurrence_told(co_occurrence),
+        told=triplets.co_occurrence_summary(co_occurrence),
         tests=triplets.chi_square(given["object_counts"], given["printed_chi_square"]),
         group_tests=triplets.chi_square(given["group_object_counts"], given["printed_chi_square"]),
         share=triplets.group_share(given["group_images"]),
@@ -465,7 +465,7 @@ def test_measured_models_stand_beside_the_printed_and_are_not_pooled_with_them(p
     alone = ["SD v1.4", "SD v2.0", "SD v2.1"]
     assert list(dict.fromkeys(summary["model"])) == [", ".join(alone), "mini", *alone]
     # What is said of the printed ones together is what is said without the measured one.
-    both = triplets.together(summary), printed.together
+    both = triplets.select_pooled(summary), printed.together
     pd.testing.assert_frame_equal(*(table.drop(columns="model") for table in both))
     (said,) = answers.measured.findings(gap)
     assert (

@@ -243,7 +243,7 @@ def test_the_gap_after_each_step_is_that_of_the_steps_cosines():
 def test_prompts_are_compared_once_a_triplet():
     images = images_of(2, 3, (*GENDERS, "placebo"))
     texts = images.set_index("image_id").apply(lambda row: f"{row.triplet_id} {row.prompt_gender}", axis=1)
-    found = cases.of_prompts(cases.pairs(images), texts)
+    found = cases.prompts_of_pairs(cases.pairs(images), texts)
     rows = list(found[["triplet_id", "pair", "first", "second"]].itertuples(index=False, name=None))
     both = itertools.product(("t0", "t1"), ("feminine", "masculine", "placebo"))
     assert sorted(rows) == sorted((t, f"neutral-{g}", f"{t} neutral", f"{t} {g}") for t, g in both)

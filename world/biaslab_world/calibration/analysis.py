@@ -105,7 +105,7 @@ def judge(renders: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             ceiling = 100 * best if truth == "all" else np.nan
             rows.append([cues, truth, answers, right, len(answered), len(some), ceiling])
     frame = pd.DataFrame(rows, columns=["cues", "truth", "answers", "count", "n", "n_images", "ceiling"])
-    found = stats.percents(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
+    found = stats.percent_columns(frame["count"], frame["n"], confidence, ("accuracy", "ci_low", "ci_high"))
     return tables.make_table(frame.assign(**found), "calibration_judge")
 
 
@@ -165,7 +165,7 @@ def shares(
         frame = pd.DataFrame({"occupation": wide.index, "percent_true": wide.to_numpy(float).mean(axis=1)})
         for labels, counted, size in (("truth_gender", "drawn", "n_drawn"), ("gender", "judged", "n")):
             female, n = _pooled(count(once, wide.index, labels))[..., 0]
-            frame = frame.assign(**stats.percents(female, n, confidence, COUNTED[counted]), **{size: n})
+            frame = frame.assign(**stats.percent_columns(female, n, confidence, COUNTED[counted]), **{size: n})
         frame = correct(frame, errors[source], confidence=confidence)
         frames.append(frame.assign(source=source, skew=skew, approach=approach))
     return tables.make_table(pd.concat(frames, ignore_index=True), "calibration_shares")
@@ -289,7 +289,7 @@ def guidance(generated: pd.DataFrame, truth: pd.DataFrame, *, confidence: float 
     prompts, rows = asked.to_numpy(float)[:, 0], []
     for approach, known in here[here["source"] == "training"].groupby("approach", sort=False):
         training = _wide(known).to_numpy(float).mean(axis=1)
-        sign = metrics.lean(training)
+        sign = metrics.bias_direction(training)
         for (model, scale), counts in counted.items():
             share, lowest = (100 * ratio(*c)[:, 0] for c in (counts, counted[first]))
             parts = {"measurement": prompts - training, "model": lowest - prompts, "guidance": share - lowest}
@@ -388,7 +388,7 @@ def met_by(value: float, low: float, high: float, least: float, most: float) -> 
 
 
 def _share_row(metric: str, hits: int, n: int, confidence: float, reason: str = "") -> list:
-    values = [float(v) for v in stats.percents(hits, n, confidence).values()]
+    values = [float(v) for v in stats.percent_columns(hits, n, confidence).values()]
     return _row(metric, values, n, reason=reason or ("" if n else "No image was judged."))
 
 

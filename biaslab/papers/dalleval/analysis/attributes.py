@@ -76,7 +76,7 @@ def attribute_difference(presence: pd.DataFrame, printed: pd.DataFrame, *, confi
                 if not (first.any() or second.any()):
                     row["reason"] = "no image of either prompt shows it"
             rows.append(row)
-    return stats.adjusted(tables.make_table(rows, "dalleval_attribute_difference"), ["model", "comparison"])
+    return stats.adjust_families(tables.make_table(rows, "dalleval_attribute_difference"), ["model", "comparison"])
 
 
 def attribute_corrected(

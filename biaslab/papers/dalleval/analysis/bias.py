@@ -50,7 +50,7 @@ def average_gender(averages: pd.DataFrame, *, confidence: float = 0.95) -> pd.Da
         reason=np.where(np.isnan(female), "no image perceived as female or male", ""),
         **({"judge": averages["judge"]} if "judge" in averages else {}),
     )
-    tested = stats.adjusted(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
+    tested = stats.adjust_families(out.assign(p=np.where(out["profession"] == NO_PROFESSION, np.nan, p)), ["model"])
     return tables.make_table(tested.assign(p=p), "dalleval_average_gender")
 
 
@@ -79,7 +79,7 @@ def overall_average(
             if category == "gender":
                 row["p"] = stats.one_sample_t(values).p
                 if rates := error.get(str(model)):
-                    right = stats.judged_mean(values, *rates, confidence)
+                    right = stats.judge_corrected_mean(values, *rates, confidence)
                     row |= _judged(right, "average_judge_corrected")
             rows.append(row | {"reason": too_few(mean.n) or shared})
     return tables.make_table(rows, "dalleval_overall_average")
@@ -108,7 +108,7 @@ def mad(
         row |= {"evidence": "computed"} | _deviation(images, confidence)
         if category == "gender" and model in error and row["n"]:
             n = images.sum(axis=1)
-            right = stats.judged_deviation(images["n_female"], n, *error[model], confidence)
+            right = stats.judge_corrected_deviation(images["n_female"], n, *error[model], confidence)
             row |= _judged(right, "mad_judge_corrected")
         rows.append(row)
     reason = f"{NOT_PRINTED}; floor at the nominal {IMAGES_PER_PROMPT} images a prompt"

@@ -35,5 +35,5 @@ def too_few(n: int, confidence: float | None = None) -> str:
 
     Any two have Student's; with ``confidence`` (0–1) it takes as many as a test at that level does.
     """
-    least = 2 if confidence is None else stats.fewest_units(1 - confidence)
+    least = 2 if confidence is None else stats.min_units(1 - confidence)
     return "" if n >= least else f"an interval needs {'two' if least == 2 else least} or more professions"

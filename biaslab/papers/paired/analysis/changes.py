@@ -55,7 +55,7 @@ def identity_change(shares: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     p[known] = [
         fisher_exact(np.array([[a, b], [c, d]]))[1] for c, d, a, b in zip(*(x[known] for x in counts), strict=True)
     ]
-    least = np.where(known, stats.least_fisher_p(frame["n"], frame["n_single"]), np.nan)
+    least = np.where(known, stats.min_fisher_p(frame["n"], frame["n_single"]), np.nan)
     reason = np.where(known, "", "not judged in both settings")
     frame = frame.assign(ci_low=low, ci_high=high, p=p, smallest_p=least, reason=reason)
     return tables.make_table(with_corrected_p(frame), "paired_identity_change")
@@ -120,7 +120,7 @@ def changed_cases(changes: pd.DataFrame, printed: pd.DataFrame, *, confidence: f
             for stratum in LISTS:
                 part = moved[moved["stereotype"] == stratum]
                 row = {**cell, "direction": direction, "stereotype": stratum, "n": len(moved)}
-                row |= {"n_identities": len(part), **stats.percents(len(part), len(moved), confidence)}
+                row |= {"n_identities": len(part), **stats.percent_columns(len(part), len(moved), confidence)}
                 row |= {"percent_of_cases": row["percent"], "points": part["change"].sum() if code else 0.0}
                 row["percent_of_points"] = 100 * part["change"].abs().sum() / points if points else np.nan
                 row["printed"] = stated.get((f"percent_of_{direction}", *cell.values(), stratum), np.nan)

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from biaslab.papers.paired.analysis.dependence import LISTS, deviations
 from biaslab.papers.paired.analysis.means import strata
-from biaslab.papers.paired.analysis.people import fits, last_rounds
+from biaslab.papers.paired.analysis.people import last_rounds, stereotype_fit
 from biaslab.schema import tables
 
 # Settings, and whether both lists share images in them.
@@ -49,7 +49,7 @@ def control_score(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     """Return scores of occupations alone, beside another or the same stereotype, and among three, and contrasts."""
     people = last_rounds(people)
     people = people[(people["aspect"] == "occupation") & people["setting"].isin(SHARING)]
-    people = people.assign(score=fits)
+    people = people.assign(score=stereotype_fit)
     rows = []
     for model, known in people.dropna(subset=["score"]).groupby("model", sort=False):
         pairs = people[(people["model"] == model) & (people["setting"] == "paired")]

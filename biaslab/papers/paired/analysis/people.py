@@ -30,7 +30,7 @@ def last_rounds(people: pd.DataFrame) -> pd.DataFrame:
     return people[~mitigated | (people["round"] == last)].reset_index(drop=True)
 
 
-def fits(people: pd.DataFrame) -> np.ndarray:
+def stereotype_fit(people: pd.DataFrame) -> np.ndarray:
     """Return 100 for people who fit their stereotype, -100 for those who do not, NaN for those not judged."""
     known = people["gender"].isin(LISTS)
     return np.where(known, np.where(people["gender"] == people["stereotype"], 100.0, -100.0), np.nan)
@@ -63,7 +63,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
                 continue
             row = {**cell, "outcome": outcome, "n": len(part), "n_images": len(group)}
             row |= {f"n_{order}": (part["order"] == order).sum() for order in ROLES}
-            rows.append(row | stats.percents(len(part), len(group), confidence))
+            rows.append(row | stats.percent_columns(len(part), len(group), confidence))
     return tables.make_table(rows, "paired_outcomes")
 
 
@@ -79,11 +79,11 @@ def valid_images(people: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
             before = _valid(other[(other["setting"] == "paired") & other["asked"].isin(group["asked"])])
         for measure, (n, of, reason) in _valid(group).items():
             row = {**cell, "measure": measure, "n_images": of}
-            now = stats.percents(n, of, confidence)
+            now = stats.percent_columns(n, of, confidence)
             row |= {**now, "reason": "" if of else reason}
             k, total, _ = before.get(measure, (0, 0, ""))
             if of and total:
-                then = stats.percents(k, total, confidence)
+                then = stats.percent_columns(k, total, confidence)
                 row["change"] = now["percent"] - then["percent"]
                 limits = stats.difference_interval(*then.values(), *now.values())
                 row["change_ci_low"], row["change_ci_high"] = limits
@@ -142,7 +142,7 @@ def truth(renders: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
         }
         for measure, (k, n) in counts.items():
             row = {"judge": judge, "measure": measure, "n": int(n)}
-            rows.append(row | stats.percents(int(k), int(n), confidence))
+            rows.append(row | stats.percent_columns(int(k), int(n), confidence))
     return tables.make_table(rows, "paired_truth")
 
 

@@ -80,7 +80,7 @@ def _identity_scores(shares: pd.DataFrame, aspect: str, confidence: float) -> pd
         frame[end] = 200 * binom.ppf(q, n, 0.5) / n - 100
     # At one half the binomial is symmetric: both tails are twice the nearer one.
     frame["p"] = np.minimum(1, 2 * binom.cdf(np.minimum(count, n - count), n, 0.5))
-    frame["smallest_p"] = stats.least_binomial_p(people)
+    frame["smallest_p"] = stats.min_binomial_p(people)
     return tables.make_table(with_corrected_p(frame), f"paired_{aspect}_score")
 
 
@@ -101,7 +101,7 @@ def score_limits(shares: stats.Interval, stereotype: pd.Series) -> tuple[np.ndar
 
 def with_corrected_p(frame: pd.DataFrame) -> pd.DataFrame:
     """Add p, and the smallest that it could be, corrected for the identities of the same model, aspect and setting."""
-    return stats.adjusted(stats.adjusted(frame, CELL), CELL, "smallest_p")
+    return stats.adjust_families(stats.adjust_families(frame, CELL), CELL, "smallest_p")
 
 
 def lean(shares: pd.DataFrame, pairs: pd.DataFrame, scores: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
@@ -334,7 +334,7 @@ def labour_comparison(shares: pd.DataFrame, labour: pd.DataFrame, *, confidence:
     labour = labour if len(labour) else paper.labour_share()
     against = frame["occupation"].map(labour.set_index("occupation")["percent_female_labour"]).to_numpy(float)
     generated, n = frame["percent_female"].to_numpy(), frame["n"].to_numpy()
-    limits = stats.percents(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
+    limits = stats.percent_columns(np.rint(np.nan_to_num(generated) * n / 100).astype(int), n, confidence)
     reason = np.where(np.isnan(against), "no labour share is given", "")
     frame = frame.assign(
         ci_low=limits["ci_low"],

@@ -154,7 +154,7 @@ def _occupation_rows(group: Group, j: int, confidence: float) -> pd.DataFrame:
     t_low, t_high = wilson_percent(t * t_n / 100, t_n, confidence)
     g_low, g_high = wilson_percent(g * g_n / 100, g_n, confidence)
     low, high = stats.difference_interval(t, t_low, t_high, g, g_low, g_high)
-    toward = metrics.lean(t)
+    toward = metrics.bias_direction(t)
     none = (toward == 0) | group.paired
     return pd.DataFrame(
         {

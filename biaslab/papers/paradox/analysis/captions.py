@@ -35,7 +35,7 @@ def outcomes(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     keys = ["model", "source", "approach", "prompt"]
     rows = counts.groupby([*keys, "outcome"], sort=False, as_index=False)["n"].sum()
     rows["n_images"] = rows.groupby(keys)["n"].transform("sum")
-    found = stats.percents(rows["n"], rows["n_images"], confidence)
+    found = stats.percent_columns(rows["n"], rows["n_images"], confidence)
     return tables.make_table(rows.assign(**found, reason=_nothing(rows["n_images"])), "paradox_outcomes")
 
 
@@ -45,7 +45,7 @@ def gate_rates(outcomes: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     passed = outcomes[outcomes["outcome"].isin(PASSED)]
     rows = passed.groupby(keys, sort=False, as_index=False)["n"].sum()
     judged = passed[passed["outcome"] == "judged"][[*keys, "percent"]].rename(columns={"percent": "judged"})
-    return rows.assign(**stats.percents(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
+    return rows.assign(**stats.percent_columns(rows["n"], rows["n_images"], confidence)).merge(judged, "left", keys)
 
 
 def _nothing(n: ArrayLike) -> np.ndarray:
@@ -71,7 +71,7 @@ def image_survival(counts: pd.DataFrame, *, confidence: float) -> pd.DataFrame:
     # Of all that were judged or could not be fetched (Manski 1989, without assumptions).
     every = (judged + missing).where(judged + missing > 0)
     rows = rows.assign(
-        **stats.percents(rows["n"] - missing, rows["n"], confidence),
+        **stats.percent_columns(rows["n"] - missing, rows["n"], confidence),
         percent_female=100 * rows["n_female"] / judged.where(judged > 0),
         percent_least=100 * (rows["n_female"] / every),
         percent_most=100 * ((rows["n_female"] + missing) / every),
@@ -198,7 +198,7 @@ def gender_word_accuracy(words: pd.DataFrame, *, confidence: float) -> pd.DataFr
     whole = pd.concat([every.assign(indicator="all"), each], ignore_index=True)
     counted = {"training image": ("n_same", "n_pairs"), "indicator": ("n_followed", "n_judged")}
     frames = [
-        whole.assign(against=against, n=whole[n], **stats.percents(whole[count], whole[n], confidence))
+        whole.assign(against=against, n=whole[n], **stats.percent_columns(whole[count], whole[n], confidence))
         for against, (count, n) in counted.items()
     ]
     found = pd.concat(frames, ignore_index=True).sort_values(["model", "approach"], kind="stable")

@@ -235,7 +235,7 @@ def estimates(group: Group, *, replicates: int, seed: int, confidence: float) ->
     plain = np.stack([expected(group, group.training, group.generated, d) for d in metrics.DEFINITIONS])
     size = [[len(included_values(group, d, name)) for name in group.names] for d in metrics.DEFINITIONS]
     size, missing = np.array(size), np.full(plain.shape, np.nan)
-    least = stats.fewest_units(1 - confidence)
+    least = stats.min_units(1 - confidence)
     few = f"Rests on fewer than {least} occupations, too few for an interval; image noise is left in."
     reason = np.where(size == 0, NOTHING_LEFT, np.where(size < least, few, "")).astype(object)
     if group.drawing is None:
