@@ -23,20 +23,23 @@ PLACES = {
     "world/README.md": "world.md",
     "world/biaslab_world/DATA.md": "data.md",
 }
-# What the reference has a page of, with the packages on it.
+# The modules that the reference shows, by page: those of the stable API, which docs/reference/library.md lists.
 REFERENCE = {
     "metrics": ["biaslab.metrics"],
     "stats": ["biaslab.stats"],
-    "study": ["biaslab.study", "biaslab.papers.findings", "biaslab.settings"],
-    "paradox": ["biaslab.papers.paradox"],
-    "paired": ["biaslab.papers.paired"],
-    "dalleval": ["biaslab.papers.dalleval"],
-    "triplets": ["biaslab.papers.triplets"],
-    "synthesis": ["biaslab.analyses.synthesis"],
-    "ratings": ["biaslab.analyses.ratings", "biaslab.ratings"],
-    "judges": ["biaslab.judges.judge", "biaslab.judges.settings"],
-    "plugins": ["biaslab.plugins", "biaslab.hub.registry", "biaslab.hub.ground_truth"],
-    "world": ["biaslab_world"],
+    "reference": ["biaslab.reference"],
+    "study": ["biaslab.study.study"],
+    "paradox": [
+        f"biaslab.papers.paradox.{name}" for name in ("analysis", "measure", "example_images", "figures", "printed")
+    ],
+    "paired": [f"biaslab.papers.paired.{name}" for name in ("analysis", "measure", "figures", "printed")],
+    "dalleval": [f"biaslab.papers.dalleval.{name}" for name in ("analysis", "measure", "figures", "printed")],
+    "triplets": [f"biaslab.papers.triplets.{name}" for name in ("analysis", "measure", "figures", "printed")],
+    "custom": [f"biaslab.analyses.custom.{name}" for name in ("analysis", "measure", "figures")],
+    "precision": [f"biaslab.analyses.precision.{name}" for name in ("analysis", "measure", "figures")],
+    "ratings": [f"biaslab.analyses.ratings.{name}" for name in ("analysis", "figures")],
+    "synthesis": [f"biaslab.analyses.synthesis.{name}" for name in ("curve", "models", "figures")],
+    "plugins": ["biaslab.hub.registry", "biaslab.hub.ground_truth", "biaslab.judges.plugins"],
 }
 # Notebooks that stand below no paper's page.
 OTHERS = {"custom": "Prompts and pictures of your own", "synthesis": "Across the papers"}

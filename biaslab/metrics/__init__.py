@@ -6,8 +6,6 @@ their labels and refused where these differ (:func:`biaslab.stats.checks.align`)
 Agreement of raters, object bias and skin tone have modules of their own.
 """
 
-# ruff: noqa: F401 (what is imported here is what this package offers)
-
 from biaslab.metrics.amplification import (
     DEFINITIONS,
     amplification,
@@ -24,3 +22,18 @@ from biaslab.metrics.shares import (
     percent_female_from_stereotype_score,
     stereotype_score_from_percent,
 )
+
+__all__ = [
+    "DEFINITIONS",
+    "amplification",
+    "average_gender",
+    "bias_direction",
+    "biased_images",
+    "directional_amplification",
+    "exclusion_reason",
+    "expected_amplification",
+    "mean_absolute_deviation",
+    "mean_absolute_difference",
+    "percent_female_from_stereotype_score",
+    "stereotype_score_from_percent",
+]

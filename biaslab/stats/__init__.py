@@ -4,8 +4,6 @@ Pure functions over arrays or pandas objects. Several pandas objects are matched
 differ (:func:`biaslab.stats.checks.align`); arrays and lists are matched by position. Shares are 0–1.
 """
 
-# ruff: noqa: F401 (what is imported here is what this package offers)
-
 from biaslab.stats.absolute_deviation import (
     Deviation,
     bias_aware_interval,
@@ -61,7 +59,71 @@ from biaslab.stats.null_expectation import (
     expected_absolute_deviation,
     mad_null_mean,
 )
-from biaslab.stats.prediction_powered import MIN_ANNOTATIONS as FEWEST_RATINGS
-from biaslab.stats.prediction_powered import prediction_powered
+from biaslab.stats.prediction_powered import MIN_ANNOTATIONS, PPIResult, prediction_powered
 from biaslab.stats.resampling import CaptionClusterSampling, IndependentSampling
 from biaslab.stats.sample_size import Design, design_from_pilot
+
+__all__ = [
+    "MIN_ANNOTATIONS",
+    "TESTS",
+    "Bootstrap",
+    "CaptionClusterSampling",
+    "ChiSquare",
+    "Design",
+    "Deviation",
+    "Estimate",
+    "IndependentSampling",
+    "Interval",
+    "PPIResult",
+    "StandardError",
+    "absolute_deviation_null_mean",
+    "adjust",
+    "adjust_families",
+    "bias_aware_interval",
+    "bounded_mean",
+    "can_be_significant",
+    "chi_square",
+    "clustered_error",
+    "clustered_homogeneity",
+    "clustered_mean",
+    "clustered_share",
+    "clustered_share_interval",
+    "clustered_share_test",
+    "corrected_absolute_deviation",
+    "corrected_mad",
+    "corrected_shares",
+    "correction_dominates",
+    "cramers_v",
+    "crossed_error",
+    "design_effect",
+    "design_from_pilot",
+    "difference_interval",
+    "exact_interval",
+    "expected_absolute_deviation",
+    "folded_means",
+    "halves_interval",
+    "hierarchical_bootstrap",
+    "judge_corrected_deviation",
+    "judge_corrected_mean",
+    "mad_null_mean",
+    "mean_deviation",
+    "mean_distance",
+    "mean_interval",
+    "mean_mad",
+    "min_binomial_p",
+    "min_fisher_p",
+    "min_units",
+    "normal_null_mean",
+    "one_sample_t",
+    "paired_difference",
+    "pearson_r",
+    "percent",
+    "percent_columns",
+    "permuted_chi_square",
+    "pool_rare",
+    "prediction_powered",
+    "sign_flip",
+    "significance",
+    "strata_mean",
+    "wilson_interval",
+]

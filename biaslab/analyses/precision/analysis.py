@@ -115,7 +115,7 @@ def _why_none(one: Headline, rated: pd.DataFrame) -> str:
     for source in dict.fromkeys(cells["source"]):
         if not of_source.get(source, 0):
             return f"no {source} image of {'it' if one.group == MEAN else 'this group'} is annotated"
-    return f"fewer than {stats.FEWEST_RATINGS} annotated images show a person whom annotators call female or male"
+    return f"fewer than {stats.MIN_ANNOTATIONS} annotated images show a person whom annotators call female or male"
 
 
 def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
