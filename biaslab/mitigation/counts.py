@@ -257,7 +257,7 @@ def _of_identity(row, before: Guideline | None, given: Guideline | None, needs: 
     if not np.isnan(row.female):
         likely = _percent(max(row.female, 1 - row.female))
         of_group = f"Of their group {likely} look like {_MANY[more]}"
-        words += f". Allowing for chance, {likely} do" if row.uncorrected else f". {of_group}"
+        words += f". Allowing for chance, {likely} do" if row.plain else f". {of_group}"
         words += ", of those who are told nothing" if before else ""
     if given is None or given == before:
         return f"{words}. {kept if given else f'{nothing}.'}"

@@ -144,7 +144,7 @@ class Custom(Part):
         """Return a row for each person whom images are to show, with what gate and judge made of them.
 
         The columns of :meth:`images`, position (1 is the leftmost) and those of
-        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_inclusion_judges`.
         """
         self._pipeline.check_inclusion_judges()
         table = self.images().table.drop(columns="outcome", errors="ignore")

@@ -506,7 +506,7 @@ class Stages:
     def judgements(self, kind: str) -> pd.DataFrame:
         """Return the rows of ``images(kind).table`` with the columns of :func:`biaslab.judges.judge.judge`.
 
-        Raises as :meth:`images` and :meth:`check_gate_is_named`.
+        Raises as :meth:`images` and :meth:`check_inclusion_judges`.
         """
         if kind != "training" or self.has_images:
             self.check_inclusion_judges()

@@ -65,7 +65,7 @@ def strips(drawn: Sequence[ModelImages]) -> list[dict[str, Any]]:
         shares = [share["percent"] for share in each if share]
         told = {"groups": one.people["group"].nunique(), "mean": sum(shares) / len(shares) if shares else None}
         told["judged_groups"] = len(shares)
-        said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
+        said = {key: getattr(one, key) for key in ("paper", "kind", "title", "model")}
         if kept:
             found.append(said | {"rows": kept, "images": one.people["image_id"].nunique()} | told)
     return found

@@ -220,7 +220,7 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
     pages = {one["model"]: href(run_dir, one["page"]) for one in cards.entries(run.get("pictures", {}), "models")}
     try:
         return [
-            {key: one[key] for key in ("paper", "called", "model", "groups", "images")}
+            {key: one[key] for key in ("paper", "title", "model", "groups", "images")}
             | {"mean": None if one["mean"] is None else float(one["mean"])}
             | {"page": pages.get(one["model"]), "rows": list(map(_row, one["rows"]))}
             for one in json.loads(reading.text(path))["strips"]

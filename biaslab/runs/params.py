@@ -335,7 +335,7 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     parsed = filter(None, map(_parsed, cells))
     for call in (node for tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call)):
         asked = getattr(call.func, "attr", "")
-        if asked not in ("load", "has") or not call.args:
+        if asked not in ("load", "has_table") or not call.args:
             continue
         what = call.args[0]
         try:
@@ -344,7 +344,7 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
             continue
         name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
         taken.add(name)
-        if asked == "has" or any(k.arg == "optional" for k in call.keywords):
+        if asked == "has_table" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
     return frozenset(taken), frozenset(taken - optional)
 

@@ -260,15 +260,15 @@ def hub(monkeypatch, tmp_path):
 
 def test_a_name_on_the_hub_is_known_by_its_commit(hub):
     assert registry.digest("owner/name") == "owner/name"
-    hub.supported_answer["owner/name", None] = "a" * 40
+    hub.said["owner/name", None] = "a" * 40
     assert registry.digest("owner/name") == f"owner/name@{'a' * 40}"
     # One process asks once, so that one run is of one commit.
-    hub.supported_answer["owner/name", None] = "b" * 40
+    hub.said["owner/name", None] = "b" * 40
     assert registry.digest("owner/name") == f"owner/name@{'a' * 40}" and len(hub.asked) == 2
     assert hub_names.commits() == {"owner/name": "a" * 40}
     # A revision is part of the name.
     hub.asked.clear()
-    hub.supported_answer["owner/name", "v1.4"] = "c" * 40
+    hub.said["owner/name", "v1.4"] = "c" * 40
     assert registry.resolve("owner/name@v1.4", "text-to-image") == "owner/name@v1.4"
     assert registry.digest("owner/name@v1.4") == f"owner/name@{'c' * 40}"
     # The same commit by whatever name has the same key; a commit needs no hub to say which it is.

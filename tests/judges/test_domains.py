@@ -140,7 +140,7 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
         lambda: stages.people.judge_images_of_people(images, asked, "vqa:mini-vqa"),
         lambda: stages.dalleval.detections(images),
         lambda: stages.dalleval.describe(images, ["a.png"]),
-        lambda: stages.triplets.found(images),
+        lambda: stages.triplets.find_instances(images),
         lambda: stages.image_embeddings(images, ["a.png"]),
     ):
         with pytest.raises(ParameterError, match="which knows drawings"):

@@ -101,7 +101,7 @@ class Told:
         self.loaded.append((name, list(classes), options))
         return self
 
-    def look(self, images):
+    def detect(self, images):
         numbers = [int(image[0, 0, 0]) for image in images]
         self.looked += numbers
         return [(self.SCORES[:n], self.BOXES[:n]) for n in numbers]

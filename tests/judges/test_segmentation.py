@@ -238,7 +238,7 @@ class Told:
         self.loaded.append((name, words))
         return self
 
-    def look(self, images):
+    def segment(self, images):
         self.looked += len(images)
         found = []
         for image in images:

@@ -231,7 +231,7 @@ def test_questions_have_unclear_beside_their_answers(tmp_path):
     )
     hat, look = read_questions(file)
     assert hat.answers == ("yes", "no", "unclear") and look.answers == ("drawing", "3", "unclear")
-    assert look.reference_image == IMAGE
+    assert look.of == IMAGE
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_values_are_those_of_the_libraries_and_of_a_loop_over_pairs(labels):
         (percent_agreement(ratings, labels, **how), 100 * np.mean(alike), paired, 4),
     ):
         assert result.value == pytest.approx(expected)
-        assert (result.n_items, result.n_annotators, result.reason) == (len(items), raters, "")
+        assert (result.n_items, result.n_raters, result.reason) == (len(items), raters, "")
 
 
 def test_percent_agreement_of_a_judge_with_the_vote_sets_ties_aside():
@@ -160,7 +160,7 @@ def test_cohen_with_a_rater_of_one_label_is_nan_with_a_reason():
     assert cohen_kappa(constant, constant, seed=0).reason == "rater a uses one label only: male"
     assert np.isnan(cohen_kappa(mixed, constant, seed=0).value)
     empty = cohen_kappa([], [], seed=0)
-    assert (empty.n_items, empty.n_annotators, empty.reason) == (0, 0, "no item has a rating by both raters")
+    assert (empty.n_items, empty.n_raters, empty.reason) == (0, 0, "no item has a rating by both raters")
     assert np.isnan(empty.value)
 
 

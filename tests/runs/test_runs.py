@@ -45,7 +45,7 @@ study.save("paradox_percent_female", pd.DataFrame(rows))
 fig, ax = plt.subplots(); ax.plot([0, 1])
 texts.figures()["paradox_line"] = dict(title="A line", caption="From 0 to 1.")
 study.show("paradox_line_OCC", fig, text="paradox_line", main=True)
-study.find(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
+study.report_findings(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
 """
 
 
@@ -445,7 +445,7 @@ def is_gone(pid):
 FINDS = """
 from biaslab.papers.findings import Finding
 from biaslab.study import Study
-Study(output_dir).find(Finding("Which?", "Found by a."), main=True)
+Study(output_dir).report_findings(Finding("Which?", "Found by a."), main=True)
 """
 WAITS = """
 import os, time

@@ -368,7 +368,7 @@ class Told:
         self.unset_settings = lambda *settings: tuple(name for name in settings if name in unnamed)
         self.dalleval = SimpleNamespace(
             people=lambda kind: SimpleNamespace(table=images),
-            judged=lambda kind: faces,
+            judged_people=lambda kind: faces,
             tones=lambda kind: faces,
             answers=lambda kind: answers,
             gender_is_judged="dalleval.vqa" in unnamed,

@@ -42,7 +42,7 @@ class Pipe:
         name = "six captions"
 
     def image_model(self):
-        return SimpleNamespace(label=self.label, sends=True, own=dict)
+        return SimpleNamespace(label=self.label, sends_prompts=True, own_settings=dict)
 
     gate = ("judging.gender", "judging.faces")
 
