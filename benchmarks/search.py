@@ -47,7 +47,7 @@ if __name__ == "__main__":
     folder, workers, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as store:
         kept = Store(store, workers=Workers(count=int(workers)))
-        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), store=kept, progress=False)
+        found = search(open_corpus(folder), lexicons.load("paradox_occupations"), cache=kept, progress=False)
     found.totals.to_csv(out, index=False)
     print(f"  {len(found.captions):,} captions sampled")
 """

@@ -86,7 +86,7 @@ def work(
         }
 
     # Two pieces, for two workers, which the other pipeline shares.
-    warm = Pipeline("mini", Settings.of(some("warm", 16, 2, 1)), seed=1, progress=False)
+    warm = Pipeline("mini", Settings.from_mapping(some("warm", 16, 2, 1)), seed=1, progress=False)
     warm.judgements("generated")
     timed = warm.changed(**some("timed", 62, images // (4 * 62), n_steps))
     first, again = (_timed(one) for one in (timed, timed.changed()))

@@ -51,10 +51,10 @@ def main(words: list[str] | None = None, parser: argparse.ArgumentParser | None 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + _SIGPIPE
     except (BiaslabError, OSError) as error:
-        from biaslab.cache.result_cache import explained
+        from biaslab.cache.result_cache import explain_error
 
         fix = "Finished results are cached: {fix}, or choose another folder, and run the command again."
-        print(f"{parser.prog}: {explained(error, kept=fix)}", file=sys.stderr)
+        print(f"{parser.prog}: {explain_error(error, kept=fix)}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if not (text := not_installed(error)):
@@ -395,8 +395,8 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
         from biaslab.runs import dry_run
 
         options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
-        rehearsal = dry_run.rehearse(jobs.plan(checked), progress, **options)
-        print(dry_run.said(rehearsal, checked.confidence), flush=True)
+        rehearsal = dry_run.run_preflight(jobs.plan(checked), progress, **options)
+        print(dry_run.describe_run(rehearsal, checked.confidence), flush=True)
     if plan_only:
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
@@ -459,31 +459,31 @@ def _cite(arguments: argparse.Namespace) -> None:
     from biaslab.runs import collect, compare
 
     if arguments.run:
-        record = records.read(compare.find(arguments.run, Path(arguments.outputs)))
+        record = records.read(compare.find_run(arguments.run, Path(arguments.outputs)))
         citations = citation.of_run(record, arguments.url, arguments.author)
     else:
         commit = collect.git_state(Path(__file__).parent)["git_commit"]
         citations = [citation.of_package(commit=commit or "")]
-    print(citation.said(citations))
+    print(citation.format_citations(citations))
 
 
 def _annotate(arguments: argparse.Namespace) -> None:
     from biaslab.runs import annotation_page
-    from biaslab.schema.formatting import count
+    from biaslab.schema.formatting import format_count
 
     names = ("outputs", "seed", "paper", "subset", "show_faces", "overrides", "output")
     options = {name: getattr(arguments, name) for name in names}
     page = annotation_page.annotate(arguments.images, n=arguments.sample, **options)
     for reason, n in sorted(page.left_out.items()):
-        print(f"Excluded: {count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
-    print(f"{count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
+        print(f"Excluded: {format_count(n, 'image', 'images')}, {reason}.", file=sys.stderr)
+    print(f"{format_count(page.images, 'image', 'images')}, {page.bytes:,} bytes.", file=sys.stderr)
     print(page.path)
 
 
 def _settings(arguments: argparse.Namespace) -> None:
     from biaslab.runs import settings_reference
 
-    print(*settings_reference.lines(settings_reference.declared(arguments.word)), sep="\n")
+    print(*settings_reference.lines(settings_reference.find_declared(arguments.word)), sep="\n")
 
 
 def _reference(arguments: argparse.Namespace) -> None:
@@ -527,18 +527,18 @@ def _cache(arguments: argparse.Namespace) -> None:
         print(f"The cache {root} {'contains no results' if root.is_dir() else 'does not exist'}.")
         return
     if not prune:
-        print(f"{pruning.table(results).to_string(index=False)}\nCache: {root}")
+        print(f"{pruning.make_table(results).to_string(index=False)}\nCache: {root}")
         return
     if stage is not None and stage not in (stages := {result.stage for result in results}):
         raise unknown_name(f"stage in the cache {root}", stage, stages)
     deleted, in_use = pruning.prune(root, days=days or 0, stage=stage or "", delete=arguments.yes)
     if deleted:
-        print(pruning.table(deleted).drop(columns="never_pruned").to_string(index=False))
+        print(pruning.make_table(deleted).drop(columns="never_pruned").to_string(index=False))
     for result in in_use:
         print(f"Not deleted, in use by a process: {result.stage}/{result.path.name}")
     verb = "Deleted" if arguments.yes else "Would delete"
     hint = "" if arguments.yes or not deleted else " Nothing is deleted yet: add --yes."
-    print(f"{verb} {pruning.summed(deleted)}, from {root}.{hint}")
+    print(f"{verb} {pruning.summarize(deleted)}, from {root}.{hint}")
 
 
 def _cache_root(arguments: argparse.Namespace) -> Path:

@@ -14,33 +14,33 @@ from pathlib import Path
 
 from biaslab.errors import ParameterError, unknown_name
 
-GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.truth", "biaslab.notebooks")
-MODELS, CORPORA, JUDGES, TRUTH, NOTEBOOKS = GROUPS
+GROUPS = ("biaslab.models", "biaslab.corpora", "biaslab.judges", "biaslab.ground_truth", "biaslab.notebooks")
+MODELS, CORPORA, JUDGES, GROUND_TRUTH, NOTEBOOKS = GROUPS
 
 
-def points(group: str) -> dict[str, metadata.EntryPoint]:
+def entry_points(group: str) -> dict[str, metadata.EntryPoint]:
     """Return the entry points of a group by their names, in the order of these."""
     return _all(tuple(sys.path))[0][group]
 
 
-def point(group: str, name: str, what: str) -> metadata.EntryPoint:
+def entry_point(group: str, name: str, what: str) -> metadata.EntryPoint:
     """Return the entry point of a group by its name; an UnknownNameError where no package brings ``what`` under it."""
-    if name not in points(group):
-        raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, points(group))
-    return points(group)[name]
+    if name not in entry_points(group):
+        raise unknown_name(f"{what} among the installed packages (entry points {group!r})", name, entry_points(group))
+    return entry_points(group)[name]
 
 
-def packages() -> frozenset[str]:
+def plugin_packages() -> frozenset[str]:
     """Return the names by which the packages that bring something are imported."""
     return _all(tuple(sys.path))[1]
 
 
-def folders() -> dict[str, Path]:
+def notebook_folders() -> dict[str, Path]:
     """Return the folders of packages that bring notebooks, by the packages' names; none of these is imported.
 
     Raises ParameterError where a package is not there.
     """
-    return {one.module: _folder(name, one.module, tuple(sys.path)) for name, one in points(NOTEBOOKS).items()}
+    return {one.module: _folder(name, one.module, tuple(sys.path)) for name, one in entry_points(NOTEBOOKS).items()}
 
 
 @lru_cache

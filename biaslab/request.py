@@ -34,7 +34,7 @@ class Request:
     beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``compare_with`` has it.
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
 
         Raises:
@@ -53,9 +53,9 @@ class Request:
         if source != "ratings" and ratings:
             raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
         if not request.makes_images:
-            beside = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
-            beside = [beside] if isinstance(beside, str) else beside
-            if settings and (set(settings) != {"compare_with"} or beside not in (["published"], ["none"])):
+            baselines = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
+            baselines = [baselines] if isinstance(baselines, str) else baselines
+            if settings and (set(settings) != {"compare_with"} or baselines not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
                     "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
@@ -66,13 +66,13 @@ class Request:
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
-            return replace(request, beside=("published",) if "published" in beside else ())
+            return replace(request, beside=("published",) if "published" in baselines else ())
         # Lazily, as all that makes images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
-        checked = Settings.of(settings)
+        checked = Settings.from_mapping(settings)
         if source == PIPELINE and model == "all":
-            brought = ", ".join(map(repr, plugins.points(plugins.MODELS)))
+            brought = ", ".join(map(repr, plugins.entry_points(plugins.MODELS)))
             raise ParameterError(
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
@@ -80,7 +80,7 @@ class Request:
         return cls(**given | {"settings": checked, "beside": checked.compare_with})
 
     @classmethod
-    def of_pipeline(cls, pipeline: Pipeline) -> Self:
+    def from_pipeline(cls, pipeline: Pipeline) -> Self:
         """Return what opens a pipeline like this one."""
         s = pipeline.settings
         return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.compare_with)
@@ -91,25 +91,25 @@ class Request:
         return makes_images(self.source)
 
     @property
-    def made_by(self) -> str:
+    def generating_model(self) -> str:
         """The model that makes images."""
         return self.source if self.model == "all" and self.source != PIPELINE else self.model
 
     @property
-    def filled(self) -> Settings:
+    def filled_settings(self) -> Settings:
         """The settings, with what the model brings for those that were not given."""
         from biaslab.settings import Settings
 
         if self.settings is None:
             return Settings()
-        return self.settings.for_model(self.made_by).filled(registry.settings(self.made_by))
+        return self.settings.for_model(self.generating_model).with_defaults(registry.settings(self.generating_model))
 
-    def pipeline(self, **how: Any) -> Pipeline:
-        """Return a new pipeline that makes and judges the images; ``how`` it shows progress is its arguments."""
+    def pipeline(self, **options: Any) -> Pipeline:
+        """Return a new pipeline that makes and judges the images; ``options`` it shows progress is its arguments."""
         from biaslab.pipeline import Pipeline
         from biaslab.settings import Settings
 
-        return Pipeline(self.made_by, self.settings or Settings(), seed=self.seed, **how)
+        return Pipeline(self.generating_model, self.settings or Settings(), seed=self.seed, **options)
 
     @cached_property
     def opened(self) -> Pipeline:
@@ -123,15 +123,15 @@ class Request:
 def makes_images(source: object) -> bool:
     """Return whether a source's images are made and judged here: by the models that parameters name, or by a model
     that an installed package brings, by its name."""
-    return isinstance(source, str) and (source == PIPELINE or source in plugins.points(plugins.MODELS))
+    return isinstance(source, str) and (source == PIPELINE or source in plugins.entry_points(plugins.MODELS))
 
 
 def names() -> tuple[str, ...]:
     """Return the sources that have names; every other is a folder."""
-    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
+    return ("published", "ratings", PIPELINE, *plugins.entry_points(plugins.MODELS))
 
 
-def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
+def resolve_parameters(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
     """Return parameters with their paths made absolute, counted from ``start``, the working folder where it is None.
 
     Raises:
@@ -149,6 +149,6 @@ def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[s
     elif out["source"] not in names():
         folder = start / os.path.expanduser(out["source"])
         # What is no folder is refused by the name that was given.
-        Request.of({"source": str(folder) if folder.is_dir() else out["source"]})
+        Request.from_parameters({"source": str(folder) if folder.is_dir() else out["source"]})
         out["source"] = str(folder.resolve())
     return out

@@ -15,7 +15,7 @@ from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
 from biaslab.schema import values
-from biaslab.schema.groups import Folder, Group, Numbers, Place, Texts, Whole, field
+from biaslab.schema.groups import Folder, Group, Integer, Numbers, Place, Texts, field
 
 # What may be set of a single model: how its images are made, and not what is asked for or how often.
 COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_caption")
@@ -42,7 +42,7 @@ class ComputeSettings(Group):
     engine: Literal["local", "dask"] = field(
         "local", "Where work runs: `local` (this machine) or `dask` (a Dask cluster; it takes `address`)."
     )
-    workers: Whole = field(
+    workers: Integer = field(
         0,
         "Worker processes, each with a GPU in turn where there are any; with 0 or 1, notebooks do the work. For "
         "`dask`, how many a batch system starts; a cluster that is running works with all of its own.",
@@ -61,23 +61,23 @@ class CalibrationSettings(Group):
     """How much is drawn and generated to hold measurements against known truth."""
 
     guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales that calibration compares.")
-    guidance_images: Whole = field(1, "Images for each occupation, template and scale of that sweep.", "images", ge=1)
-    world_images: Whole = field(
+    guidance_images: Integer = field(1, "Images for each occupation, template and scale of that sweep.", "images", ge=1)
+    world_images: Integer = field(
         72, "Images for each occupation and template from the truth-preserving generator.", "images", ge=1
     )
-    matched_captions: Whole = field(
+    matched_captions: Integer = field(
         200, "Captions for each occupation that ask what the templates ask, at most.", "captions", ge=1
     )
-    off_rows: Whole = field(40_000, "Captions that plant no paradox.", "captions", ge=1)
-    off_captions: Whole = field(60, "Random captions for each occupation there.", "captions", ge=1)
-    test_renders: Whole = field(2000, "Held-out drawings that the judge is tested on.", "drawings", ge=1)
+    off_rows: Integer = field(40_000, "Captions that plant no paradox.", "captions", ge=1)
+    off_captions: Integer = field(60, "Random captions for each occupation there.", "captions", ge=1)
+    test_renders: Integer = field(2000, "Held-out drawings that the judge is tested on.", "drawings", ge=1)
 
 
 class Settings(Group):
     """What the pipeline does. What makes images and judges them has no default but the model's own: judges that a run
     takes are named, or come with a model that an installed package brings."""
 
-    called: ClassVar[str] = "settings"
+    group_name: ClassVar[str] = "settings"
 
     captions: CaptionSettings = CaptionSettings()
     generation: GenerationSettings = GenerationSettings()
@@ -136,12 +136,12 @@ class Settings(Group):
         return self.changed(models={}, **self.models[name])
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def baseline_models(self) -> tuple[str, ...]:
         """The models that stand beside the one that a run names."""
         return tuple(name for name in self.compare_with if name not in (PUBLISHED, NONE))
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, given: Mapping[str, Any]) -> Self:
         """Return the settings with the values ``given`` by group; the others have their defaults."""
         if not isinstance(given, Mapping):
             raise ParameterError(

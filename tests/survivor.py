@@ -115,7 +115,7 @@ def images_of(root, engine="local", workers=0):
         "judging": {"batch_size": 16},
         "compute": {"store": str(root), "engine": name, "workers": workers, "address": address},
     }
-    return Light("mini", Settings.of(given), seed=1, progress=False)
+    return Light("mini", Settings.from_mapping(given), seed=1, progress=False)
 
 
 def main(root, out, engine, workers, seconds):

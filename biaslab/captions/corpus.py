@@ -28,7 +28,15 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from biaslab import plugins, redact
-from biaslab.errors import InputError, MissingInputError, ParameterError, loading, name_help, near_matches, unasked
+from biaslab.errors import (
+    InputError,
+    MissingInputError,
+    ParameterError,
+    loading,
+    loading_allowed,
+    name_help,
+    near_matches,
+)
 from biaslab.io import delimited, folders
 
 _log = logging.getLogger(__name__)
@@ -64,7 +72,7 @@ _HASHED_BYTES = 16 * 2**20
 # and DataComp. LAION's SAMPLE_ID and hash come more than once.
 _IDS = {"id": frozenset({"id", "url", "text", "image_phash"}), "uid": frozenset({"uid", "url", "text", "sha256"})}
 # Returns which rows of a batch to yield, by their texts.
-Wanted = Callable[[Any], "np.ndarray"]
+Selection = Callable[[Any], "np.ndarray"]
 
 
 class Corpus(Protocol):
@@ -81,7 +89,7 @@ class Corpus(Protocol):
     for_triplets: str
 
     def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+        self, size: int = BATCH, part: int | None = None, wanted: Selection | None = None
     ) -> Iterator[pd.DataFrame]:
         """Yield tables of up to ``size`` rows in order: of one part, or of all parts one after the other.
 
@@ -118,7 +126,7 @@ def open_corpus(
         raise MissingInputError(
             "captions.corpus names no captions: set it to a file or pattern of files, or to the hub name of a dataset."
         )
-    if name in (brought := plugins.points(plugins.CORPORA)):
+    if name in (brought := plugins.entry_points(plugins.CORPORA)):
         with loading(name, "captions"):
             return brought[name].load()(rows=rows, seed=seed, skew=skew)
     if name.startswith("hf:"):
@@ -196,7 +204,7 @@ class _Tables:
         raise NotImplementedError
 
     def batches(
-        self, size: int = BATCH, part: int | None = None, wanted: Wanted | None = None
+        self, size: int = BATCH, part: int | None = None, wanted: Selection | None = None
     ) -> Iterator[pd.DataFrame]:
         """Yield captions with the corpus's other columns."""
         left = self._rows or None
@@ -271,7 +279,7 @@ class FileCorpus(_Tables):
     def __init__(self, name: str, paths: Sequence[Path], columns: Mapping[str, str], rows: int):
         for path in paths:
             _reader(path)
-        self.name = redact.named(name)
+        self.name = redact.basename(name)
         self.paths = list(paths)
         self.images = None
         self._wanted, self._rows = dict(columns), rows
@@ -551,7 +559,7 @@ class HubCorpus(_Tables):
         self._split = split or "train"
         self._wanted, self._rows = dict(columns), rows
         self._prefix = Path(self._dataset).name
-        self.name = f"hf:{redact.named(dataset)}"
+        self.name = f"hf:{redact.basename(dataset)}"
         self.images = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -575,7 +583,7 @@ class HubCorpus(_Tables):
         import datasets
 
         try:
-            with unasked():
+            with loading_allowed():
                 return datasets.load_dataset_builder(self._dataset, self._config or None)
         except Exception as error:
             # The library raises many kinds; each means that the dataset cannot be had under this name.

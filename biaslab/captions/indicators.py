@@ -34,7 +34,7 @@ import pandas as pd
 
 from biaslab import lexicons
 from biaslab.errors import InputError, ParameterError, name_help
-from biaslab.io.plaintext import places, plain
+from biaslab.io.plaintext import character_map, normalize
 
 # In which ways 430 captions of GCC's validation split were measured, and what these are called: against which labels,
 # in which capitals, and with persons' names put back.
@@ -59,7 +59,7 @@ _WORD_CHARACTERS, _LETTER_CHARACTERS = (
     {i: " " for i in range(128) if not part(chr(i))} for part in (str.isalnum, str.isalpha)
 )
 # Start, end, gender and kind of a place, as in Span.
-_Said = tuple[int, int, str, str]
+_Mention = tuple[int, int, str, str]
 _WORD_AFTER, _AND_AFTER = re.compile(r"\.?\s+([^\W\d_])"), re.compile(r"\.?\s*[&+]")
 # What may stand between a first name and a surname.
 _PARTICLES = frozenset((
@@ -116,7 +116,7 @@ def indicators(
     """
     index = texts.index if isinstance(texts, pd.Series) else None
     given = [text if isinstance(text, str) else "" for text in texts]
-    texts = [plain(text) for text in given]
+    texts = [normalize(text) for text in given]
     persons = {"gazetteer": map(_names, texts), "spacy": _spacy(texts), "off": repeat(())}[names]
     said_in = map(_own_words(words) if words else _words, texts)
     labels, spans = ["none"] * len(texts), [""] * len(texts)
@@ -125,7 +125,7 @@ def indicators(
             continue
         found = sorted([*said, *named], key=itemgetter(0, 1))
         if texts[i] is not given[i]:
-            at = places(given[i])
+            at = character_map(given[i])
             found = [(*at.span(start, end), *what) for start, end, *what in found]
         genders = {gender for _, _, gender, _ in found}
         labels[i] = "both" if len(genders) == 2 else genders.pop()
@@ -167,7 +167,7 @@ def _titles() -> dict[str, str]:
     return {w: gender for gender, words in lexicons.load("gender_titles").items() for w in words}
 
 
-def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_Said]]:
+def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_Mention]]:
     """Return what finds words of one's own, which may have blanks, marks and apostrophes in them, in a text."""
     # An apostrophe is written in two ways.
     alike = {ord("’"): "'"}
@@ -177,14 +177,14 @@ def _own_words(words: Mapping[str, Sequence[str]]) -> Callable[[str], Sequence[_
     either = "|".join(map(re.escape, sorted(of, key=len, reverse=True)))
     whole = re.compile(rf"(?<![^\W_])(?:{either})(?![^\W_])", re.IGNORECASE)
 
-    def said(text: str) -> Sequence[_Said]:
+    def said(text: str) -> Sequence[_Mention]:
         found = ((match, of.get(match[0].casefold())) for match in whole.finditer(text.translate(alike)))
         return [(match.start(), match.end(), gender, "word") for match, gender in found if gender]
 
     return said
 
 
-def _words(text: str) -> Sequence[_Said]:
+def _words(text: str) -> Sequence[_Mention]:
     lexicon, titles = _lexicon(), _titles()
     # Most captions hold none, which is seen faster so, and of ASCII fastest.
     low = text.lower()
@@ -201,7 +201,7 @@ def _words(text: str) -> Sequence[_Said]:
     return found
 
 
-def _names(text: str) -> Sequence[_Said]:
+def _names(text: str) -> Sequence[_Mention]:
     if text.islower():
         return ()
     # Most captions hold no first name, which is seen faster so.
@@ -347,7 +347,7 @@ def _spacy_model():
         ) from None
 
 
-def _spacy(texts: Sequence[str]) -> Iterator[list[_Said]]:
+def _spacy(texts: Sequence[str]) -> Iterator[list[_Mention]]:
     known, titles = first_names(), {*lexicons.load("titles"), *_titles()}
     for document in _spacy_model().pipe(texts):
         found = []
@@ -362,7 +362,7 @@ def _spacy(texts: Sequence[str]) -> Iterator[list[_Said]]:
 _PLURALS = frozenset({"women", "ladies", "girls", "females", "men", "gents", "gentlemen", "boys", "males"})
 
 
-def without_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[str]:
+def remove_gender(texts: Iterable[str], *, names: str = "gazetteer") -> list[str]:
     """Return texts that say no gender: "person" or "people" for nouns and names, nothing for the other words.
 
     What is taken for a word of gender is what :func:`indicators` finds. Source: dalleval paper, appendix C.1.
@@ -388,7 +388,7 @@ def agreement(split: str = "test") -> pd.DataFrame:
 
     A row for each way of writing and target. Raises ParameterError for another split than ``dev`` and ``test``.
     """
-    rows = measured()
+    rows = error_rates()
     if split not in (splits := rows["split"].unique()):
         raise ParameterError(f"split is {split!r}. {name_help(split, splits)}")
     rows = rows[rows["split"] == split]
@@ -403,7 +403,7 @@ def agreement(split: str = "test") -> pd.DataFrame:
     return table.rename_axis(columns=None).reset_index()
 
 
-def measured() -> pd.DataFrame:
+def error_rates() -> pd.DataFrame:
     """Return what was measured, in numbers: a row a split, way, target and statistic."""
     with resources.files(__package__).joinpath("data/indicator_agreement.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)

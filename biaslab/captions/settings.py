@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from biaslab.schema.groups import Folder, Group, Named, Off, Place, Several, Texts, Whole, field
+from biaslab.schema.groups import Folder, Group, Integer, Listed, NameOrPath, OffText, Place, Texts, field
 
 OptOut = Literal["noai", "noimageai", "noindex", "noimageindex", "tdm-reservation"]
 # Directives that ask not to use an image: of the header X-Robots-Tag, and the header TDM-Reservation.
@@ -27,12 +27,12 @@ APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 class DownloadSettings(Group):
     """How images are fetched and saved."""
 
-    size: Whole = field(512, "Largest side of a saved picture; none is enlarged.", "pixels", ge=16, le=8192)
-    opt_out: Annotated[tuple[OptOut, ...], Several] = field(
+    size: Integer = field(512, "Largest side of a saved picture; none is enlarged.", "pixels", ge=16, le=8192)
+    opt_out: Annotated[tuple[OptOut, ...], Listed] = field(
         OPT_OUT, "Headers that ask not to use an image and are honoured; [] honours none."
     )
-    most_bytes: Whole = field(10_000_000, "Larger bodies are refused.", "bytes", ge=1, le=10**9)
-    most_pixels: Whole = field(25_000_000, "Larger images are not decoded.", "pixels", ge=1, le=10**9)
+    most_bytes: Integer = field(10_000_000, "Larger bodies are refused.", "bytes", ge=1, le=10**9)
+    most_pixels: Integer = field(25_000_000, "Larger images are not decoded.", "pixels", ge=1, le=10**9)
     seconds: float = field(30.0, "Longest time of one try with its redirects.", "seconds", ge=0.01, le=3600)
 
     @property
@@ -46,12 +46,12 @@ class DownloadSettings(Group):
 class CaptionSettings(Group):
     """Which captions are searched and selected, and where the images behind them are."""
 
-    corpus: Named = field(
+    corpus: NameOrPath = field(
         "", "Captions: files or a pattern of them, a data set on the hub, or a name that an installed package brings."
     )
-    rows: Whole = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
+    rows: Integer = field(0, "Captions searched; 0 is all that the corpus has.", "captions", ge=0)
     columns: dict[str, Any] = field({}, "Columns of the corpus by what they hold, such as `text: TEXT`; {} finds them.")
-    skew: Annotated[str, Off] = field(
+    skew: Annotated[str, OffText] = field(
         "default",
         "What captions that are written for their known truth plant: `default`, or `off` for no paradox. With `off`, a "
         "model that draws their truth also draws people in pairs without stereotypes and triplets without leaning "
@@ -69,20 +69,20 @@ class CaptionSettings(Group):
         "A file of your own occupations with the words that captions name them by, of prompt templates and of words "
         "that say a gender, in any language: CSV, Parquet or YAML (see `biaslab.prompts.word_files`).",
     )
-    approaches: Annotated[tuple[Literal[APPROACHES], ...], Several] = field(
+    approaches: Annotated[tuple[Literal[APPROACHES], ...], Listed] = field(
         APPROACHES, "Which selections and prompts are measured; an empty list leaves the paradox out."
     )
-    per_occupation: Whole = field(100, "Random captions for each occupation (paper: 500).", "captions", ge=1)
-    candidates_per_occupation: Whole = field(
+    per_occupation: Integer = field(100, "Random captions for each occupation (paper: 500).", "captions", ge=1)
+    candidates_per_occupation: Integer = field(
         250, "Random captions among which the nearest are; 0 is all (as in the paper).", "captions", ge=0
     )
-    nearest_per_prompt: Whole = field(
+    nearest_per_prompt: Integer = field(
         25, "Nearest captions for each occupation and prompt (paper: 500).", "captions", ge=1
     )
-    names: Annotated[Literal["gazetteer", "spacy", "off"], Off] = field(
+    names: Annotated[Literal["gazetteer", "spacy", "off"], OffText] = field(
         "gazetteer", "How names in captions tell a gender."
     )
-    encoder: Named = field("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
+    encoder: NameOrPath = field("all-MiniLM-L6-v2", "Sentence embeddings that nearest captions are found with.")
     encoder_dtype: Literal["auto", "float32", "bfloat16", "float16"] = field(
         "auto",
         "Numbers that it computes with: `auto` is the fastest that the machine has, so that captions that are about as "

@@ -76,8 +76,8 @@ async def _body(response: httpx.Response, limits: Limits) -> bytes:
     status, headers = response.status_code, response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", "")) if status in (429, 503) else None
-        raise Failed(outcome_of(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
-    if asked := opted_out(headers, limits.opt_out):
+        raise Failed(status_of_code(status), f"status {status}", retry=status == 429 or status >= 500, wait=wait)
+    if asked := opts_out(headers, limits.opt_out):
         raise Failed("opted_out", asked)
     if (encoding := headers.get("content-encoding", "identity")) != "identity":
         raise Failed("compressed", f"Content-Encoding {encoding[:50]}, which was not requested")
@@ -96,7 +96,7 @@ async def _body(response: httpx.Response, limits: Limits) -> bytes:
 _OUTCOMES = dict.fromkeys((401, 402, 403, 451), "forbidden") | {404: "not_found", 410: "gone", 429: "rate_limited"}
 
 
-def outcome_of(status: int) -> str:
+def status_of_code(status: int) -> str:
     """Return the outcome that an HTTP status other than 200 stands for, such as ``not_found``."""
     return _OUTCOMES.get(status, "server_error" if status >= 500 else "http_error")
 
@@ -166,7 +166,7 @@ def is_public(address: str) -> bool:
 _OTHER_ROBOT = re.compile(r"\s*(?!(?:biaslab|unavailable_after|max-[a-z-]+)\s*:)[a-z0-9_-]+\s*:")
 
 
-def opted_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
+def opts_out(headers: httpx.Headers, honoured: Collection[str]) -> str:
     """Return the header, if any, that asks all robots or biaslab not to use an image; ``honoured`` as in Limits."""
     for value in map(str.lower, headers.get_list("x-robots-tag")):
         asked = set(re.split(r"\s*[,:]\s*", value.strip())).intersection(honoured)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, model_validator
 
 from biaslab import redact
 from biaslab.errors import ParameterError
-from biaslab.schema.groups import Group, Texts, Whole, field
+from biaslab.schema.groups import Group, Integer, Texts, field
 
 ENDPOINT = "endpoint:"
 """How names of models behind an endpoint begin."""
@@ -85,9 +85,9 @@ class EndpointSettings(Group):
         "Further fields of a request, such as `quality: high`, `style: natural` or `response_format: b64_json`.",
     )
     allow: Texts = field((), "Addresses such as `127.0.0.1:8000` that may give images though not public.")
-    concurrency: Whole = field(4, "Requests under way at a time.", "requests", ge=1)
+    concurrency: Integer = field(4, "Requests under way at a time.", "requests", ge=1)
     timeout: float = field(180.0, "Time limit of a reply, and of the download of an image.", "seconds", ge=0.01)
-    most_bytes: Whole = field(50_000_000, "Larger image files are not accepted.", "bytes", ge=1)
+    most_bytes: Integer = field(50_000_000, "Larger image files are not accepted.", "bytes", ge=1)
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:

@@ -57,19 +57,19 @@ class Family:
     multiple: int = _ROUND
     scale: int = 8  # Pixels of the image for one of the latents, in each direction.
     channels: int = 0  # Channels of latents.
-    sized: bool = True  # Whether the pipeline is told height and width.
+    takes_size: bool = True  # Whether the pipeline is told height and width.
 
     @property
     def kind(self) -> str:
         """What it is called in messages."""
         return f"{self.pipeline} ({self.variant})" if self.variant else self.pipeline
 
-    def guides(self, settings: GenerationSettings) -> bool:
+    def is_guided(self, settings: GenerationSettings) -> bool:
         """Return whether images are guided, by what settings ask for or by the model's own scale."""
         scale = self.guidance if settings.guidance_scale is None else settings.guidance_scale
         return scale is not None and scale > self.unguided
 
-    def completed(self, settings: GenerationSettings) -> GenerationSettings:
+    def complete_settings(self, settings: GenerationSettings) -> GenerationSettings:
         """Return settings with the model's own steps and guidance where none are given."""
         own = {"steps": self.steps, "guidance_scale": self.guidance}
         return settings.changed(**{k: v for k, v in own.items() if getattr(settings, k) is None})
@@ -80,7 +80,7 @@ class Family:
         Raises ParameterError where the model ``name`` does not make them.
         """
         asked = {"height": settings.height, "width": settings.width}
-        if not self.sized and any(asked.values()):
+        if not self.takes_size and any(asked.values()):
             raise ParameterError(f"{name} is a {self.pipeline}, which takes no size: set height and width to 0.")
         for side, value in asked.items():
             if self.denoiser and value % self.multiple:
@@ -91,7 +91,7 @@ class Family:
         height = settings.height or self.height
         if settings.aspect == 1:
             return height, settings.width or self.width
-        if not (height and self.width and self.sized):
+        if not (height and self.width and self.takes_size):
             why = f"{name} is a {self.pipeline}, whose own shape is not known"
             raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, people.aspect=1.")
         # As wide as asked for, in what the model makes.
@@ -112,15 +112,15 @@ class Family:
             raise ParameterError(
                 f"negative_prompt is {negative!r}, {what}, which takes none: its guidance is part of the network."
             )
-        if negative and not self.guides(settings):
+        if negative and not self.is_guided(settings):
             own = f"the own one of {name} is {self.guidance:g}" if scale is None else f"guidance_scale is {scale:g}"
             why = f"it works through guidance and {own}; set guidance_scale above {self.unguided:g}"
             raise ParameterError(f"negative_prompt is {negative!r}, but {why}.")
         self.size(settings, name)
 
-    def in_words(self, settings: GenerationSettings, name: str) -> str:
+    def describe_settings(self, settings: GenerationSettings, name: str) -> str:
         """Return how the model ``name`` makes images by settings, for a terminal."""
-        own, (height, width) = self.completed(settings), self.size(settings, name)
+        own, (height, width) = self.complete_settings(settings), self.size(settings, name)
         told = [
             f"{own.steps} step{'s' * (own.steps != 1)}" if own.steps else "",
             f"{self.argument} {own.guidance_scale:g}" if self.argument else "no guidance",
@@ -188,7 +188,7 @@ class Family:
         shape = (self.channels, height // places, width // places)
         return torch.stack([torch.randn(shape, generator=g, dtype=torch.float32) for g in generators])
 
-    def given(self, latents):
+    def pack_latents(self, latents):
         """Return latents in the form that the pipeline takes."""
         if self.latents != "rows":
             return latents
@@ -196,7 +196,7 @@ class Family:
         patches = latents.view(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
         return patches.reshape(n, h * w // 4, c * 4)
 
-    def taken(self, latents, height: int, width: int):
+    def unpack_latents(self, latents, height: int, width: int):
         """Return latents as the pipeline has them as ``(images, channels, height, width)``."""
         if self.latents == "grid":
             return latents
@@ -229,24 +229,24 @@ def table() -> dict[str, dict[str, Any]]:
     return yaml.safe_load((Path(__file__).parent / "families.yaml").read_text(encoding="utf-8"))
 
 
-def of_pipe(pipe, name: str = "") -> Family:
+def family_of_pipeline(pipe, name: str = "") -> Family:
     """Return the family of a loaded pipeline, which is called ``name``."""
     parts = {part: getattr(one, "config", None) for part, one in getattr(pipe, "components", {}).items()}
     known = {part: config for part, config in parts.items() if isinstance(config, Mapping)}
-    return of(type(pipe), {**known, "index": getattr(pipe, "config", {})}, name)
+    return match_family(type(pipe), {**known, "index": getattr(pipe, "config", {})}, name)
 
 
-def of_files(repository: Repository, name: str) -> Family:
+def family_of_repository(repository: Repository, name: str) -> Family:
     """Return the family of a pipeline, called ``name``, of a class that diffusers has: only configurations are read."""
     import diffusers
 
     files = {part: f"{part}/config.json" for part in ("unet", "transformer", "vae")}
     files |= {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}
     configs = {part: repository.json(file) for part, file in files.items() if file in repository.files}
-    return of(getattr(diffusers, configs["index"]["_class_name"]), configs, name)
+    return match_family(getattr(diffusers, configs["index"]["_class_name"]), configs, name)
 
 
-def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
+def match_family(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family:
     """Return the family of a class of pipelines, by configurations of its parts, and as ``index`` its own."""
     entry = dict(table().get(pipeline.__name__, {}))
     for variant, told in entry.pop("variants", {}).items():
@@ -264,7 +264,7 @@ def of(pipeline: type, configs: Mapping[str, Mapping], name: str = "") -> Family
     entry.setdefault("negative", not {"negative_prompt", "negative_prompt_embeds"}.isdisjoint(takes))
     entry.setdefault("text_length", own.get("max_sequence_length"))
     entry.setdefault("dtype", "float16" if "unet" in configs else "bfloat16")
-    entry["sized"] = {"height", "width"} <= set(takes)
+    entry["takes_size"] = {"height", "width"} <= set(takes)
     entry |= _shape(entry, configs, own)
     return Family(pipeline.__name__, **entry)
 

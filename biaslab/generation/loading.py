@@ -40,7 +40,7 @@ _IS_VELOCITY = "v_pred"
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedFiles:
     """The files behind a name; nothing of weights is fetched yet."""
 
     base: Located
@@ -60,14 +60,14 @@ class Found:
 class Files:
     """The same on this machine: a pipeline's folder, or a checkpoint's file and its configurations."""
 
-    found: Found
+    located_files: LocatedFiles
     folder: Path
     file: Path | None
     commit: str
     adapters: tuple[tuple[Path, Adapter], ...]
 
 
-def look_up(name: str, *, safety_checker: bool = True) -> Found:
+def look_up(name: str, *, safety_checker: bool = True) -> LocatedFiles:
     """Return the files of the text-to-image model ``name``; of those on the hub only configurations are fetched.
 
     ``safety_checker`` is whether the model's own one is needed, where it has one. Raises ParameterError: It is not to
@@ -75,7 +75,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     for it, or lies beside it and nobody says whether it is meant. MissingInputError: The package that brings the model
     has lost its weights.
     """
-    named = checkpoints.find(name)
+    named = checkpoints.find_checkpoint(name)
     given = model_names.split(name)
     repository = repositories.look_up(given.base, "text-to-image", named.base)
     if checkpoints.file_of(named.base):
@@ -84,9 +84,12 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
         raise checkpoints.no_pipeline(repository)
     else:
         found = _pipeline(repository, safety_checker)
-        own, others = checkpoints.beside(repository)
-        if own and not (named.adapters or named.none):
-            used, bare = f"{given.base}+{checkpoints.named(repository, own[0])}", f"{given.base}+{model_names.NONE}"
+        own, others = checkpoints.sibling_files(repository)
+        if own and not (named.adapters or named.removes_adapters):
+            used, bare = (
+                f"{given.base}+{checkpoints.name_of_file(repository, own[0])}",
+                f"{given.base}+{model_names.NONE}",
+            )
             fix = f"Write {used} to use it, or {bare} to leave it out."
             raise ParameterError(f"{given.base} holds {own[0]} next to the model. {fix}")
         used = {checkpoints.file_of(one.name) for one in named.adapters}
@@ -102,7 +105,7 @@ def look_up(name: str, *, safety_checker: bool = True) -> Found:
     return replace(found, adapters=loras)
 
 
-def _pipeline(repository: Repository, safety_checker: bool) -> Found:
+def _pipeline(repository: Repository, safety_checker: bool) -> LocatedFiles:
     """Return the files of a pipeline."""
     name = repository.name
     _, parts = safety.check_index(repository.file(checkpoints.INDEX))
@@ -125,7 +128,7 @@ def _pipeline(repository: Repository, safety_checker: bool) -> Found:
     if variants:
         listed = ", ".join(f"{part} ({variant})" for part, variant in variants.items())
         located = replace(located, remarks=(f"{name} has weights of a variant alone for {listed}.",))
-    return Found(located, variants, spared)
+    return LocatedFiles(located, variants, spared)
 
 
 def _no_weights(repository: Repository, part: str) -> ParameterError:
@@ -157,7 +160,7 @@ def _check_package(package: str, what: str) -> None:
         raise ParameterError(f"{what} the package {package}, which is not installed: pip install {package}") from None
 
 
-def _one_file(repository: Repository, where: str) -> Found:
+def _one_file(repository: Repository, where: str) -> LocatedFiles:
     """Return a checkpoint in one file, and the configurations of its base model."""
     name, path = repository.name, checkpoints.file_of(where)
     if path not in repository.files:
@@ -179,7 +182,7 @@ def _one_file(repository: Repository, where: str) -> Found:
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
     configurations = Located(of, (), tuple(of.matching(safety.CONFIGURATIONS)))
     spared = frozenset(safety.SPARED).intersection(parts)
-    return Found(replace(located, remarks=remarks), {}, spared, configurations)
+    return LocatedFiles(replace(located, remarks=remarks), {}, spared, configurations)
 
 
 def _lacks(library: str, kind: str, tensors: Mapping[str, tuple[int, ...]]) -> bool:
@@ -276,7 +279,7 @@ def load_pipeline(files: Files, name: str, *, dtype):
     import diffusers
 
     made, (_, parts) = pipeline_class(files.folder, name), safety.check_index(files.folder / checkpoints.INDEX)
-    options = {"dtype": dtype} | dict.fromkeys(files.found.spared)
+    options = {"dtype": dtype} | dict.fromkeys(files.located_files.spared)
     vae = registry.autoencoder(files.folder)
     mapped = made in diffusers.pipelines.auto_pipeline.AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()
     loader = diffusers.AutoPipelineForText2Image if mapped else diffusers.DiffusionPipeline
@@ -287,13 +290,13 @@ def load_pipeline(files: Files, name: str, *, dtype):
             if vae and vae.parent != files.folder:
                 options["vae"] = diffusers.AutoencoderKL.from_pretrained(vae, use_safetensors=True, torch_dtype=dtype)
             # By themselves, for where there are others, too, a pipeline would take the variant of these as well.
-            for part, variant in files.found.variants.items():
+            for part, variant in files.located_files.variants.items():
                 options[part] = _class(*parts[part]).from_pretrained(
                     files.folder / part, variant=variant, use_safetensors=True, torch_dtype=dtype
                 )
             pipe = loader.from_pretrained(str(files.folder), use_safetensors=True, **options)
     with quiet():
-        loras.put_on(pipe, files.adapters, name)
+        loras.attach(pipe, files.adapters, name)
     texts.check_lengths(pipe, name)
     pipe.set_progress_bar_config(disable=True)
     return pipe
@@ -307,8 +310,8 @@ def _from_file(made: type, files: Files, name: str, dtype):
         left = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
         shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
-        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.found.spared))
-    if _IS_VELOCITY in repositories.of_folder(files.file.parent, str(files.file)).tensors(files.file.name):
+        pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.located_files.spared))
+    if _IS_VELOCITY in repositories.read_folder(files.file.parent, str(files.file)).tensors(files.file.name):
         # What configurations of its base model do not know, a mark in the file says.
         pipe.scheduler = type(pipe.scheduler).from_config(pipe.scheduler.config, prediction_type="v_prediction")
     for part, network in pipe.components.items():

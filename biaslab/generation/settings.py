@@ -7,18 +7,18 @@ from typing import Annotated, Literal, Self
 from pydantic import model_validator
 
 from biaslab.errors import ParameterError
-from biaslab.schema.groups import Group, Off, Whole, field
+from biaslab.schema.groups import Group, Integer, OffText, field
 
 
 class GenerationSettings(Group):
     """How many images are generated, and how. Raises ParameterError: A value is not allowed."""
 
-    images_per_prompt: Whole = field(8, "Images of an occupation and template (paper: 500).", "images", ge=1)
-    caption_prompts_per_occupation: Whole = field(
+    images_per_prompt: Integer = field(8, "Images of an occupation and template (paper: 500).", "images", ge=1)
+    caption_prompts_per_occupation: Integer = field(
         8, "Captions for each occupation that serve as prompts (paper: 500).", "captions", ge=1
     )
-    images_per_caption: Whole = field(1, "Images of a caption as a prompt (paper: 10).", "images", ge=1)
-    steps: Whole | None = field(
+    images_per_caption: Integer = field(1, "Images of a caption as a prompt (paper: 10).", "images", ge=1)
+    steps: Integer | None = field(
         None, "Denoising steps (paper: 50); null is the model's own, as its makers give it.", "steps", ge=1, le=1000
     )
     guidance_scale: float | None = field(
@@ -30,8 +30,8 @@ class GenerationSettings(Group):
     )
     scheduler: str = field("", "Name of a diffusers scheduler that the model takes; empty is its own.")
     negative_prompt: str = field("", "What images shall not show; empty is none.")
-    height: Whole = field(0, "Height of images; 0 is the model's own.", "pixels", ge=0)
-    width: Whole = field(0, "Width of images; 0 is the model's own.", "pixels", ge=0)
+    height: Integer = field(0, "Height of images; 0 is the model's own.", "pixels", ge=0)
+    width: Integer = field(0, "Width of images; 0 is the model's own.", "pixels", ge=0)
     aspect: float = field(
         1.0, "Where the width is the model's own: its width over height times this, for wide images.", ge=0.1, le=10
     )
@@ -46,8 +46,8 @@ class GenerationSettings(Group):
         "processor multiplies it faster than float32 (AMX, or AMD's AVX-512) and the model stays accurate, else "
         "float32; on a GPU float16 for U-Nets and bfloat16 for transformers, where it has it.",
     )
-    batch_size: Whole = field(0, "Images at a time, at most 64; 0 finds it from free memory.", "images", ge=0)
-    safety_checker: Annotated[Literal["model", "off"], Off] = field(
+    batch_size: Integer = field(0, "Images at a time, at most 64; 0 finds it from free memory.", "images", ge=0)
+    safety_checker: Annotated[Literal["model", "off"], OffText] = field(
         "model",
         "`model` keeps the checker that a model has; what it blocks has the outcome `blocked`. `off` takes it away.",
     )

@@ -21,7 +21,7 @@ def project_root(start: Path | None = None) -> Path:
     return start
 
 
-def packaged() -> Path:
+def is_packaged() -> Path:
     """Return the folder of the ``notebooks`` and ``params`` that come with the package: in it, or around a checkout."""
     package = Path(__file__).parents[1]
     # Put there as a wheel is built.

@@ -24,7 +24,19 @@ from biaslab.judges import (
     segmentation,
 )
 from biaslab.judges.fairface import FAIRFACE
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS, TRUTH, VQA, WHOLE, is_file, parts
+from biaslab.judges.judge_names import (
+    FILES,
+    GROUNDED,
+    NONE,
+    PARTS,
+    PLUGIN,
+    RATINGS,
+    TRUTH,
+    VQA,
+    WHOLE_IMAGE,
+    is_file,
+    parts,
+)
 from biaslab.judges.zero_shot import look_up as look_up_clip
 
 
@@ -35,10 +47,10 @@ def look_up(name: str, kind: str) -> list[Located]:
     InputError or UnknownNameError where it is not to be had or of another kind, MissingInputError where a package or a
     file is not there.
     """
-    if name in (WHOLE, TRUTH, NONE) or name.startswith(ENDPOINT):
+    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith(ENDPOINT):
         return []
     if name.startswith(PLUGIN):
-        plugins.knows(name)
+        plugins.known_domain(name)
         return []
     if name.startswith(inception.INCEPTION):
         inception.check_weights(name.removeprefix(inception.INCEPTION))
@@ -46,7 +58,7 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(FILES):
         _check_file(name)
         return []
-    if pinned.known(name, kind):
+    if pinned.find_pinned(name, kind):
         return [pinned.look_up(name)]
     if kind == "segmenter" and is_file(name):
         segmentation.read(name)
@@ -57,11 +69,11 @@ def look_up(name: str, kind: str) -> list[Located]:
     if name.startswith(VQA):
         name, kind = name.removeprefix(VQA), "vqa"
     # Whoever brings a model says of which kind it is.
-    if registry.brought(name, kind):
+    if registry.find_plugin(name, kind):
         return [repositories.look_up(name, kind).with_weights()]
     if kind == "clip":
         return [look_up_clip(name)]
-    repository = repositories.look_up(name, kind, features.find(name) if kind == "features" else "")
+    repository = repositories.look_up(name, kind, features.find_network(name) if kind == "features" else "")
     _check_kind(repository)
     return [repository.with_weights()]
 

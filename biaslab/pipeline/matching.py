@@ -24,7 +24,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     the folder's images, and the people in files of annotations that serve as judges. A row counts as unused where no
     model of the run uses it. Raises InputError: A file cannot be read.
     """
-    own = [one for one in pipelines if one.custom.is_asked]
+    own = [one for one in pipelines if one.custom.has_prompts_or_images]
     found = [*_benchmarks(own), *_annotations(own)]
     for one in own:
         found += [*_prompts(one), *_tables(one)]
@@ -59,7 +59,7 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
     if folder is None or not s.prompts:
         return
     name, texts = Path(s.prompts).name, asking.prompts(s.prompts, s.images)["text"].tolist()
-    of_images = folder.pictures_told["prompt"]
+    of_images = folder.described_images["prompt"]
     shown, wanted = set(of_images.map(same_text)), set(map(same_text, texts))
     missing = [text for text in texts if same_text(text) not in shown]
     others = of_images[~of_images.map(same_text).isin(wanted)]
@@ -76,9 +76,9 @@ def _prompts(pipeline: Pipeline) -> Iterator[str]:
 def _tables(pipeline: Pipeline) -> Iterator[str]:
     """Yield which images of a folder its table does not name."""
     folder = pipeline.custom.folder
-    if folder is not None and (left := folder.unnamed):
-        images = formatting.count(len(left), "image, which is", "images, which are")
-        yield f"The table of {folder.name} does not name {images} left out: {cells.listed(left)}."
+    if folder is not None and (left := folder.undescribed_images):
+        images = formatting.format_count(len(left), "image, which is", "images, which are")
+        yield f"The table of {folder.name} does not name {images} left out: {cells.join_values(left)}."
 
 
 def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
@@ -88,9 +88,9 @@ def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
             if judge.startswith(RATINGS):
                 by_file.setdefault(judge.removeprefix(RATINGS), []).append(one)
     for file, of in by_file.items():
-        each = [person_ratings.unmatched(file, one.custom.whom()) for one in of]
+        each = [person_ratings.unmatched(file, one.custom.expected_people()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]
         if left:
-            people = formatting.count(len(left), "person who is", "people who are")
+            people = formatting.format_count(len(left), "person who is", "people who are")
             images = dict.fromkeys(image_id for image_id, _ in left)
-            yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.listed(images)}."
+            yield f"{Path(file).name} annotates {people} not in this run, in the images {cells.join_values(images)}."

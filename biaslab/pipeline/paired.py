@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from biaslab.endpoints.images import NEVER_MADE
+from biaslab.endpoints.images import NO_IMAGE_OUTCOMES
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
@@ -22,7 +22,7 @@ from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
 from biaslab.mitigation.critique import Critique, briefs
 from biaslab.mitigation.revision import revise
-from biaslab.pipeline.stages import Part, described, image_ids, kept
+from biaslab.pipeline.stages import Part, cached_method, image_ids, with_prompt_columns
 from biaslab.prompts import paired as asking
 from biaslab.prompts import word_files
 from biaslab.prompts.paired import Prompts
@@ -40,7 +40,7 @@ TOP = 5
 class People(Part):
     """The stages for pictures of people whom the prompt places."""
 
-    asks_for = "people"
+    prompt_set = "people"
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -50,11 +50,11 @@ class People(Part):
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
             made_by = self._pipeline.image_model("people")
-            own = [k for k in own if made_by.n_there(self._asked(k).texts)]
+            own = [k for k in own if made_by.n_cached(self._make_prompts(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
         return (*own, *(f"{ROUND}{r}" for r in rounds))
 
-    def among(self, words: Collection[str]) -> list[str]:
+    def expand_kinds(self, words: Collection[str]) -> list[str]:
         """Return the kinds that words stand for: ``people`` for all, ``criticised`` for what a critic sees."""
         if "people" in words:
             return list(self.kinds)
@@ -64,9 +64,9 @@ class People(Part):
 
     def _faces(self, judges: Collection[str]) -> tuple[str, ...]:
         """Return the settings of who looks for faces and skin, where some judge takes faces."""
-        if not any(map(self._pipeline.looks_for_faces, judges)):
+        if not any(map(self._pipeline.detects_faces, judges)):
             return ()
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
+        return ("judging.faces", *(["judging.tone"] if self._pipeline.has_skin_tone_judge else []))
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class People(Part):
         file = self._pipeline.settings.people.words
         return word_files.read(file, "people.words") if file else None
 
-    @kept
+    @cached_method
     def prompts(self, kind: str) -> Prompts:
         """Return what images of a kind are generated from, and whom each prompt asks for.
 
@@ -106,40 +106,40 @@ class People(Part):
         if kind.startswith(ROUND) and kind in self.kinds:
             critiques = self.critiques(int(kind.removeprefix(ROUND)))
             return _renamed(revise(self.prompts("paired"), critiques, seed=self._pipeline.seed, words=self.words), kind)
-        whole = self.possible(kind)
+        whole = self.possible_prompts(kind)
         return asking.only(whole, _of_top(whole, self.top_occupations())) if kind == "intervention" else whole
 
-    @kept
-    def possible(self, kind: str) -> Prompts:
+    @cached_method
+    def possible_prompts(self, kind: str) -> Prompts:
         """Return the prompts of a kind, and those that it may have where they depend on what the judges say.
 
         Raises UnknownNameError: There is no such kind.
         """
         if kind not in self.kinds:
             raise unknown_name("kind of prompts", kind, self.kinds)
-        return self._asked(kind)
+        return self._make_prompts(kind)
 
-    def _asked(self, kind: str) -> Prompts:
+    def _make_prompts(self, kind: str) -> Prompts:
         s, seed = self._pipeline.settings.people, self._pipeline.seed
-        how = {"seed": seed, "words": self.words}
-        pairs = {"per_list": s.occupations, "runs": s.power_runs, **how}
+        options = {"seed": seed, "words": self.words}
+        pairs = {"per_list": s.occupations, "runs": s.power_runs, **options}
         if kind.startswith(ROUND):
             return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, **how)
+            return asking.controls(per_list=s.occupations, **options)
         if kind == "three":
-            return asking.three(s.three_prompts, **how)
+            return asking.three(s.three_prompts, **options)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
         """Return how many images the settings ask for."""
-        return sum(int(self.foreseen(kind)["n_images"].sum()) for kind in self.kinds)
+        return sum(int(self.placeholder_texts(kind)["n_images"].sum()) for kind in self.kinds)
 
-    def foreseen(self, kind: str) -> pd.DataFrame:
+    def placeholder_texts(self, kind: str) -> pd.DataFrame:
         """Return as many texts as will be asked for a kind, or others like them, before any image is generated."""
-        asked = self.possible(kind)
+        asked = self.possible_prompts(kind)
         if kind == "intervention":
             # Which occupations stereotypes fit most is not known yet, but how many there will be.
             people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
@@ -147,7 +147,7 @@ class People(Part):
             asked = asking.only(asked, _of_top(asked, some))
         return asked.texts
 
-    def depends(self, kind: str) -> bool:
+    def depends_on_judgements(self, kind: str) -> bool:
         """Return whether the texts of a kind depend on what judges say of another."""
         return kind == "intervention" or kind.startswith(ROUND)
 
@@ -163,37 +163,37 @@ class People(Part):
 
     # -- images and people ---------------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        return described(self._pipeline.made(texts, "people", kind != "single"), texts)
+        return with_prompt_columns(self._pipeline.generate_images(texts, "people", kind != "single"), texts)
 
-    def asked(self, kind: str) -> pd.DataFrame:
+    def requested_people(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
         table = self.images(kind).table
         columns = ["image_id", "prompt_id", "aspect", "setting", "run"]
-        table = table.loc[~table["status"].isin((*NEVER_MADE, DUPLICATE)), columns]
+        table = table.loc[~table["status"].isin((*NO_IMAGE_OUTCOMES, DUPLICATE)), columns]
         # The judge's own column says whether people stand where their role is asked for.
-        whom = self.prompts(kind).people.rename(columns={"role": "asked_role"})
-        return table.merge(whom, on="prompt_id").reset_index(drop=True)
+        people = self.prompts(kind).people.rename(columns={"role": "asked_role"})
+        return table.merge(people, on="prompt_id").reset_index(drop=True)
 
-    @kept
+    @cached_method
     def people(self, kind: str) -> pd.DataFrame:
         """Return the rows of :meth:`asked` with the columns of :func:`biaslab.judges.people.judge_people`."""
-        return self.judged(kind, self._pipeline.settings.judging.gender)
+        return self.judge_people(kind, self._pipeline.settings.judging.gender)
 
-    def judged(self, kind: str, judge: str) -> pd.DataFrame:
+    def judge_people(self, kind: str, judge: str) -> pd.DataFrame:
         """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``ratings:FILE``, or one that takes faces."""
         if judge.startswith(RATINGS):
             self.check_ratings(judge)
-        asked = self.asked(kind)
+        asked = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]
-        found = self.judged_images(self.images(kind).source, asked[columns], judge)
+        found = self.judge_images_of_people(self.images(kind).source, asked[columns], judge)
         new = [c for c in found if c not in asked]
         return asked.join(found[new].set_axis(asked.index))
 
-    def judged_images(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
+    def judge_images_of_people(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return what any judge makes of people of any images, ``asked`` by image_id, position and phrase.
 
         One row per row of ``asked``, as of :func:`biaslab.judges.people.judge_people`.
@@ -201,29 +201,29 @@ class People(Part):
         pipeline = self._pipeline
         if judge.startswith(RATINGS):
             file = judge.removeprefix(RATINGS)
-            return duplicates.annotated(source, person_ratings.judge_people(asked, file), file)
+            return duplicates.drop_duplicates(source, person_ratings.judge_people(asked, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
-        how, by = judge_people, (s,)
+        options, by = judge_people, (s,)
         if judge.startswith(VQA):
-            how, by = judge_people_vqa, (judge.removeprefix(VQA),)
+            options, by = judge_people_vqa, (judge.removeprefix(VQA),)
         elif judge.startswith(ENDPOINT):
-            how, by = vision.judge_people, (pipeline.vision(judge), s)
-        return pipeline.run(how, source, asked, *by, device=pipeline.device)
+            options, by = vision.judge_people, (pipeline.vision(judge), s)
+        return pipeline.run(options, source, asked, *by, device=pipeline.device)
 
-    @kept
+    @cached_method
     def check_ratings(self, judge: str) -> None:
         """Look whether ``ratings:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
         frames = []
         for kind in self.kinds:
-            texts, people = self.possible(kind)
+            texts, people = self.possible_prompts(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
         person_ratings.read(judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True))
 
     # -- FairCritic ----------------------------------------------------------------------------------
 
-    @kept
+    @cached_method
     def critiques(self, round_: int) -> list[Critique]:
         """Return what the critic says before round ``round_``, of which 1 looks at the unmitigated pairs."""
         pipeline = self._pipeline
@@ -246,7 +246,7 @@ class People(Part):
             if s.kind == "counts":
                 found += map(counts.critique, given)
             else:
-                found += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.store)
+                found += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.cache)
         return found
 
 

@@ -46,17 +46,17 @@ def load(name: str) -> Nouns:
 
     Raises ParameterError where there is no such name, or its package, model or data are not installed.
     """
-    if name in plugins.points(plugins.TRUTH):
-        return Nouns(partial(_of_captions, name, ground_truth.named(name)), str)
+    if name in plugins.entry_points(plugins.GROUND_TRUTH):
+        return Nouns(partial(_of_captions, name, ground_truth.load(name)), str)
     if name == "nltk":
         return _nltk()
     if name.startswith(SPACY) and name != SPACY:
         return _spacy(name.removeprefix(SPACY))
-    known = (*NAMES, *plugins.points(plugins.TRUTH))
+    known = (*NAMES, *plugins.entry_points(plugins.GROUND_TRUTH))
     raise ParameterError(f"triplets.nouns is {name!r}. {name_help(name, known)}")
 
 
-def _of_captions(name: str, truth: ground_truth.Truth, text: str) -> list[str]:
+def _of_captions(name: str, truth: ground_truth.GroundTruth, text: str) -> list[str]:
     """Return the nouns of a caption whose grammar a package knows."""
     try:
         return truth.nouns(text)

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from biaslab.errors import ParameterError
 from biaslab.judges.settings import Thresholds
-from biaslab.schema.groups import Folder, Group, Named, Whole, field
+from biaslab.schema.groups import Folder, Group, Integer, NameOrPath, field
 
 
 class CustomDesign(Group):
@@ -19,7 +19,7 @@ class CustomDesign(Group):
         "A file of prompts: `prompt`, and where given `group`, `n` (images) and `people` (1 or 2); CSV, Parquet, or "
         "text with a prompt a line. Pictures of a folder have their own.",
     )
-    images: Whole = field(10, "Images of each prompt of which the file says no number.", "images", ge=1)
+    images: Integer = field(10, "Images of each prompt of which the file says no number.", "images", ge=1)
     benchmark: Folder = field(
         "",
         "A file of shares that those of pictures are compared with, such as labour statistics: `group`, "
@@ -40,13 +40,13 @@ class PeopleDesign(Group):
         "A file of your own occupations by stereotype, of roles and of prompt templates, in any language: CSV, Parquet "
         "or YAML (see `biaslab.prompts.word_files`).",
     )
-    occupations: Whole = field(
+    occupations: Integer = field(
         0, "Occupations of each list in pairs; 0 is all (20, or those of `people.words`).", "occupations", ge=0
     )
-    pair_images: Whole = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
-    power_runs: Whole = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
-    single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
-    three_prompts: Whole = field(24, "Prompts for three people (section C.2); 0: none.", "prompts", ge=0)
+    pair_images: Integer = field(1, "Images for each ordered pair of occupations (paper: 1).", "images", ge=1)
+    power_runs: Integer = field(3, "Samplings of two roles for each occupation (paper: 3).", "samplings", ge=1)
+    single_images: Integer = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
+    three_prompts: Integer = field(24, "Prompts for three people (section C.2); 0: none.", "prompts", ge=0)
     guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
     aspect: float = field(
         1.5,
@@ -77,7 +77,7 @@ class Failures(Group):
 class DallEvalDesign(Group):
     """What is asked for, and who judges it (DALL-Eval)."""
 
-    scenes: Whole = field(120, "Scenes of each skill; 0 is all (2,325, 2,160 and 2,700).", "scenes", ge=0)
+    scenes: Integer = field(120, "Scenes of each skill; 0 is all (2,325, 2,160 and 2,700).", "scenes", ge=0)
     paintskills: Folder = field(
         "",
         "A folder of PaintSkills as its authors distribute it: its test scenes are asked for, and the detector's error "
@@ -88,40 +88,40 @@ class DallEvalDesign(Group):
         "A file of your own professions and of templates of social prompts, in any language: CSV, Parquet or YAML "
         "(see `biaslab.prompts.word_files`).",
     )
-    professions: Whole = field(
+    professions: Integer = field(
         0, "Professions of social prompts; 0 is all (83, or those of `dalleval.words`).", "professions", ge=0
     )
-    social_images: Whole = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
-    detector: Named = field("", "Object detector: a transformers model that knows PaintSkills' 15 classes.")
+    social_images: Integer = field(9, "Images of each social prompt (paper: 9).", "images", ge=1)
+    detector: NameOrPath = field("", "Object detector: a transformers model that knows PaintSkills' 15 classes.")
     rule: Literal["paper", "released", "geneval"] = field(
         "paper",
         "What counts as correct: as printed, as in the released code, or as GenEval; tables show the others beside it.",
     )
     threshold: float = field(0.7, "Score that a detection must pass by the paper's rule.", ge=0, le=1)
-    vqa: Named = field(
+    vqa: NameOrPath = field(
         "",
         "Who is asked about gender and attributes: a BLIP or BLIP-2 model. Given as empty, gender by profession is by "
         "`judging.gender`, and attributes are left out.",
     )
-    captions: Named = field(
+    captions: NameOrPath = field(
         "",
         "Captions of images by which alignment and quality are measured: a file of `image_id` and `text`, one row a "
         "caption; the first of an image is the prompt, all are references. Empty: the paradox paper's caption prompts.",
     )
     images: Folder = field("", "Folder of their images, each named by its `image_id`; else no FID or KID.")
-    captioned: Whole = field(
+    captioned: Integer = field(
         0, "Images of `captions`; 0 is all (paper: 5,000 for captioning, 30,000 for FID).", "images", ge=0
     )
-    captioner: Named = field("", "Who says in a sentence what images show: a BLIP or BLIP-2 model.")
-    inception: Named = field(
+    captioner: NameOrPath = field("", "Who says in a sentence what images show: a BLIP or BLIP-2 model.")
+    inception: NameOrPath = field(
         "",
         "File of Inception-v3's weights (torch-fidelity's `weights-inception-2015-12-05-6726825d.pth`) for FID and KID "
         "beside those on CLIP's features.",
     )
-    detector_renders: Whole = field(
+    detector_renders: Integer = field(
         600, "Pictures of known truth of each skill, and of people, for the judges' errors.", "drawings", ge=1
     )
-    ratings: Named = field(
+    ratings: NameOrPath = field(
         "", "A file in which people rated images: image_id, objects, number, relation, each `yes` or `no`."
     )
     failures: Failures = Field(Failures(), description="What a model that draws known truth fails at.")
@@ -137,10 +137,10 @@ class SimilarityNetworks(Group):
     there is no such measure.
     """
 
-    resnet: Named = field("paper", "Network with features of objects (paper: ResNet-50).")
-    clip: Named = field("paper", "CLIP model (paper: ViT-B/32).")
-    dino: Named = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
-    split_product: Named = field("paper", "Network whose features are compared by place (paper: DINO ViT-B/8).")
+    resnet: NameOrPath = field("paper", "Network with features of objects (paper: ResNet-50).")
+    clip: NameOrPath = field("paper", "CLIP model (paper: ViT-B/32).")
+    dino: NameOrPath = field("paper", "Network trained without labels (paper: DINO ViT-S/16).")
+    split_product: NameOrPath = field("paper", "Network whose features are compared by place (paper: DINO ViT-B/8).")
 
 
 class TripletsDesign(Group):
@@ -151,15 +151,15 @@ class TripletsDesign(Group):
         "Which neutral captions are taken: `paper` for all by its rule; `depicted` for those without another gender "
         "indicator that seem to show the person or people they name.",
     )
-    triplets: Whole = field(60, "Triplets of a data set, drawn at random; 0 is all.", "triplets", ge=0)
-    seeds: Whole = field(2, "Images of each prompt, from shared noise (paper: 5 or 1).", "images", ge=1)
-    professions: Whole = field(
+    triplets: Integer = field(60, "Triplets of a data set, drawn at random; 0 is all.", "triplets", ge=0)
+    seeds: Integer = field(2, "Images of each prompt, from shared noise (paper: 5 or 1).", "images", ge=1)
+    professions: Integer = field(
         0, "Rows of the paper's table of professions; 320 is all (811 triplets).", "professions", ge=0, le=320
     )
     article: Literal["fitting", "as_printed"] = field(
         "fitting", "`fitting` for a female ecologist, `as_printed` for the paper's an female ecologist."
     )
-    one_triplet: Whole = field(
+    one_triplet: Integer = field(
         0, "Images of each prompt of one triplet, a data set of its own (paper: 1,000); 0: none.", "images", ge=0
     )
     guidance_scale: float | None = field(None, "Guidance of these images; null is that of all.", ge=0, le=100)
@@ -169,20 +169,20 @@ class TripletsDesign(Group):
     )
     attention: bool = field(False, "Whether it is kept where images attend to the words of their prompts.")
     similarity: SimilarityNetworks = Field(SimilarityNetworks(), description="Which networks compare images.")
-    objects: Named = field(
+    objects: NameOrPath = field(
         "",
         "What finds objects: a folder or hub name of a semantic segmenter of transformers; "
         "`grounded:TAGGER+DETECTOR+SEGMENTER`; a file of instances (CSV or Parquet); or `truth`, of a model that "
         "draws it.",
     )
-    vocabulary: Named = field(
+    vocabulary: NameOrPath = field(
         "", "A file of the objects that a zero-shot tagger is asked about, one a line; Florence-2 needs none."
     )
     thresholds: Thresholds = Field(Thresholds(), description="From when on what is seen is an object.")
-    detector_drawings: Whole = field(
+    detector_drawings: Integer = field(
         300, "Pictures of known truth: for what finds objects, maps of words and groups.", "drawings", ge=1
     )
-    ratings: Named = field(
+    ratings: NameOrPath = field(
         "", "A file in which people say what images show: image_id, object, shown (`yes` or `no`) and annotator."
     )
     nouns: str = field(

@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from biaslab import lexicons, reference
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import Corpus
 from biaslab.captions.indicators import indicators
 from biaslab.captions.search import Matcher, hashes, over_parts
 from biaslab.errors import ParameterError
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.prompts.person_filter import ascii_lower, shows_people
 
 ONE = "{} (one triplet)"
@@ -120,7 +120,7 @@ def neutral(
     seed: int = 0,
     names: str = "gazetteer",
     progress: bool = True,
-    store: Store | None = None,
+    cache: ResultCache | None = None,
 ) -> Neutral:
     """Find the neutral captions of a corpus, in one pass (section 3.1).
 
@@ -137,7 +137,7 @@ def neutral(
     work = _Work(corpus, **chosen)
     counts: Counter[tuple[str, str]] = Counter()
     held: list[pd.DataFrame] = []
-    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, store=store):
+    for result in over_parts(corpus, work, "neutral_captions", chosen, progress=progress, cache=cache):
         is_caption = result["what"] == "caption"
         for row in result[~is_caption].itertuples():
             counts[row.what, row.caption_id] += row.n
@@ -226,7 +226,7 @@ class _Work:
 
     def _reached(self, texts: list[str]) -> np.ndarray:
         """Return how many of the steps after ``different`` each text passes; all where it is kept."""
-        texts = [plain(text) for text in texts]
+        texts = [normalize(text) for text in texts]
         ok = np.array([not _NOT_SWAPPABLE.search(ascii_lower(text)) for text in texts], dtype=bool)
         reached = np.where(ok, _KEPT, 0).astype(np.int8)
         if self._filter == "depicted":
@@ -337,11 +337,11 @@ def _long(
 
 def _swap(text: str) -> dict[str, tuple[str, str]]:
     """Return each member's text and the places of the words that differ."""
-    low, same = ascii_lower(text), ascii_lower(plain(text))
+    low, same = ascii_lower(text), ascii_lower(normalize(text))
     found = list(_WORD.finditer(low))
     # Where a mark that nobody sees stands inside of one, the text is taken without such marks.
     if len(found) < len(others := list(_WORD.finditer(same))):
-        text, low, found = plain(text), same, others
+        text, low, found = normalize(text), same, others
     if not found or _NOT_SWAPPABLE.search(low):
         why = "holds 'a people', which has no counterpart" if found else "holds neither person nor people"
         raise ParameterError(f"The caption {text[:80]!r} {why}; give captions that neutral() finds.")

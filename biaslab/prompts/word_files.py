@@ -85,7 +85,7 @@ def read(path: str, setting: str) -> Words:
     Raises InputError: It cannot be read; an occupation or template is missing, empty, given twice, or has a form that
     no occupation has; of ``paired``, occupations lack a stereotype or one has less than two.
     """
-    file, paper = cells.named(path, setting, ENDINGS), SETTINGS[setting]
+    file, paper = cells.file_setting(path, setting, ENDINGS), SETTINGS[setting]
     parts: Mapping[str, Any] = {}
     if file.suffix.lower() in _YAML:
         parts = plainyaml.read(file, most=_MOST_BYTES)
@@ -189,7 +189,7 @@ def _lacking(words: Words, paper: str) -> str:
     if paper == "paired" and words.occupations:
         found = words.of("stereotype")
         if lacks := [name for name in words.occupations if name not in found]:
-            return f"does not say the stereotype of {cells.listed(lacks)}; give female or male for each"
+            return f"does not say the stereotype of {cells.join_values(lacks)}; give female or male for each"
         for gender in GENDERS:
             if (n := list(found.values()).count(gender)) < 2:
                 return f"has {n} occupations whose stereotype is {gender}; pairs take 2 or more of each"

@@ -33,18 +33,18 @@ MARKS = {"f": "female", "m": "male", "u": "unclear", "r": "matches the prompt", 
 _OF_GENDER = {"female": "f", "male": "m"}
 
 
-class Drawn(NamedTuple):
+class ModelImages(NamedTuple):
     """Images of one kind that a model drew, and who is in them."""
 
     paper: str
     kind: str
-    called: str  # What was asked for, in words.
+    title: str  # What was asked for, in words.
     model: str
     people: pd.DataFrame  # As `drawn` of the paper's room returns them.
     images: ImageSource
 
 
-def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+def strips(drawn: Sequence[ModelImages]) -> list[dict[str, Any]]:
     """Return strips of pictures: of each model's images of a paper, some groups, and of each some pictures.
 
     Groups, of those with enough pictures, are spread evenly from the most to the fewest people perceived as female, and
@@ -65,13 +65,13 @@ def strips(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
         shares = [share["percent"] for share in each if share]
         told = {"groups": one.people["group"].nunique(), "mean": sum(shares) / len(shares) if shares else None}
         told["judged_groups"] = len(shares)
-        said = {key: getattr(one, key) for key in ("paper", "kind", "called", "model")}
+        said = {key: getattr(one, key) for key in ("paper", "kind", "title", "model")}
         if kept:
             found.append(said | {"rows": kept, "images": one.people["image_id"].nunique()} | told)
     return found
 
 
-def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -> dict[str, Any]:
+def write_model(path: Path, model: str, drawn: Sequence[ModelImages], *, index: str) -> dict[str, Any]:
     """Write the page on which one walks through a model's pictures, and return what it holds: images, shown, side."""
     some = [(one, _spread(one.people, drawn)) for one in drawn]
     side = _side([(one.images, image_id) for one, ids in some for image_id in ids], PAGE_BYTES)
@@ -79,7 +79,7 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
     for one, ids in some:
         by_image = _by_image(one.people)
         for image_id, source in zip(ids, data_urls(one.images, ids, side), strict=True):
-            told = {"called": one.called, **_filters(by_image[image_id])}
+            told = {"called": one.title, **_filters(by_image[image_id])}
             pictures.append(_picture(by_image[image_id], source) | told)
     images = sum(one.people["image_id"].nunique() for one in drawn)
     choices = {
@@ -89,9 +89,9 @@ def write_model(path: Path, model: str, drawn: Sequence[Drawn], *, index: str) -
         "status": sorted({o for p in pictures for o in p["statuses"]}),
         "tone": sorted({t for p in pictures for t in p["tones"]}, key=float),
     }
-    how = {"style": asset("report.css"), "script": asset("pictures.js")}
+    options = {"style": asset("report.css"), "script": asset("pictures.js")}
     content = {"model": model, "pictures": pictures, "choices": choices, "images": images}
-    write_from(path, "pictures.html.j2", **how, **content, marks=MARKS, index=index)
+    write_from(path, "pictures.html.j2", **options, **content, marks=MARKS, index=index)
     return {"images": images, "shown": len(pictures), "side": side}
 
 
@@ -155,7 +155,7 @@ def evenly(items: list, most: int) -> list:
     return [items[round(k * (len(items) - 1) / max(most - 1, 1))] for k in range(most)]
 
 
-def _spread(people: pd.DataFrame, drawn: Sequence[Drawn]) -> list[str]:
+def _spread(people: pd.DataFrame, drawn: Sequence[ModelImages]) -> list[str]:
     """Return the images of a kind that a page shows: the first of each group, where all are too many."""
     images = people.drop_duplicates("image_id")
     most = max(MOST // len(drawn), 1)
@@ -231,10 +231,10 @@ def _filters(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
     """Return the longer side of pictures, in pixels, that lets them all take no more bytes than are allowed."""
     tried = evenly(list(pairs), _TRIED)
-    read = [picture for source, image_id in tried for picture in _read(source, [image_id]) if picture]
+    read = [image for source, image_id in tried for image in _read(source, [image_id]) if image]
     for side in _SIDES:
         # A tenth is left for those that are larger than the ones tried.
-        size = sum(len(_encoded(picture, side)) for picture in read) / max(len(read), 1)
+        size = sum(len(_encoded(image, side)) for image in read) / max(len(read), 1)
         if size * len(pairs) <= 0.9 * allowed:
             return side
     return _SIDES[-1]
@@ -243,8 +243,8 @@ def _side(pairs: Sequence[tuple[ImageSource, str]], allowed: int) -> int:
 def data_urls(images: ImageSource, ids: Sequence[str], side: int) -> Iterator[str]:
     """Yield images as ``data:`` URLs, in order; empty for those that cannot be shown."""
     for k in range(0, len(ids), _AT_A_TIME):
-        for picture in _read(images, ids[k : k + _AT_A_TIME]):
-            data = _encoded(picture, side) if picture else b""
+        for image in _read(images, ids[k : k + _AT_A_TIME]):
+            data = _encoded(image, side) if image else b""
             yield f"data:image/webp;base64,{base64.b64encode(data).decode()}" if data else ""
 
 
@@ -255,11 +255,11 @@ def _read(images: ImageSource, ids: Sequence[str]) -> list[Image | None]:
     return [Image.fromarray(one) if isinstance(one, np.ndarray) else None for one in images.read(list(ids))]
 
 
-def _encoded(picture: Image, side: int) -> bytes:
+def _encoded(image: Image, side: int) -> bytes:
     """Return a picture's bytes, made anew from its pixels: no palette, no metadata."""
     from PIL import Image
 
-    small = picture.copy()
+    small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     small.save(file := io.BytesIO(), "WEBP", quality=_QUALITY, method=2)
     return file.getvalue()

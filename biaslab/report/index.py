@@ -16,12 +16,12 @@ from markupsafe import Markup
 
 from biaslab.io import reading
 from biaslab.report import cards, citation, records
-from biaslab.report.dotplots import drawn, number
+from biaslab.report.dotplots import draw_rows, number
 from biaslab.report.image_pages import MARKS, evenly
 from biaslab.report.pages import EMBEDDED, asset, file_inside, format_seconds, format_time, href, write_from
 from biaslab.report.tabular import read_table
 from biaslab.schema import formatting
-from biaslab.schema.formatting import level
+from biaslab.schema.formatting import format_level
 
 # Rows of a table that the page holds; of a longer table it holds a preview and links to the file.
 ROWS_SHOWN = 400
@@ -65,8 +65,8 @@ def build(run_dir: str | Path) -> Path:
     """
     run_dir = Path(run_dir)
     run = records.read(run_dir, needs={})
-    how = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
-    return write_from(run_dir / "index.html", "index.html.j2", **how, **_content(run, run_dir))
+    options = {"style": asset("report.css"), "script": asset("pictures.js") + asset("index.js")}
+    return write_from(run_dir / "index.html", "index.html.j2", **options, **_content(run, run_dir))
 
 
 def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _content(run: dict[str, Any], run_dir: Path) -> dict[str, Any]:
     measures = _measures(run_dir, run)
     lists = {key: run.get(key) or [] for key in ("problems", "limits", "notes", "left_out")}
     named = [str(row["model"]) for card in found for row in card["rows"]]
-    introduced = cards.introduced([*named, *(name for measure in measures for name in measure["models"])])
+    introduced = cards.introduce([*named, *(name for measure in measures for name in measure["models"])])
     strips = _strips(run, run_dir)
     papers = _papers(cards=found, figures=figures, tables=tables, notebooks=notebooks, strips=strips)
     opening = _opening(strips)
@@ -152,7 +152,7 @@ def _verdicts(run: dict[str, Any]) -> dict[str, Any]:
     if any(counts.get(key) is None for key in _COUNTS):
         return {"any": False}
     texts = {key: f"{value:,.0f}" for key, value in counts.items()}
-    return texts | {"level": level(counts["alpha"]), "any": counts["headlines"] > 0}
+    return texts | {"level": format_level(counts["alpha"]), "any": counts["headlines"] > 0}
 
 
 def _words(opened: Sequence[dict[str, Any]], glossary: Mapping[str, str]) -> list[str]:
@@ -220,7 +220,7 @@ def _strips(run: dict[str, Any], run_dir: Path) -> list[dict[str, Any]]:
     pages = {one["model"]: href(run_dir, one["page"]) for one in cards.entries(run.get("pictures", {}), "models")}
     try:
         return [
-            {key: one[key] for key in ("paper", "called", "model", "groups", "images")}
+            {key: one[key] for key in ("paper", "title", "model", "groups", "images")}
             | {"mean": None if one["mean"] is None else float(one["mean"])}
             | {"page": pages.get(one["model"]), "rows": list(map(_row, one["rows"]))}
             for one in json.loads(reading.text(path))["strips"]
@@ -251,7 +251,7 @@ def _measures(run_dir: Path, run: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the measures of models, each with its name, marks and models, from the table that holds them."""
     found = []
     for measure, of in cards.measures(run_dir, run).items():
-        if marks := drawn(of, unit=of[0].get("unit", "")):
+        if marks := draw_rows(of, unit=of[0].get("unit", "")):
             models = [row["model"] for row in of if row["estimate"] is not None]
             found.append({"name": measure, "marks": marks, "models": models})
     return found
@@ -298,7 +298,9 @@ def _figures(
 ) -> list[dict[str, Any]]:
     """Return the figures in the order in which they have room in the page: those named ``first`` are the first."""
     figures, left = [], FIGURES_BYTES
-    named = sorted(cards.ordered(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first)
+    named = sorted(
+        cards.order_entries(cards.entries(run, "figures")), key=lambda entry: str(entry["name"]) not in first
+    )
     for place, entry in enumerate(named, start=1):
         name, title = str(entry["name"]), entry["title"] or entry["name"] or "Figure"
         source, size, taken = _embedded(run_dir, entry, min(left, FIGURE_BYTES))
@@ -350,14 +352,14 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:
-        picture, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
-    width, height = picture.size
+        image, dpi = opened.convert("RGB"), opened.info.get("dpi", (0, 0))[0]
+    width, height = image.size
     if 50 <= dpi <= 1200:
         width, height = round(width * 110 / dpi), round(height * 110 / dpi)
     found = "image/png", png
     # The format allows no longer sides.
-    for how in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(picture.size) < 2**14 else ():
-        picture.save(file := io.BytesIO(), "WEBP", method=1, **how)
+    for options in ({"lossless": True, "quality": 20}, {"quality": _QUALITY}) if max(image.size) < 2**14 else ():
+        image.save(file := io.BytesIO(), "WEBP", method=1, **options)
         found = "image/webp", file.getvalue()
         if len(found[1]) <= _PHOTOGRAPHS:
             break
@@ -366,7 +368,7 @@ def _smaller(png: bytes) -> tuple[str, bytes, tuple[int, int]]:
 
 def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any) -> list[dict[str, Any]]:
     tables, cells_left, bytes_left = [], CELLS_SHOWN, TABLES_BYTES
-    for entry in cards.ordered(cards.entries(run, "tables")):
+    for entry in cards.order_entries(cards.entries(run, "tables")):
         if entry["rows"] == 0:
             # Nothing was measured for it; ``run.json`` says so.
             continue
@@ -382,7 +384,7 @@ def _tables(run: dict[str, Any], run_dir: Path, ids: Counter[str], page_of: Any)
         bytes_left -= len(packed)
         columns = [
             defaultdict(str, meanings.get(column, {}), name=column, numeric=numeric)
-            | {"head": formatting.head(column, str(meanings.get(column, {}).get("unit") or ""))}
+            | {"head": formatting.column_header(column, str(meanings.get(column, {}).get("unit") or ""))}
             for column, numeric in zip(table.header, table.numeric, strict=True)
         ]
         pages = [page for key in notebooks if (page := page_of(defaultdict(str, notebook=key)))]

@@ -15,7 +15,7 @@ from biaslab import plugins
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import checkpoints, registry
-from biaslab.hub.image_folder import IMAGES, MIXED, PictureFolder
+from biaslab.hub.image_folder import IMAGES, MIXED, ImageFolder
 from biaslab.io import model_names
 from biaslab.prompts import custom as asking
 from biaslab.runs.params import run_name
@@ -59,13 +59,13 @@ def params_of(
             f"--benchmark is {benchmark!r}, which compares shares of your own prompts or images: name them with "
             "--prompts, or a folder of images as images:FOLDER."
         )
-    drawn = _pictures(names[0]) == registry.DRAWINGS
+    drawn = _image_domain(names[0]) == registry.DRAWINGS
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
     content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
     photographs, pictures, alone, with_corpus, without, asked = (content.pop(key) for key in parts)
     notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
-    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring())
+    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring_papers())
     own = bool(prompts or folders) and not papers
     if own:
         notebooks = list(alone["notebooks"])
@@ -82,7 +82,7 @@ def params_of(
         content["settings"] = {}
     settings = _merged(content["settings"], chosen, judges)
     if own and folders:
-        of_pictures = (PictureFolder(one.removeprefix(IMAGES)).people["prompt"] for one in folders)
+        of_pictures = (ImageFolder(one.removeprefix(IMAGES)).people["prompt"] for one in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
@@ -94,11 +94,11 @@ def params_of(
         settings = _merged(settings, {"judging": {"ratings": annotations}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
-        brought = corpus in plugins.points(plugins.CORPORA)
+        brought = corpus in plugins.entry_points(plugins.CORPORA)
         of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = of_corpus | settings["captions"]
     notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
-    named = list(map(shown, names))
+    named = list(map(display_name, names))
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, preset])
     if own and folders:
         description = f"Images of {listed}, classified by the same models, by group and over all groups."
@@ -133,7 +133,7 @@ def models_of(names: Sequence[str]) -> list[str]:
     for one, same in zip(names, known, strict=True):
         if known.count(same) > 1:
             raise ParameterError(f"The model {one!r} is named twice; name each once.")
-    drawn = [one for one in names if _pictures(one) == registry.DRAWINGS]
+    drawn = [one for one in names if _image_domain(one) == registry.DRAWINGS]
     if drawn and len(drawn) < len(names):
         other = next(one for one in names if one not in drawn)
         raise ParameterError(
@@ -147,7 +147,7 @@ def each_model(name: str) -> list[str]:
     """Return the names of the models that a name stands for: of a folder with pictures of several, each."""
     if not name.startswith(IMAGES) or MIXED in name:
         return [name]
-    several = PictureFolder(name.removeprefix(IMAGES)).models
+    several = ImageFolder(name.removeprefix(IMAGES)).models
     return [f"{name}{MIXED}{model}" for model in several] or [name]
 
 
@@ -168,32 +168,32 @@ def _check_model(name: str) -> None:
     """Refuse a name that cannot be a model's, before anything is written under it."""
     if name.startswith(IMAGES):
         # Its pictures are told apart before anything is written.
-        _ = PictureFolder(name.removeprefix(IMAGES)).people
+        _ = ImageFolder(name.removeprefix(IMAGES)).people
         return
     # Of a folder what tables call it counts, wherever it lies.
-    label = shown(name)
+    label = display_name(name)
     if not _NAME.fullmatch(label) or not label.strip(" ."):
         raise ParameterError(
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and "
             ". _ - + @ : / ( ) , ; ' & = ! [ ] ~ # % $, at most 120. A folder of another name can be renamed."
         )
-    one = registry.brought(name, "text-to-image")
-    if not name.startswith(ENDPOINT) and not (one and one.draws):
-        checkpoints.find(name)
+    one = registry.find_plugin(name, "text-to-image")
+    if not name.startswith(ENDPOINT) and not (one and one.factory):
+        checkpoints.find_checkpoint(name)
 
 
-def _pictures(name: str) -> str:
+def _image_domain(name: str) -> str:
     """Return what a model's images are, as far as it says so."""
     if name.startswith(IMAGES):
-        return PictureFolder(name.removeprefix(IMAGES)).pictures
-    one = registry.brought(name, "text-to-image")
-    if one and one.draws:
-        return one.pictures
-    return registry.pictures(one.folder if one else model_names.base(name))
+        return ImageFolder(name.removeprefix(IMAGES)).image_domain
+    one = registry.find_plugin(name, "text-to-image")
+    if one and one.factory:
+        return one.image_domain
+    return registry.image_domain(one.folder if one else model_names.base(name))
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a model's name as tables have it: of a folder its own name."""
     if name.startswith(IMAGES):
-        return PictureFolder(name.removeprefix(IMAGES)).name
+        return ImageFolder(name.removeprefix(IMAGES)).name
     return checkpoints.label(name).removeprefix(ENDPOINT)

@@ -24,7 +24,7 @@ from biaslab.runs import caveats, replication_status
 from biaslab.runs.params import RunParams
 from biaslab.runs.resume import OF_MODELS, digests
 from biaslab.schema import tables
-from biaslab.schema.formatting import count
+from biaslab.schema.formatting import format_count
 from biaslab.study import sources
 from biaslab.study.study import PARTS
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The folder of a run with a page a model, and the strips of its first page.
-PICTURES = "pictures"
-STRIPS = f"{PICTURES}/strips.json"
+IMAGE_PAGES = "pictures"
+STRIPS = f"{IMAGE_PAGES}/strips.json"
 # The files that list what was asked of models, and their images.
 PROMPTS, IMAGES = "prompts.csv", "images.csv"
 # Folders of a run that are made anew from its parts.
@@ -85,7 +85,7 @@ def gather(
         "verdicts": verdicts,
         "figures": figures,
         "tables": gathered,
-        "limits": caveats.of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
+        "limits": caveats.limits_of_run(folder / PARTS / sources.MEASURED, gathered, source, printed),
         "pictures": {"strips": STRIPS, "models": models} if models else {},
         "coverage": replication_status.of_run(notebooks, gathered, figures) if as_printed else [],
     }
@@ -93,7 +93,7 @@ def gather(
     write_json(folder / records.FILE, record)
     page = report.build(folder)
     # Digests come last: without them, a run whose report was cut off is not whole.
-    left = [path for name in (*_GATHERED, PICTURES) for path in (folder / name).rglob("*") if path.is_file()]
+    left = [path for name in (*_GATHERED, IMAGE_PAGES) for path in (folder / name).rglob("*") if path.is_file()]
     lists = [path for path in (folder / PROMPTS, folder / IMAGES) if path.is_file()]
     record["files"] = digests(folder, [page, *left, *lists])
     write_json(folder / records.FILE, record)
@@ -231,14 +231,14 @@ def provenance(params: RunParams) -> dict:
             "machine": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "started": result_cache.now(),
+        "started": result_cache.cache_now(),
     }
 
 
 def describe(params: RunParams) -> str:
     """Say what is run and on what: the file's own words only for the source that they are about."""
     papers = ", ".join(dict.fromkeys(n.id.split("/")[0] for n in params.selected))
-    done = f"Executed: {count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
+    done = f"Executed: {format_count(len(params.selected), 'notebook', 'notebooks')} of {papers}."
     source, ratings = params.default("source"), params.values.get("ratings", "")
     if source not in (None, *names()):
         return f"Measurements: the tables in {', '.join(source if isinstance(source, list) else [source])}. {done}"

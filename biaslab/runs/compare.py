@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from biaslab.cache.result_cache import now
+from biaslab.cache.result_cache import cache_now
 from biaslab.errors import ParameterError, RunError, name_help
 from biaslab.io import cells
-from biaslab.redact import named
+from biaslab.redact import basename
 from biaslab.report import records
 from biaslab.runs import pairing
 from biaslab.runs.caveats import LIMITS
@@ -23,7 +23,7 @@ from biaslab.runs.collect import write_json, write_table
 from biaslab.runs.params import run_name
 from biaslab.runs.resume import check_tables
 from biaslab.schema import tables
-from biaslab.stats import difference_interval, fewest_units
+from biaslab.stats import difference_interval, min_units
 from biaslab.study import sources
 
 _INDEPENDENCE = (
@@ -99,8 +99,8 @@ def side_by_side(
         lone = [k for k in either if k in frame and k not in other]
         chosen = frame[[*keys, *apart, *lone, *values, *limits]]
         sides.append(chosen.rename(columns={k: f"{k}_{side}" for k in lone}))
-    how = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
-    both = sides[0].merge(sides[1], on=keys, **how)
+    options = {"how": "outer", "suffixes": ("_first", "_second"), "indicator": "in_runs"}
+    both = sides[0].merge(sides[1], on=keys, **options)
     names = {"left_only": "first", "right_only": "second"}
     both.insert(len(keys), "in_runs", both.pop("in_runs").astype(str).replace(names))
     both.insert(len(keys) + 1, "basis", _compared(both, values, same if not apart else ()))
@@ -112,7 +112,7 @@ def side_by_side(
         for value, *ends in known:
             parts = [f"{c}_{side}" for side in ("first", "second") for c in (value, *ends)]
             parts = [both[c].where(sampled) for c in parts]
-            along = paired is not None and ends[0] in pairing.over()[name][1]
+            along = paired is not None and ends[0] in pairing.unit_readers()[name][1]
             limits = difference_interval(*parts, paired["correlation"].fillna(0) if along else 0)
             both[ends[0]], both[ends[1]] = limits
         if paired is not None:
@@ -133,7 +133,7 @@ def printed_models(*folders: Path) -> set[str]:
     """Return the models of which runs have read nothing but what papers print."""
     printed, measured = set(), set()
     for path in (path for folder in folders for path in folder.glob(f"{sources.MEASURED}/*.csv")):
-        if sources.has(path.stem, source="published"):
+        if sources.has_table(path.stem, source="published"):
             frame = _read(path)
             as_printed = sources.printed_models(path.stem, frame)
             printed |= {*as_printed}
@@ -143,14 +143,14 @@ def printed_models(*folders: Path) -> set[str]:
 
 def _read(path: Path, swept: Sequence[str] = ()) -> pd.DataFrame:
     """Return a run's table; without rows where it has none."""
-    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.of([], path.stem)
+    return tables.read(path, path.stem, more_keys=swept) if path.is_file() else tables.make_table([], path.stem)
 
 
 def _correlation(
     both: pd.DataFrame, over: Sequence[pd.DataFrame], keys: Sequence[str], confidence: float
 ) -> pd.DataFrame:
     """Return, of each row, the correlation of its two estimates and how many units both have; missing without."""
-    found = pairing.correlations(*over, list(keys), least=fewest_units(1 - confidence))
+    found = pairing.correlations(*over, list(keys), least=min_units(1 - confidence))
     keys = [k for k in keys if k in found]
     # A run of one model, told apart, has units without any key left only where the table has none.
     if not keys:
@@ -190,16 +190,16 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
 
     outputs = Path(outputs)
     chosen = None if name is None else run_name(name)
-    folders = [find(run, outputs) for run in (first, *others)]
+    folders = [find_run(run, outputs) for run in (first, *others)]
     for i, folder in enumerate(folders):
         if folder in folders[:i]:
             raise ParameterError(f"{folder} is compared with itself; name different runs.")
     if len(folders) < 2:
         raise ParameterError(f"There is nothing to compare {folders[0].name} with; name another run.")
-    runs = [record_of(folder) for folder in folders]
+    runs = [make_record(folder) for folder in folders]
     report.check_overview(outputs)
     names = [folder.name for folder in folders]
-    started = now()
+    started = cache_now()
     title = f"{', '.join(names[:-1])} and {names[-1]}"
     pairs = [_pair(folders[0], other, runs[0], run) for other, run in zip(folders[1:], runs[1:], strict=True)]
     folder = outputs / (chosen or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["compare", *names])))
@@ -222,12 +222,12 @@ def compare(first: str | Path, *others: str | Path, outputs: str | Path = "outpu
         "kind": "comparison",
         "status": "ok",
         "params_file": "",
-        "parameters": {"runs": [named(str(run)) for run in (first, *others)]},
+        "parameters": {"runs": [basename(str(run)) for run in (first, *others)]},
         "sweep": {},
         "seeds": {f"{n}_{k}": v for n, r in zip(names, runs, strict=True) for k, v in r["seeds"].items()},
         **{key: runs[-1][key] for key in sorted(_COPIED - {"seeds"})},
         "started": started,
-        "ended": now(),
+        "ended": cache_now(),
         "seconds": 0.0,
         "notebooks": [],
         "findings": [finding | {"order": order} for order, finding in enumerate(findings)],
@@ -277,9 +277,9 @@ def _pair(one: Path, other: Path, *runs: Mapping) -> _Pair:
         equal = len(sides[0]) > 1 and sides[0].equals(sides[1])
         # The paper on whose measurements the table rests, "synthesis" where it is all of them.
         same = equal or alike.get(tables.schema(table).rests_on or table.partition("_")[0], whole)
-        over = [_over(folder, table, swept) for folder in (one, other)] if table in pairing.over() else ()
-        how = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
-        frames[table] = side_by_side(*sides, table, swept=swept, **how)
+        over = [_over(folder, table, swept) for folder in (one, other)] if table in pairing.unit_readers() else ()
+        options = {"intervals": not unequal, "same": same, "over": over, "confidence": level, "printed": printed}
+        frames[table] = side_by_side(*sides, table, swept=swept, **options)
         if not (frames[table]["in_runs"] == "both").any():
             why = _why_apart(*_own_models(*sides, printed), table, (one.name, other.name))
             reasons.setdefault(why, []).append(table)
@@ -302,7 +302,7 @@ def _why_apart(first: pd.DataFrame, second: pd.DataFrame, table: str, names: tup
     for key in keys:
         each = [sorted(set(side[key].dropna().astype(str))) for side in (first, second)]
         if not set(each[0]) & set(each[1]) and not len(each[0]) == len(each[1]) == 1:
-            said = (f"{cells.listed(values)} in {name}" for values, name in zip(each, names, strict=True))
+            said = (f"{cells.join_values(values)} in {name}" for values, name in zip(each, names, strict=True))
             return f"{key} is {' and '.join(said)}"
     return f"none has the same {', '.join(keys)}"
 
@@ -314,7 +314,7 @@ def _over(folder: Path, table: str, swept: Sequence[str]) -> pd.DataFrame:
         path = folder / "tables" / f"{name}.csv"
         return _read(path if path.is_file() else folder / sources.MEASURED / path.name, swept)
 
-    return pd.concat(pairing.over()[table][0](read), ignore_index=True)
+    return pd.concat(pairing.unit_readers()[table][0](read), ignore_index=True)
 
 
 def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]:
@@ -337,7 +337,7 @@ def _shown_together(names: Sequence[str], runs: Sequence[Mapping]) -> list[dict]
     return together
 
 
-def find(run: str | Path, outputs: Path) -> Path:
+def find_run(run: str | Path, outputs: Path) -> Path:
     """Return the folder of a run, given that folder or its name below ``outputs``; ParameterError if there is none."""
     for folder in (Path(run), outputs / run):
         if (folder / "run.json").is_file():
@@ -373,14 +373,14 @@ def _same_measurements(one: Path, other: Path) -> dict[str, Collection[str] | bo
     """Return by paper the models whose measurements two runs share; ``True`` where all that they read are the same."""
     found: dict[str, Collection[str] | bool] = {}
     everywhere, somewhere_apart = set(), set()
-    for paper in tables.measuring():
+    for paper in tables.measuring_papers():
         kept = [{p.name for p in f.glob(f"{sources.MEASURED}/{paper}_*.csv")} for f in (one, other)]
         agree, for_all = {}, True
         for name in kept[0] & kept[1]:
             first, second = (_rows_by_model(f / sources.MEASURED / name) for f in (one, other))
             # What no model has, such as labour shares, is part of every model's rows, but not if a pipeline made it:
             # then it is about that pipeline.
-            published = sources.has(name.removesuffix(".csv"), source="published")
+            published = sources.has_table(name.removesuffix(".csv"), source="published")
             for model in {*first, *second}:
                 rows = first.get(model, set()), second.get(model, set())
                 # Beside what no model has, a run may have more of its own.
@@ -423,7 +423,7 @@ def _unfinished(names: Sequence[str], runs: Sequence[Mapping]) -> list[str]:
     return found
 
 
-def record_of(folder: Path, *, comparisons: bool = False) -> dict:
+def make_record(folder: Path, *, comparisons: bool = False) -> dict:
     """Return the record of a run whose tables are those that it left; of comparisons only where they are wanted.
 
     Raises:

@@ -26,10 +26,10 @@ from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from biaslab import plugins
 from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.io import plainyaml, reading
-from biaslab.io.places import packaged, project_root
+from biaslab.io.places import is_packaged, project_root
 from biaslab.report import records
 from biaslab.schema import tables, values
-from biaslab.schema.groups import Group, Texts, Whole, field
+from biaslab.schema.groups import Group, Integer, Texts, field
 from biaslab.schema.values import dotted
 
 # Set by the runner for each notebook, never by a parameters file.
@@ -65,8 +65,8 @@ class Notebook:
     title: str  # Its first heading.
     parameters: Mapping[str, Any]  # Names and defaults in its cell tagged ``parameters``.
     cells: tuple[str, ...] = ()  # The code of its cells.
-    takes: frozenset[str] = frozenset()  # The measured tables that it takes.
-    needs: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
+    used_tables: frozenset[str] = frozenset()  # The measured tables that it takes.
+    required_tables: frozenset[str] = frozenset()  # The tables among them that it cannot do without.
     folder: Path | None = None  # Of one that another package brings: the folder that it is executed in.
     problem: str = ""  # Why it cannot be executed, in a sentence; such a notebook has no parameters.
     is_tagged: bool = True  # Whether it has a cell of parameters; one that is just begun has none.
@@ -90,7 +90,7 @@ class RunParams(Group):
     notebooks: Texts = field(
         (_ALL,), "Patterns of notebook ids to execute; `*` is all but those of other packages.", min_length=1
     )
-    jobs: Whole = field(
+    jobs: Integer = field(
         0,
         "Notebooks executed side by side; 0 is one per processor, or one where work runs in workers, or where images "
         "are made or judged on a GPU, which has room for one set of models.",
@@ -173,11 +173,11 @@ def load(
     path = Path(path)
     if given is None:
         # What comes with the package is there from any folder.
-        inside = packaged() / path
+        inside = is_packaged() / path
         given = read_yaml(inside if inside.is_file() and not os.path.isfile(path) else path)
     else:
         given = dict(given)
-    brought = (folder / "notebooks" for folder in plugins.folders().values())
+    brought = (folder / "notebooks" for folder in plugins.notebook_folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
     set_here = _overrides(overrides, given, available)
     given |= set_here
@@ -335,7 +335,7 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     parsed = filter(None, map(_parsed, cells))
     for call in (node for tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call)):
         asked = getattr(call.func, "attr", "")
-        if asked not in ("load", "has") or not call.args:
+        if asked not in ("load", "has_table") or not call.args:
             continue
         what = call.args[0]
         try:
@@ -344,7 +344,7 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
             continue
         name = what.value if isinstance(what, ast.Constant) else f"{names[0]}_{names[-1]}"
         taken.add(name)
-        if asked == "has" or any(k.arg == "optional" for k in call.keywords):
+        if asked == "has_table" or any(k.arg == "optional" for k in call.keywords):
             optional.add(name)
     return frozenset(taken), frozenset(taken - optional)
 
@@ -424,7 +424,7 @@ def _override(text: str, available: list[Notebook]) -> tuple[str, Any]:
 
 def _notebooks_dir(path: Path) -> Path:
     """Return the notebooks beside ``params`` at or above the file or the working folder, else the package's own."""
-    for root in (project_root(path.parent), project_root(), packaged()):
+    for root in (project_root(path.parent), project_root(), is_packaged()):
         # Those of a run were executed, with its parameters in them.
         if (root / "notebooks").is_dir() and not (root / records.FILE).is_file():
             return root / "notebooks"
@@ -472,7 +472,7 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     try:
         # Anything else that is a literal has no words in a file.
         if kind in _KINDS:
-            checked = TypeAdapter(Whole if kind is int else kind, config=ConfigDict(strict=True))
+            checked = TypeAdapter(Integer if kind is int else kind, config=ConfigDict(strict=True))
             return checked.validate_python(value)
     except ValidationError:
         pass

@@ -60,7 +60,7 @@ NEEDED, ONE_OF, IF_NAMED = "needed", "one of several", "if named"
 
 
 @dataclass(frozen=True)
-class Look:
+class ClassifierUse:
     """What looks at images when a table is measured."""
 
     by: str  # The setting that names the judge, or the pipeline's property that gives several, who look together.
@@ -80,7 +80,7 @@ class Paper:
     prompts: str = ""  # On which prompts its measured tables rest (:data:`biaslab.pipeline.validation.PROMPTS`).
     rated: str = ""  # The kinds of its images that people may rate, one person at an occupation first.
     # The kinds of its images that reports show, with what they are called: of the first that a run has, strips of
-    # pictures by group. Its ``measure.drawn(pipeline, kind)`` says who is in them.
+    # pictures by group. Its ``measure.people_in_images(pipeline, kind)`` says who is in them.
     drawn: Mapping[str, str] = field(default_factory=dict, compare=False)
     rests_on: str = ""  # The paper on whose measurements it rests.
 
@@ -99,8 +99,8 @@ class Schema:
     paper: str = ""  # Whose function measures it.
     function: str = ""  # The function's name, where it is not the table's.
     makes: tuple[str, ...] = ()  # The kinds of images that a model makes for it.
-    makes_if: tuple[str, ...] = ()  # When, as of :class:`Look`.
-    looks: tuple[Look, ...] = ()
+    makes_if: tuple[str, ...] = ()  # When, as of :class:`ClassifierUse`.
+    looks: tuple[ClassifierUse, ...] = ()
     prompts: str = ""  # On which prompts it rests.
     rated: bool = False  # Whether a file of ratings gives it.
 
@@ -135,7 +135,7 @@ class Schema:
         object.__setattr__(self, "columns", columns)
 
 
-def owned(file: str) -> list[Path]:
+def package_files(file: str) -> list[Path]:
     """Return the files of this name in the packages of papers and analyses, sorted by the packages' names."""
     paths = (path for parent in _PARENTS for path in (_PACKAGE / parent).glob(f"*/{file}"))
     return sorted(paths, key=lambda path: path.parent.name)
@@ -153,14 +153,14 @@ def module(paper: str, name: str) -> str:
 
 def files() -> dict[Path, str]:
     """Return the YAML files that declare tables, the columns that papers share first, with the package of each."""
-    brought = {folder / "tables.yaml": package for package, folder in plugins.folders().items()}
+    brought = {folder / "tables.yaml": package for package, folder in plugins.notebook_folders().items()}
     return dict.fromkeys(_own(), "biaslab") | {path: by for path, by in brought.items() if path.is_file()}
 
 
 @cache
 def _own() -> tuple[Path, ...]:
     # Each table that is made or read asks for them.
-    return _SHARED, *owned("tables.yaml")
+    return _SHARED, *package_files("tables.yaml")
 
 
 @cache
@@ -171,7 +171,7 @@ def papers() -> dict[str, Paper]:
     return dict(sorted(found.items(), key=lambda item: item[1].order))
 
 
-def measuring() -> tuple[str, ...]:
+def measuring_papers() -> tuple[str, ...]:
     """Return the papers that measure tables, in order."""
     return tuple(name for name, paper in papers().items() if paper.title)
 
@@ -209,7 +209,7 @@ def _schemas(declared_in: tuple[tuple[Path, str], ...]) -> dict[str, Schema]:
             whole = {"prompts": prompts, "paper": paper} | declared | {"columns": columns}
             found[name], by[name] = Schema(name, **whole), package
     for name, (paper, more) in measured.items():
-        looks = tuple(Look(**one | {"when": tuple(one.get("when", ()))}) for one in more.get("looks", ()))
+        looks = tuple(ClassifierUse(**one | {"when": tuple(one.get("when", ()))}) for one in more.get("looks", ()))
         lists = {key: tuple(more.get(key, ())) for key in ("makes", "makes_if")}
         found[name] = replace(found[name], **more | lists | {"looks": looks, "paper": paper})
     return found
@@ -322,7 +322,7 @@ def _numbers(given: pd.Series, column: Column, where: str, finite: bool) -> pd.S
     return within
 
 
-def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
+def make_table(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -> pd.DataFrame:
     """Return rows as the table ``name``: what they do not give is missing, what is not declared is left out.
 
     Rows that are lists have a value for each column that every such table has, in order.
@@ -339,11 +339,11 @@ def of(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name: str) -
     return check(frame.reindex(columns=needed), name)
 
 
-def joined(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
-    """Return frames below one another as the table ``name``, as :func:`of` does; without frames it has no rows."""
+def join_tables(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return concatenated frames as the table ``name`` (:func:`make_table`); without frames it has no rows."""
     import pandas as pd
 
-    return of(pd.concat(frames, ignore_index=True) if frames else [], name)
+    return make_table(pd.concat(frames, ignore_index=True) if frames else [], name)
 
 
 def read(path: Path | str, name: str, *, more_keys: Sequence[str] = ()) -> pd.DataFrame:

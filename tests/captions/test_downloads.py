@@ -25,13 +25,13 @@ from loopback import served
 from PIL import Image
 
 from biaslab.captions import downloads
-from biaslab.captions.downloads import as_saved, download
+from biaslab.captions.downloads import download, encode_image
 from biaslab.captions.fetched import FetchedImages, shards
 from biaslab.captions.settings import DownloadSettings
 from biaslab.endpoints import endpoint
 from biaslab.endpoints import fetch as fetching
 from biaslab.errors import ParameterError, RunError
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 
 FAST = {"PER_HOST": 16}
 FIRST_WAIT = 0.01
@@ -317,7 +317,7 @@ def test_every_url_ends_in_its_own_outcome(outcomes, path):
     if row["status"] == "ok":
         assert image.shape == (60, 90, 3)
     else:
-        assert image == Unreadable(row["status"])
+        assert image == UnreadableImage(row["status"])
 
 
 def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
@@ -590,7 +590,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
 
 def saved(data, **settings):
     """Return the picture that is made of ``data`` as an array, and the size that was received."""
-    made, sizes = as_saved(data, DownloadSettings(**settings))
+    made, sizes = encode_image(data, DownloadSettings(**settings))
     with Image.open(io.BytesIO(made)) as image:
         assert image.size == (sizes["width"], sizes["height"])
         return np.asarray(image).astype(int), (sizes["original_width"], sizes["original_height"])
@@ -611,7 +611,7 @@ def test_no_metadata_is_kept():
     exif = Image.Exif()
     exif[0x010E] = "who and where"
     data = encoded(Image.new("RGB", (8, 8)), "JPEG", exif=exif, comment=b"who and where", icc_profile=b"where")
-    made, _ = as_saved(data, DownloadSettings())
+    made, _ = encode_image(data, DownloadSettings())
     with Image.open(io.BytesIO(made)) as image:
         assert image.format == "JPEG"
         assert not image.getexif() and not {"comment", "icc_profile"}.intersection(image.info)

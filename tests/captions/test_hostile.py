@@ -150,12 +150,12 @@ class Drawn(Pipeline):
 
     _encoder = Letters()
 
-    def judged(self, images):
+    def judge_images(self, images):
         ids = images.table["image_id"]
         gender = np.where(np.arange(len(ids)) % 2, "female", "male")
         return pd.DataFrame({"image_id": ids, "status": "judged", "gender": gender, "probability_female": 0.5})
 
-    def made(self, prompts, *given, **more):
+    def generate_images(self, prompts, *given, **more):
         return Made(prompts)
 
 
@@ -190,7 +190,7 @@ def opened(folder, corpus, tmp_path):
         "judging": {"faces": "whole image", "gender": "plugin:drawn"},
         "compute": {"store": str(tmp_path / "store")},
     }
-    return Drawn("fake", Settings.of(settings), progress=False)
+    return Drawn("fake", Settings.from_mapping(settings), progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def pipes(made, tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(pipes):
     """Every measured table of the pipeline over all captions."""
-    return {name: sources.measured(name, source="pipeline", pipeline=pipes[0]) for name in TABLES}
+    return {name: sources.load_measured(name, source="pipeline", pipeline=pipes[0]) for name in TABLES}
 
 
 TABLES = [

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fake_endpoint import KEY, at, bytes_below, completion, failure
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints.chat import OUTCOMES, Answer, ask
 from biaslab.errors import ParameterError
 
@@ -106,7 +106,7 @@ def test_two_that_ask_the_same_pay_once(server, tmp_path):
     server.reply = lambda question, n: time.sleep(0.01) or completion(question)
     texts = [str(i) for i in range(20)]
     with ThreadPoolExecutor(2) as pool:
-        tasks = [pool.submit(answers, server, texts, Store(tmp_path)) for _ in range(2)]
+        tasks = [pool.submit(answers, server, texts, ResultCache(tmp_path)) for _ in range(2)]
     assert [[a.text for a in task.result()] for task in tasks] == [texts, texts]
     assert sorted(server.questions) == sorted(texts)
 

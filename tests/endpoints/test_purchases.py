@@ -17,11 +17,11 @@ from test_chat import say
 from test_image_endpoint import REFUSAL, asked, bought, buy_from, made, of, ordered, posix, query
 
 from biaslab import cli
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.endpoints import purchases
 from biaslab.endpoints.chat import ask
 from biaslab.endpoints.endpoint import Requests
-from biaslab.endpoints.purchases import Ledger, LimitError, summary
+from biaslab.endpoints.purchases import ImagePurchases, LimitError, summary
 from biaslab.endpoints.settings import EndpointSettings
 from biaslab.errors import InputError, RunError
 
@@ -88,7 +88,7 @@ def _ask_and_die(url, root, point):
 def _asked(url, root):
     given = {"url": url, "model": "some-model", "key_variable": "", "price": 0.25, "cost_limit": 1.25}
     settings = EndpointSettings(**given, concurrency=1)
-    return ask(settings, say(*map(str, range(4))), Store(root), charged=True, progress=False)
+    return ask(settings, say(*map(str, range(4))), ResultCache(root), charged=True, progress=False)
 
 
 # By hand: the claim, the check of the file and the second claim are three commits, so moments 1 to 6. Each image then
@@ -146,13 +146,13 @@ def test_killed_at_any_point_it_asks_no_answered_question_again(server, tmp_path
 def _buy_other(url, root, seed):
     settings = EndpointSettings(url=url, model="painter-3", key_variable="", price=0.25, cost_limit=2.5)
     with contextlib.suppress(RunError):
-        bought(asked(10), settings, Store(root), seed)
+        bought(asked(10), settings, ResultCache(root), seed)
 
 
 def _reserve(folder):
     with contextlib.suppress(LimitError):
         while True:
-            Ledger(folder, 0.25, 10).reserve("a" * 64, lambda: False)
+            ImagePurchases(folder, 0.25, 10).reserve("a" * 64, lambda: False)
 
 
 def test_two_processes_stay_under_one_limit(server, tmp_path):
@@ -280,7 +280,7 @@ def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monk
 def test_a_store_that_can_be_read_alone_is_read(server, store, ten, monkeypatch):
     _connecting(monkeypatch, _read_only)
     assert made(server, store, asked(10), buy=False).digest == ten.digest
-    assert ordered(server, store, 12).n_there() == 10
+    assert ordered(server, store, 12).n_cached() == 10
 
 
 def test_a_folder_in_the_place_of_the_database_is_told(server, store):

@@ -13,7 +13,7 @@ from PIL import Image
 
 from biaslab import cli
 from biaslab.execution import kernels
-from biaslab.judges.judge_names import WHOLE
+from biaslab.judges.judge_names import WHOLE_IMAGE
 from biaslab.judges.pinned import PINNED, YUNET
 from biaslab.prompts import paired
 from biaslab.runs import params
@@ -51,7 +51,7 @@ def stand_apart(stocked_for_all, monkeypatch, tmp_path):
 
 
 # Random networks draw no faces: by a detector nobody in their images could be judged. With these, everybody is.
-FACES = {"judging.faces": WHOLE}
+FACES = {"judging.faces": WHOLE_IMAGE}
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def dotted(*groups):
 @pytest.mark.usefixtures("here")
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
-    monkeypatch.delenv(kernels.REHEARSED)
+    monkeypatch.delenv(kernels.PREFLIGHT_DONE)
     sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--preset", "quick"], sets)
     assert said(record) == {}
@@ -157,8 +157,8 @@ def test_a_file_of_parameters(root, tmp_path, yunet, captions, name, group):
 def enough(file):
     """Return so many notebooks of a file that together they take every measured table that all of them take."""
     chosen, notebooks = [], params.load(file).selected
-    while left := frozenset().union(*(n.takes for n in notebooks)).difference(*(n.takes for n in chosen)):
-        chosen.append(max(notebooks, key=lambda n: len(n.takes & left)))
+    while left := frozenset().union(*(n.used_tables for n in notebooks)).difference(*(n.used_tables for n in chosen)):
+        chosen.append(max(notebooks, key=lambda n: len(n.used_tables & left)))
     return [notebook.id for notebook in chosen]
 
 

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from array_images import ArrayImages
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.errors import ParameterError
 from biaslab.hub import huggingface
-from biaslab.hub.image_sources import Unreadable
+from biaslab.hub.image_sources import UnreadableImage
 from biaslab.judges import judge as module
 from biaslab.judges.judge import JudgeSettings, judge, judge_images, outcomes
-from biaslab.judges.judge_names import WHOLE, files_digest
+from biaslab.judges.judge_names import WHOLE_IMAGE, files_digest
 from biaslab.ratings.person_ratings import judge_images as by_raters
 
 
@@ -31,8 +31,8 @@ def cases(picture):
             picture(2),
             picture(11, 97),  # one face of 1 x 1: less than 2 pixels
             picture(12, 3),  # 2 x 2: just enough
-            Unreadable("truncated"),
-            Unreadable("blocked"),
+            UnreadableImage("truncated"),
+            UnreadableImage("blocked"),
         ]
     )
 
@@ -41,7 +41,7 @@ def cases(picture):
 def run(judges_are, cases, tmp_path):
     def _run(judges, settings=JudgeSettings()):  # noqa: B008
         judges_are(judges)
-        return judge(cases, settings, store=Store(tmp_path), progress=False)
+        return judge(cases, settings, cache=ResultCache(tmp_path), progress=False)
 
     return _run
 
@@ -141,7 +141,7 @@ def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tm
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
     settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
-    found = judge(ArrayImages(images), settings, store=Store(tmp_path), progress=False)
+    found = judge(ArrayImages(images), settings, cache=ResultCache(tmp_path), progress=False)
     models = module.load(settings)
     alone = judge_images([str(k) for k in range(6)], images, models, settings)
     assert list(found["status"]) == list(alone["status"])
@@ -165,6 +165,6 @@ def test_other_weights_are_other_judgements(tmp_path, monkeypatch):
     # A single file by its content; names of weights that lie elsewhere by themselves.
     two = hashlib.sha256(b"two").hexdigest()
     assert files_digest(f"fairface:{file}", "clip") == two
-    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE)
+    elsewhere = ("ViT-L-14:openai", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "vqa:a/b", "mediapipe:x", WHOLE_IMAGE)
     for name in elsewhere:
         assert files_digest(name, "clip") == name

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from biaslab.generation.images import GeneratedImages
-from biaslab.hub.image_sources import DescribedImages, Unreadable
+from biaslab.hub.image_sources import DescribedImages, UnreadableImage
 from biaslab.judges import blip, faces, objects, segmenters, zero_shot
 from biaslab.papers.findings import Finding
 from biaslab.pipeline.stages import Stages
@@ -54,7 +54,9 @@ def made_once(tmp_path_factory):
 
 def unseen(image_id, image):
     """Return what stands in the place of an image: black, damaged or withheld."""
-    return (np.zeros_like(image), Unreadable("damaged"), Unreadable("blocked"))[zlib.crc32(image_id.encode()) % 3]
+    return (np.zeros_like(image), UnreadableImage("damaged"), UnreadableImage("blocked"))[
+        zlib.crc32(image_id.encode()) % 3
+    ]
 
 
 def show(monkeypatch, case, instead):
@@ -94,8 +96,8 @@ def answer_neither(monkeypatch):
     monkeypatch.setattr(faces.DetectorFaces, "faces", side_by_side)
     monkeypatch.setattr(zero_shot.ZeroShotGender, "probability_female", lambda self, images: np.full(len(images), 0.5))
     monkeypatch.setattr(blip.Model, "ask", lambda self, images, of, questions: ["mauve"] * len(questions))
-    monkeypatch.setattr(objects.Detector, "look", nothing)
-    monkeypatch.setattr(segmenters.Segmenter, "look", lambda self, images: [[] for _ in images])
+    monkeypatch.setattr(objects.Detector, "detect", nothing)
+    monkeypatch.setattr(segmenters.Segmenter, "segment", lambda self, images: [[] for _ in images])
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
@@ -119,7 +121,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
     # Of drawings whose truth is known, on which judges are tried.
     monkeypatch.setattr("biaslab.papers.paired.measure.RENDERS", 20)
     # Few images decide nothing by themselves: here verdicts must be undecided whatever they rest on.
-    monkeypatch.setattr(Finding, "least", 0)
+    monkeypatch.setattr(Finding, "min_units", 0)
     # Figures are drawn and not saved: what a run writes is tested with runs.
     monkeypatch.setattr("biaslab.study.study._save_png", lambda figure, path, page: path.touch())
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
@@ -150,7 +152,7 @@ def test_every_notebook_finishes_and_claims_nothing(case, made_once, tmp_path, r
         folder, name = Path(job.parameters["output_dir"]), job.notebook.id
         records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
         for found in records["findings"]:
-            assert found["printed"] or not found["decided"] or name in OF_NO_IMAGES, (name, found)
+            assert found["printed"] or not found["is_significant"] or name in OF_NO_IMAGES, (name, found)
             assert "nan" not in json.dumps(found).lower().replace("-", " ").split(), (name, found)
     measured = tmp_path / "outputs/.parts/measured"
     for name in ("paradox_percent_female", "paired_percent_female"):

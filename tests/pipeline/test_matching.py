@@ -34,7 +34,7 @@ def written(folder, text, name="labour.csv"):
 
 
 def pipeline(folder, judging=None, **settings):
-    whole = Settings.of({"custom": settings, "judging": judging or {}, "captions": {"approaches": []}})
+    whole = Settings.from_mapping({"custom": settings, "judging": judging or {}, "captions": {"approaches": []}})
     return Pipeline(f"images:{folder}", whole, progress=False)
 
 

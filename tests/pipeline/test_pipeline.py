@@ -60,11 +60,11 @@ class Fake(Pipeline):
 
     n_generated, n_judged = 0, 0
 
-    def made(self, prompts):
+    def generate_images(self, prompts):
         self.n_generated += int(prompts["n_images"].sum())
         return Generated(prompts)
 
-    def judged(self, images):
+    def judge_images(self, images):
         ids = images.table["image_id"].tolist()
         self.n_judged += len(ids)
         rows = []
@@ -100,7 +100,7 @@ def fake(tmp_path):
             "judging": {"faces": "whole image", "gender": "ViT-L-14:openai"},
             "compute": {"store": str(tmp_path / "store")},
         }
-        return Fake("fake", Settings.of(given).changed(**settings), progress=False)
+        return Fake("fake", Settings.from_mapping(given).changed(**settings), progress=False)
 
     return make
 
@@ -133,7 +133,7 @@ def fake(tmp_path):
 )
 def test_settings_that_cannot_be_used_are_named(given, message):
     with pytest.raises(ParameterError) as error:
-        Settings.of(given)
+        Settings.from_mapping(given)
     assert message in str(error.value)
 
 
@@ -287,7 +287,7 @@ def test_what_is_wrong_with_judges_is_told_together(fake):
     assert "There is no file gone.tflite" in faces and "https://storage.googleapis.com/mediapipe-models" in faces
     assert "no file gone.st" in gender and "https://github.com/dchen236/FairFace" in gender
     with pytest.raises(ParameterError, match=r"^2 things are missing, and nothing was started:\n  - .*gone"):
-        given = Settings.of({"captions": {"corpus": "mini"}, "judging": gone})
+        given = Settings.from_mapping({"captions": {"corpus": "mini"}, "judging": gone})
         validation.check_work(Pipeline("mini", given), {"paradox_percent_female"})
 
 
@@ -299,7 +299,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
-        used = requirements.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
+        used = requirements.uses_of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})
         judges = [requirements.digest(use) for use in used if use.setting == "judging.gender"]
         return validation.digest(Pipeline("owner/name", settings)), *judges
 
@@ -321,7 +321,7 @@ def test_progress_goes_to_its_file_and_all_else_to_standard_error(tmp_path, monk
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     p = Pipeline("fake", Settings(), progress_file=tmp_path / "deep" / "progress.log")
-    with p.showing() as progress:
+    with p.progress_shown() as progress:
         assert progress
         for i in tqdm(range(2), desc="generating", mininterval=0, file=sys.stderr):
             if i:
@@ -350,18 +350,18 @@ def test_a_source_of_tables_has_no_images(tmp_path, source):
 
 def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     p = fake()
-    both = sources.measured("paradox_percent_female", source="mini", pipeline=p)
+    both = sources.load_measured("paradox_percent_female", source="mini", pipeline=p)
     assert list(dict.fromkeys(both["model"])) == ["fake", "SD 1.4", "SD 1.5"]
     # 2 models, 62 occupations, 4 prompts and the training side.
     assert (both["model"] != "fake").sum() == 2 * 62 * 5
     alone = fake(compare_with="none")
-    assert set(sources.measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
-    printed = sources.measured("paradox_printed_amplification", source="mini", pipeline=p)
+    assert set(sources.load_measured("paradox_percent_female", source="mini", pipeline=alone)["model"]) == {"fake"}
+    printed = sources.load_measured("paradox_printed_amplification", source="mini", pipeline=p)
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
-        sources.measured("triplets_printed_chi_square", source="mini", pipeline=alone)
-    assert sources.has("paradox_printed_amplification", source="mini", beside=("published",))
-    assert not sources.has("paradox_printed_amplification", source="mini")
+        sources.load_measured("triplets_printed_chi_square", source="mini", pipeline=alone)
+    assert sources.has_table("paradox_printed_amplification", source="mini", baselines=("published",))
+    assert not sources.has_table("paradox_printed_amplification", source="mini")
 
 
 # -- images fetched by URL -------------------------------------------------------------------------------
@@ -520,7 +520,7 @@ def test_what_would_stop_a_run_later_is_known_before(tmp_path, name, text, setti
     (tmp_path / name).write_text(text)
     given = {"captions": of_nurses(tmp_path / name), "compute": {"store": str(tmp_path / "store")}}
     with pytest.raises((InputError, ParameterError), match=message):
-        validation.check_captions(Pipeline("mini", Settings.of(given).changed(captions=settings)))
+        validation.check_captions(Pipeline("mini", Settings.from_mapping(given).changed(captions=settings)))
     assert not (tmp_path / "store").exists()
 
 
@@ -528,18 +528,20 @@ def test_what_is_known_of_captions_and_words_lets_good_ones_pass(tmp_path, monke
     (tmp_path / "a.txt").write_text("a nurse on zanzibar\na tree\n")
     given = {"captions": of_nurses(tmp_path / "a.txt"), "compute": {"store": str(tmp_path / "store")}}
     # Without images nothing is generated, so no word needs to be known.
-    validation.check_captions(Pipeline("mini", Settings.of(given)))
+    validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
     # Of a large corpus the first captions say nothing of the rest.
     monkeypatch.setattr(validation, "LOOKED_AT", 2)
     (tmp_path / "a.txt").write_text("a tree\na tree\na nurse\n")
-    validation.check_captions(Pipeline("mini", Settings.of(given)))
-    validation.check_captions(Pipeline("mini", Settings.of({})))
+    validation.check_captions(Pipeline("mini", Settings.from_mapping(given)))
+    validation.check_captions(Pipeline("mini", Settings.from_mapping({})))
     with pytest.raises(UnknownNameError, match="no occupation of the embedded world named 'astronaut'"):
-        validation.check(Pipeline("world", Settings.of({"captions": {"occupations": ["astronaut"]}})))
-    validation.check_people(Pipeline("mini", Settings.of({})))
+        validation.check(Pipeline("world", Settings.from_mapping({"captions": {"occupations": ["astronaut"]}})))
+    validation.check_people(Pipeline("mini", Settings.from_mapping({})))
     with pytest.raises(ParameterError, match="does not know 1 of the prompts' words: 'zanzibar'"):
         validation.check_people(
-            Pipeline("mini", Settings.of({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}}))
+            Pipeline(
+                "mini", Settings.from_mapping({"generation": {"negative_prompt": "zanzibar", "guidance_scale": 3}})
+            )
         )
 
 
@@ -549,7 +551,7 @@ def test_what_takes_the_images_behind_captions_is_declared(tmp_path, monkeypatch
     def never(*_, **__):
         raise AssertionError("an image is generated")
 
-    monkeypatch.setattr(Pipeline, "made", never)
+    monkeypatch.setattr(Pipeline, "generate_images", never)
     (tmp_path / "captions.txt").write_text("a female nurse\na nurse at work\nan engineer\nhe is an engineer\n")
     settings = {
         "captions": {"corpus": str(tmp_path / "captions.txt"), "occupations": ["nurse", "engineer"]},

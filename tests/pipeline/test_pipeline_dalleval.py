@@ -180,7 +180,7 @@ def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch,
 
 
 def test_a_model_that_is_not_installed_stops_only_those_who_need_it(store, monkeypatch, tmp_path):
-    gone = registry.Brought(folder=tmp_path / "mini-sd-skills")
+    gone = registry.PluginEntry(folder=tmp_path / "mini-sd-skills")
     monkeypatch.setattr("biaslab_world.brought.mini_sd_skills", gone)
     p = pipeline(store, "mini")
     with pytest.raises(MissingInputError, match=r"'mini-sd-skills' is not in .*; install"):
@@ -215,7 +215,7 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     # By methods it stands beside what needs no face's colour.
     readings = dalleval.measure.skin_tone_readings(p)
     assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
-    used = requirements.of_tables(p, {"dalleval_social_images"})
+    used = requirements.uses_of_tables(p, {"dalleval_social_images"})
     (tone,) = (use for use in used if use.setting == "judging.tone")
     # Its code is part of what makes results others.
     assert tone.name == "plugin:tones" and requirements.digest(tone) not in ("", tone.name)
@@ -232,7 +232,9 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["status"] == "not read", "percent"].eq(100).all()
-    assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
+    assert not [
+        use for use in requirements.uses_of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"
+    ]
 
 
 # -- images made from captions -----------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
 def describer(tmp_path_factory):
     """A random BLIP for captions."""
     folder = tiny_blip.save_blip(tmp_path_factory.mktemp("describer"), "BlipForConditionalGeneration")
-    (folder / registry.DECLARED).write_text(OF_DRAWINGS)
+    (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     return folder
 
 
@@ -382,7 +384,7 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
         return pipeline(store, captioner=str(describer), inception=str(tmp_path / name))
 
     def digests():
-        used = requirements.of_tables(opened("whole.pth"), {"dalleval_image_quality"})
+        used = requirements.uses_of_tables(opened("whole.pth"), {"dalleval_image_quality"})
         return [requirements.digest(use) for use in used if use.setting == "dalleval.inception"]
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
@@ -404,7 +406,7 @@ def of_my_own(tmp_path):
     corpus = world_captions.Corpus(rows=12, seed=9)
     rows, images = corpus.rows_at(range(12)), tmp_path / "images"
     images.mkdir()
-    (images / registry.DECLARED).write_text(OF_DRAWINGS)
+    (images / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     drawn = corpus.read(rows["caption_id"])
     lines = []
     for k, text in enumerate(rows["text"]):
@@ -551,7 +553,7 @@ def drawn_scenes():
 def paintskills_folder(tmp_path_factory, drawn_scenes):
     folder = tmp_path_factory.mktemp("paintskills")
     written(folder, drawn_scenes)
-    (folder / registry.DECLARED).write_text(OF_DRAWINGS)
+    (folder / registry.DOMAIN_FILE).write_text(OF_DRAWINGS)
     return folder
 
 

@@ -31,7 +31,7 @@ def test_groups_are_those_that_are_planted(known):
     groups = stages.groups()
     assert len(groups) == len(known.triplets.objects().objects) > 80
     for image_id, rows in groups.groupby("image_id"):
-        assert rows["dependency_group"].tolist() == world.planted(texts[image_id], list(rows["label"]))
+        assert rows["dependency_group"].tolist() == world.planted_groups(texts[image_id], list(rows["label"]))
     assert set(groups["dependency_group"]) == set(world.GROUPS)
     nouns = stages.prompt_nouns()
     asked = {i: world.read(text) for i, text in texts.items()}

@@ -189,14 +189,14 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
 
 def test_a_critic_may_have_an_endpoint_of_its_own():
     shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "key_variable": "A_KEY"}}
-    found = Pipeline("mini", Settings.of(shared)).endpoint("critic")
+    found = Pipeline("mini", Settings.from_mapping(shared)).endpoint("critic")
     assert (found.url, found.key_variable) == ("http://a:1/v1", "A_KEY")
     own = {"critic": {"url": "http://b:2/v1", "key_variable": "B_KEY"}}
-    found = Pipeline("mini", Settings.of(shared).changed(**own)).endpoint("critic")
+    found = Pipeline("mini", Settings.from_mapping(shared).changed(**own)).endpoint("critic")
     assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
-        validation.check(Pipeline("mini", Settings.of({"critic": {"kind": "endpoint"}})))
+        validation.check(Pipeline("mini", Settings.from_mapping({"critic": {"kind": "endpoint"}})))
 
 
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
@@ -219,7 +219,7 @@ BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
 )
 def test_names_and_costs_are_checked_before_a_run(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        validation.check(Pipeline(model, Settings.of(given)))
+        validation.check(Pipeline(model, Settings.from_mapping(given)))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,9 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
-    (said,) = validation.check_models(Pipeline("mini", Settings.of({"judging": given})), {"paired_judge_agreement"})
+    (said,) = validation.check_models(
+        Pipeline("mini", Settings.from_mapping({"judging": given})), {"paired_judge_agreement"}
+    )
     assert message in said
 
 
@@ -243,14 +245,14 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
     for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
         file.write_text(text)
         (folder / "config.json").write_text(config)
-        settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
-        used = requirements.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
+        settings = Settings.from_mapping({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
+        used = requirements.uses_of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
         found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.further")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
     for given in ("ratings:r.csv", ["ratings:r.csv"]):
         found = validation.resolve_paths("mini", {"judging": {"further": given}})[1]
-        assert Settings.of(found).judging.further == (f"ratings:{file}",)
+        assert Settings.from_mapping(found).judging.further == (f"ratings:{file}",)
 
 
 # -- judges ------------------------------------------------------------------------------------------------
@@ -328,9 +330,9 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     monkeypatch.setattr(vqa.blip, "load", lambda *_, **__: Sees())
     monkeypatch.setattr(vqa.named, "digest", lambda where: "weights")
     # A model of a hub that knows more than photographs.
-    of_names = domains.knows
+    of_names = domains.known_domain
     any_ = {"vqa:owner/blip": registry.ANY}
-    monkeypatch.setattr(domains, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
+    monkeypatch.setattr(domains, "known_domain", lambda name, kind: any_.get(name) or of_names(name, kind))
     base = worlds("default").pipeline
     both = base.changed(judging={"further": ["vqa:owner/blip"]})
     renders = measure.renders(both)
@@ -355,7 +357,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 
 def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
-        pipeline = Pipeline(model, Settings.of(SMALL))
+        pipeline = Pipeline(model, Settings.from_mapping(SMALL))
         made_by = [pipeline.image_model("people", several=several) for several in (False, True)]
         assert [(one._name, one._settings.aspect) for one in made_by] == [(name, 1.0), (name, 1.5)]
     # In the paradox's prompts, ``mini`` is the model of one person.
@@ -402,7 +404,7 @@ def bought(tmp_path, monkeypatch):
             "endpoint": {"url": server.url, "key_variable": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
             "compute": {"store": str(tmp_path)},
         }
-        given = Settings.of(settings)
+        given = Settings.from_mapping(settings)
         yield server, lambda **more: Pipeline("endpoint:dall-e-3", given.changed(**more), seed=1, progress=False)
 
 

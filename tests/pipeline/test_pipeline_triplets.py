@@ -107,7 +107,7 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
 
 
 def test_without_captions_there_are_the_professions(tmp_path, folders):
-    given = Settings.of(
+    given = Settings.from_mapping(
         {
             "triplets": {"professions": 2, "seeds": 3, "one_triplet": 5, "objects": "mini-segmenter"},
             "generation": {"pictures": "drawings"},
@@ -158,7 +158,7 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
     images = p.triplets.images()
     table = images.table
     assert len(table) == 3 * 3 * 2 and set(table["model"]) == {p.label} and (table["status"] == "ok").all()
-    generated = duplicates.whole(images.source)
+    generated = duplicates.all_images(images.source)
     assert type(generated) is GeneratedImages and (table["reason"] == "").all()
     # The noise of an image follows from the triplet and the number of the seed, whoever of the three it shows.
     made = generated.table.set_index("image_id")["seed"]
@@ -175,10 +175,10 @@ def test_images_of_a_triplet_share_their_noise(folders, tmp_path):
 def test_images_can_be_kept_with_where_they_attend(folders, tmp_path):
     plain = asked_of(folders("sd1"), tmp_path, seeds=1).triplets.images()
     attended = asked_of(folders("sd1"), tmp_path, seeds=1, attention=True).triplets.images()
-    assert type(duplicates.whole(attended.source)) is AttendedImages
+    assert type(duplicates.all_images(attended.source)) is AttendedImages
     ids = attended.table["image_id"].tolist()
     texts = attended.table["text"].tolist()
-    for maps, text in zip(duplicates.whole(attended.source).word_maps(ids), texts, strict=True):
+    for maps, text in zip(duplicates.all_images(attended.source).word_maps(ids), texts, strict=True):
         assert list(maps.words) == list(dict.fromkeys(re.findall("[a-z]+", text)))
     for one, other in zip(plain.read(ids), attended.read(ids), strict=True):
         assert (one == other).all()
@@ -232,7 +232,7 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
     cosines = []
     for seed in (0, 1):
         pair = [ids[first, gender, seed] for gender in ("neutral", "masculine")]
-        one, other = (found.final.astype(float).ravel() for found in duplicates.whole(images.source).latents(pair))
+        one, other = (found.final.astype(float).ravel() for found in duplicates.all_images(images.source).latents(pair))
         cosines.append(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
     row = table[(table["metric"] == "z0") & (table["pair"] == "neutral-masculine") & (table["case"] == first)]
     assert row["value"].tolist() == pytest.approx([np.mean(cosines)]) and row["n"].tolist() == [2]
@@ -249,9 +249,9 @@ def test_three_spaces_from_captions_to_gaps(folders, tmp_path):
         ["clip", "mini-clip", "ViT-B-32:openai"],
         ["dino", "mini-segmenter", "vit_small_patch16_224.dino"],
     ]
-    said = triplets.figures.stand_ins(networks)
+    said = triplets.figures.replacement_note(networks)
     assert said.endswith("CLIP by mini-clip; DINO by mini-segmenter.")
-    assert triplets.figures.stand_ins(triplets.printed.networks()) == ""
+    assert triplets.figures.replacement_note(triplets.printed.networks()) == ""
 
 
 @pytest.mark.long
@@ -306,7 +306,7 @@ def test_pictures_are_those_of_the_table(folders, tmp_path):
     assert triplets.measure.at_first_seed(p, chosen)["prompt_gender"].tolist() == [
         *("neutral", "feminine", "masculine")
     ]
-    pictures = triplets.measure.pictures(p, shown)
+    pictures = triplets.measure.example_images(p, shown)
     figure = triplets.figures.examples(pictures, shown)
     assert len(figure.axes) == 12 and [ax.get_title(loc="left") for ax in figure.axes][:2] == ["neutral", "feminine"]
     np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), pictures[4])

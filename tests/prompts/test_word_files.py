@@ -48,7 +48,7 @@ def write(tmp_path):
 
 def pipeline(file, **people):
     groups = {"captions": {"words": file}, "people": {"words": file, **people}, "dalleval": {"words": file}}
-    return Pipeline("mini", Settings.of(groups), seed=1, progress=False)
+    return Pipeline("mini", Settings.from_mapping(groups), seed=1, progress=False)
 
 
 def test_templates_take_the_forms_that_a_file_says(write):

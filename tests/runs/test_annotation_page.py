@@ -447,6 +447,6 @@ def test_of_several_models_the_judged_one_is_compared(tmp_path):
     path.write_text(LONG + "a,generated,nurse,m,ana,female\na,generated,nurse,n,ana,male\n")
     one = pd.DataFrame({"image_id": ["a"], "source": ["generated"], "occupation": ["nurse"]})
     for model, label in (("m", "female"), ("n", "male")):
-        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).rated)) == {"a": label}
+        assert dict(sample.votes(sample.collect(one, path, seed=0, model=model).annotations)) == {"a": label}
     with pytest.raises(BiaslabError, match="no model in ratings named 'o'"):
         sample.collect(one, path, seed=0, model="o")

@@ -30,8 +30,8 @@ def checked(root, *names, overrides=(), **how):
 )
 def test_every_preset_is_a_file_that_runs_take(root, preset, names, corpus):
     found = checked(root, *names, preset=preset, corpus=corpus)
-    settings = Pipeline(names[0], Settings.of(found.values["settings"])).settings
-    assert (found.values["model"], settings.others) == (names[0], names[1:])
+    settings = Pipeline(names[0], Settings.from_mapping(found.values["settings"])).settings
+    assert (found.values["model"], settings.baseline_models) == (names[0], names[1:])
     papers = {"paired", "dalleval", "triplets"} | ({"paradox"} if corpus else set())
     assert {notebook.id.split("/")[0] for notebook in found.selected} == {"synthesis", *papers}
     assert bool(settings.captions.approaches) == bool(corpus)
@@ -47,7 +47,7 @@ def test_every_preset_is_a_file_that_runs_take(root, preset, names, corpus):
 
 def test_the_papers_size_is_that_of_the_papers(root):
     given = checked(root, "world", preset="paper", corpus="mini").values["settings"]
-    world = Pipeline("world", Settings.of(given), progress=False)
+    world = Pipeline("world", Settings.from_mapping(given), progress=False)
     # 2,325, 2,160 and 2,700 scenes; 252 social prompts of 9 images; 62 occupations, 4 templates, 500 images.
     assert len(world.dalleval.prompts("skills")) == 7185
     assert world.dalleval.prompts("social")["n_images"].sum() == 2268
@@ -152,7 +152,7 @@ def test_what_lacks_a_judge_on_purpose_is_left_out(root, overrides, papers, name
     how = {"overrides": overrides.split(), "papers": papers, "corpus": "mini" if "paradox" in papers else ""}
     planned = jobs.plan(checked(root, "mini", preset="quick", **how))
     assert sorted(job.notebook.id for job in planned if job.reason) == names.split()
-    assert bool(jobs.left_out(planned)) == bool(names)
+    assert bool(jobs.describe_omissions(planned)) == bool(names)
 
 
 def test_what_is_left_out_is_said_before_anything_is_made(root):
@@ -161,7 +161,7 @@ def test_what_is_left_out_is_said_before_anything_is_made(root):
         "dalleval/5_3_attributes": "It takes dalleval_attribute_presence, and dalleval.vqa names nothing that answers "
         "questions about people."
     }
-    assert jobs.left_out(planned) == [
+    assert jobs.describe_omissions(planned) == [
         "Left out, as dalleval.vqa names nothing: the notebooks dalleval/5_3_attributes; of others the tables "
         "dalleval_attribute_presence; and in part, or by another judge, dalleval_average_gender, "
         "dalleval_social_drawings, dalleval_social_images."
@@ -191,7 +191,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
         return jobs.plan(params.load("p.yaml", given=asked, notebooks_dir=root / "notebooks"))
 
     (job,) = plan("dalleval/5_3_skin_tone")
-    assert job.reason == "" and set(job.without.tables) == {"dalleval_average_gender"}
+    assert job.reason == "" and set(job.omissions.tables) == {"dalleval_average_gender"}
     for notebook, setting in (("dalleval/5_3_gender", "dalleval.vqa"), ("dalleval/4_1_*", "dalleval.detector")):
         with pytest.raises(ParameterError, match=f"{setting} names nothing .* To do without, set it to ''"):
             plan(notebook)
@@ -202,7 +202,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
 
 def refused(root, *names, **how):
     with pytest.raises(BiaslabError) as error:
-        dry_run.asked(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
+        dry_run.image_requests(jobs.pipelines(jobs.plan(checked(root, *names, **how))))
     return str(error.value)
 
 
@@ -220,8 +220,8 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     model, settings = validation.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
     assert settings["compare_with"] == ["owner/name+owner/lora"]
-    assert redact.named(model) == "a+b+lora.safetensors:0.8"
-    assert redact.redacted(model, redact.private_texts(model)) == "a+b+lora.safetensors:0.8"
+    assert redact.basename(model) == "a+b+lora.safetensors:0.8"
+    assert redact.redact(model, redact.sensitive_texts(model)) == "a+b+lora.safetensors:0.8"
 
 
 def test_two_folders_of_one_name_cannot_be_told_apart(root, tmp_path, folders):
@@ -245,14 +245,14 @@ def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
 def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
     settings = {"compare_with": ["mini"], "compute": {"store": str(tmp_path)}}
     settings |= {"dalleval": {"scenes": 2, "professions": 1, "social_images": 1}, "generation": {"steps": 1}}
-    both = Pipeline("world", Settings.of(settings), progress=False)
-    frame = sources.measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
-    alone = Pipeline("mini", Settings.of(settings | {"compare_with": "none"}), progress=False)
-    own = sources.measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
+    both = Pipeline("world", Settings.from_mapping(settings), progress=False)
+    frame = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
+    alone = Pipeline("mini", Settings.from_mapping(settings | {"compare_with": "none"}), progress=False)
+    own = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
     assert list(dict.fromkeys(frame["model"])) == ["world", "mini"]
     assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own)
     # What is asked is the same for all, and stands there once.
-    asked = sources.measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
+    asked = sources.load_measured("dalleval_skill_prompts", source="pipeline", pipeline=both)
     assert len(asked) == 6 and asked["prompt_id"].is_unique
 
 
@@ -260,13 +260,15 @@ def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
 def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = []
-    said = dry_run.images
-    monkeypatch.setattr(dry_run, "images", lambda found, measured: drawn.extend(found) or said(found, measured))
+    said = dry_run.describe_images
+    monkeypatch.setattr(
+        dry_run, "describe_images", lambda found, measured: drawn.extend(found) or said(found, measured)
+    )
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--preset", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
     assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
     out = capsys.readouterr().out
-    found = {one.kind: one.images for one in drawn}
+    found = {one.kind: one.n_images for one in drawn}
     assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out
     # 7 scenes of each of 3 skills; 10 professions and none, 3 words, 6 images.
     assert (found["skills"], found["social"]) == (21, 198) and "219" in out

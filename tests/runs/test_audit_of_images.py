@@ -135,14 +135,14 @@ def test_a_folder_of_several_models_is_audited_as_each(tmp_path):
 def test_what_cannot_be_compared_is_told_before_anybody_is_judged(folders, tmp_path):
     file = tmp_path / "labour.csv"
     file.write_text("group,percent_female\ndentist,40\n")
-    settings = Settings.of({"custom": {"benchmark": str(file)}, "captions": {"approaches": []}})
+    settings = Settings.from_mapping({"custom": {"benchmark": str(file)}, "captions": {"approaches": []}})
     with pytest.raises(InputError, match=r"'dentist'.*'nurse', 'pilot'"):
         validation.check(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
 
 
 def test_a_changed_table_or_file_is_another_run(tmp_path):
     blank(tmp_path, "a.png", "b.png")
-    settings = Settings.of({"custom": {"prompts": f"{tmp_path}/prompts.txt"}, "captions": {"approaches": []}})
+    settings = Settings.from_mapping({"custom": {"prompts": f"{tmp_path}/prompts.txt"}, "captions": {"approaches": []}})
     found = []
     for prompts, rows in (("", ""), ("", ""), ("", "b.png,a chef\n"), ("a nurse\n", "b.png,a chef\n")):
         (tmp_path / "prompts.txt").write_text(f"a chef\n{prompts}")
@@ -193,7 +193,9 @@ def test_skin_tone_of_pictures_is_read_only_where_it_is_asked_for(tmp_path):
     blank(tmp_path / "mine" / "nurse", "0.png", "1.png")
     params = audit.params_of([f"images:{tmp_path / 'mine'}"])
     assert "tone" not in params["settings"]["judging"]
-    pipeline = Pipeline(params["model"], Settings.of(params["settings"] | {"compute": {"store": str(tmp_path)}}))
+    pipeline = Pipeline(
+        params["model"], Settings.from_mapping(params["settings"] | {"compute": {"store": str(tmp_path)}})
+    )
     source = pipeline.custom.images().source
     people = pd.DataFrame({"image_id": source.table["image_id"], "x0": 0.0, "y0": 0.0, "x1": 4.0, "y1": 4.0})
     tones = pipeline.skin_tones(source, people)

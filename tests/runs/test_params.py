@@ -180,15 +180,15 @@ def test_tables_that_a_notebook_takes_and_those_it_does_without(tmp_path, write_
     cells = (
         "%matplotlib inline\nwomen = study.load(paradox.percent_female)",
         "women = study.load(paradox.percent_female)\npairs = study.load(paradox.caption_pairs, optional=True)",
-        "printed = study.cached(paired.people, study.load(paired.printed.printed_value))",
-        'if study.has(paired.people):\n    study.load("paired_prompts")',
-        'study.has("paired_images")\nother.load()\nload(paradox.similarity)',
+        "printed = study.memoize(paired.people, study.load(paired.printed.printed_value))",
+        'if study.has_table(paired.people):\n    study.load("paired_prompts")',
+        'study.has_table("paired_images")\nother.load()\nload(paradox.similarity)',
     )
     write_notebook(tmp_path / "a.ipynb", CELL, *cells)
     (notebook,) = params.find_notebooks(tmp_path)
     needed = {"paradox_percent_female", "paired_printed_value", "paired_prompts"}
-    assert notebook.needs == needed
-    assert notebook.takes == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
+    assert notebook.required_tables == needed
+    assert notebook.used_tables == needed | {"paradox_caption_pairs", "paired_people", "paired_images"}
 
 
 def test_a_default_says_what_a_parameter_may_be(project, tmp_path, write_notebook):

@@ -25,7 +25,7 @@ def pilot(tmp_path):
                     row | {"status": "judged", "gender": gender, "probability_female": float(gender == "female")}
                 )
     folder = tmp_path / "outputs" / "first"
-    tables.write(tables.of(rows, "custom_people"), folder / "measured" / "custom_people.csv")
+    tables.write(tables.make_table(rows, "custom_people"), folder / "measured" / "custom_people.csv")
     settings = {"custom": {"images": 10, "prompts": "own.csv"}}
     record = {"run": "first", "parameters": {"source": "pipeline", "confidence": 0.95, "settings": settings}}
     (folder / "run.json").write_text(json.dumps(record))
@@ -65,7 +65,7 @@ def test_what_ratings_contradict_is_the_judges_part(pilot, capsys):
         for k, women in enumerate(counts)
         for i in range(10)
     ]
-    tables.write(tables.of(rated, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
+    tables.write(tables.make_table(rated, "precision_ratings"), pilot / "measured" / "precision_ratings.csv")
     assert cli.main(["plan", str(pilot)]) == 0
     (said,) = re.findall(r"Variance of share perceived as female of m: (.*)\.", capsys.readouterr().out)
     parts = {name: float(value) for name, value in re.findall(r"(\w+) (\d+) %", said)}

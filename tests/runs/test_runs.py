@@ -45,7 +45,7 @@ study.save("paradox_percent_female", pd.DataFrame(rows))
 fig, ax = plt.subplots(); ax.plot([0, 1])
 texts.figures()["paradox_line"] = dict(title="A line", caption="From 0 to 1.")
 study.show("paradox_line_OCC", fig, text="paradox_line", main=True)
-study.find(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
+study.report_findings(Finding("How many women?", f"OCC: {share + seed} %."), main=True)
 """
 
 
@@ -206,7 +206,7 @@ def test_a_fingerprint_covers_notebook_parameters_inputs_code_and_packages(tmp_p
     assert fingerprint(replace(job, folder=Path("y")), record) == first
     folder = replace(job, given={"seed": 1, "source": "f"}, request=Request("f"))
     others = [
-        fingerprint(replace(job, given={**job.given, "seed": 2}), record),
+        fingerprint(replace(job, given={**job.parameters_given, "seed": 2}), record),
         fingerprint(job, {**record, "packages": {"numpy": "2.1"}}),
         fingerprint(folder, record),
         fingerprint(folder, {**record, "inputs": {"f": "1"}}),
@@ -244,12 +244,12 @@ def test_notebooks_side_by_side_do_not_wait_for_the_same_images():
     across, other = job("paired_score paradox_shares"), job("paired_people", "--a")
     printed = job("paired_score", makes=False)
     # The first in order where none is executed, or all would wait.
-    assert execute.following([people, scores, shares], []) is people
-    assert execute.following([scores, across], [people]) is scores
+    assert execute.next_jobs([people, scores, shares], []) is people
+    assert execute.next_jobs([scores, across], [people]) is scores
     # Another paper's, another variant's, or one for which no image is made.
     for free in (shares, other, printed):
-        assert execute.following([scores, across, free], [people]) is free
-    assert execute.following([people, scores], [across, shares]) is people
+        assert execute.next_jobs([scores, across, free], [people]) is free
+    assert execute.next_jobs([people, scores], [across, shares]) is people
 
 
 def test_another_run_in_the_folder_is_not_replaced_unasked(finished, inline_project, tmp_path):
@@ -445,7 +445,7 @@ def is_gone(pid):
 FINDS = """
 from biaslab.papers.findings import Finding
 from biaslab.study import Study
-Study(output_dir).find(Finding("Which?", "Found by a."), main=True)
+Study(output_dir).report_findings(Finding("Which?", "Found by a."), main=True)
 """
 WAITS = """
 import os, time
@@ -550,22 +550,22 @@ def test_a_notebook_of_an_ended_run_writes_nothing(tmp_path, monkeypatch):
     rows = {"model": "m", "approach": "naive", "occupation": "ceo", "source": "generated", "prompt": "1"}
     frame = pd.DataFrame([{**rows, "percent_female": 25.0, "n": 500}])
     study.save("paradox_percent_female", frame)
-    study.find(Finding("Which?", "One."))
+    study.report_findings(Finding("Which?", "One."))
     # It writes to its attempt, from where the run takes it when it is whole.
     assert (attempt / "paradox/a/tables/paradox_percent_female.csv").exists()
     assert not (parts / "paradox").exists()
     # Another folder is not the run's.
-    Study(tmp_path / "alone").find(Finding("Which?", "Alone."))
+    Study(tmp_path / "alone").report_findings(Finding("Which?", "Alone."))
     assert (tmp_path / "alone/records.json").exists()
     # Another run takes its place.
     shutil.rmtree(parts)
     (parts / ".attempts/2").mkdir(parents=True)
     for write in (
         lambda: study.save("paradox_percent_female", frame),
-        lambda: study.find(Finding("Which?", "Two.")),
+        lambda: study.report_findings(Finding("Which?", "Two.")),
         lambda: study.show("paradox_line", plt.figure()),
         lambda: study.load("paradox_percent_female"),
-        lambda: study.cached(paradox.overall, frame),
+        lambda: study.memoize(paradox.overall, frame),
     ):
         with pytest.raises(RunError, match="The run that this notebook is part of has ended"):
             write()

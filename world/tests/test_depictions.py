@@ -24,7 +24,9 @@ def test_what_is_written_is_read():
 
 def test_by_hand():
     text = "a woman reading in the kitchen with an umbrella and a dog, wearing a hat, talking about music"
-    assert triplets.read(text) == triplets.Asked("reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female")
+    assert triplets.read(text) == triplets.TripletPrompt(
+        "reading", "kitchen", ("umbrella", "dog", "hat"), ("music",), "female"
+    )
     assert triplets.nouns(text) == ["woman", "kitchen", "umbrella", "dog", "hat", "music"]
     assert triplets.read("an individual waiting at home, wearing gloves").told == ""
 
@@ -119,13 +121,13 @@ def test_words_belong_where_what_they_name_is():
 
 def test_planted_groups_by_hand():
     text = "a person resting in the hall with a bike, wearing a hat"
-    found = triplets.planted(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
+    found = triplets.planted_groups(text, ["person", "bike", "dog", "hat", "tie", "hall", "lab"])
     assert found == [
         "explicitly_guided", "explicitly_guided", "implicitly_independent", "explicitly_guided", "implicitly_guided",
         "explicitly_independent", "implicitly_independent",
     ]  # fmt: skip
     with pytest.raises(UnknownNameError, match="spoon"):
-        triplets.planted(text, ["spoon"])
+        triplets.planted_groups(text, ["spoon"])
 
 
 def test_captions_as_a_corpus():

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from biaslab import stats
 from biaslab.analyses import precision
 from biaslab.analyses.custom.headlines import headlines
-from biaslab.io.plaintext import plain
+from biaslab.io.plaintext import normalize
 from biaslab.judges.judge_labels import (
     DUPLICATE,
     JUDGED,
@@ -85,7 +85,7 @@ def shares(people: pd.DataFrame, *, seed: int = 0, replicates: int = 2_000, conf
             differs = p < stats.significance(confidence)
             each.at[k, "note"] = _note(some, *each.loc[k, list(bounds)], differs=differs)
         rows.append(each.assign(model=model))
-    return tables.joined(rows, "custom_shares")
+    return tables.join_tables(rows, "custom_shares")
 
 
 def _note(groups: pd.DataFrame, low: float, high: float, *, differs: bool) -> str:
@@ -172,7 +172,7 @@ def answer_shares(person_answers: pd.DataFrame, *, confidence: float = 0.95) -> 
             for name, value in mean.items():
                 found[name] = np.where(found["group"] == ALL, value, np.nan)
             rows.append(found.assign(question=question, model=model))
-    return tables.joined(rows, "custom_answer_shares")
+    return tables.join_tables(rows, "custom_answer_shares")
 
 
 def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> tuple[pd.DataFrame, dict[str, float]]:
@@ -183,12 +183,12 @@ def _unevenness(seen: pd.DataFrame, names: Sequence[str], confidence: float) -> 
     center, size = 1 / len(names), np.broadcast_to(n.to_numpy()[:, None], counts.shape)
     share = counts / size
     if all(map(_alone, images)):
-        null_mean = stats.absolute_deviation_floor(n, center)
+        null_mean = stats.absolute_deviation_null_mean(n, center)
         far = stats.mean_mad(counts, confidence=confidence)
     else:
         effects = np.array([_effect(some) for some in images])
         error = np.sqrt(center * (1 - center) * effects / size)
-        null_mean = stats.normal_floor(error).mean(axis=1)
+        null_mean = stats.normal_null_mean(error).mean(axis=1)
         far = stats.mean_distance(share - center, error, 2 * center * (1 - center), confidence)
     by_group = pd.DataFrame(
         {"distance": 100 * np.abs(share - center).mean(axis=1), "null_mean": 100 * null_mean}, index=n.index
@@ -238,7 +238,7 @@ def distance(people: pd.DataFrame, benchmark: pd.DataFrame, *, seed: int = 0, co
         note = f"No share or no benchmark for {len(missing)} of {len(each)} groups: {', '.join(missing)}."
         each = pd.concat([pd.DataFrame([mean | far]), each]).assign(model=model, n_groups_prompted=len(each))
         rows.append(each.assign(note=note if missing else ""))
-    return tables.joined(rows, "custom_distance")
+    return tables.join_tables(rows, "custom_distance")
 
 
 def _compared(images: pd.DataFrame, each: pd.DataFrame, seed: int, confidence: float) -> Iterator[dict[str, Any]]:
@@ -263,7 +263,7 @@ def _mean_distance(
     count, n, center, size = (each[name].to_numpy(float) for name in ("count", "n", "center", "size"))
     if _alone(images) and not np.isfinite(size).any():
         kept = np.clip(center, _LEAST, 1 - _LEAST)
-        null_mean = [float(stats.absolute_deviation_floor(int(k), at)) for k, at in zip(n, kept, strict=True)]
+        null_mean = [float(stats.absolute_deviation_null_mean(int(k), at)) for k, at in zip(n, kept, strict=True)]
         return _corrected(stats.mean_deviation(count, n, kept, confidence)), 100 * np.array(null_mean)
     effect = _effect(images)
     sampled = np.isfinite(size)
@@ -277,7 +277,7 @@ def _mean_distance(
     error = np.sqrt(common * (1 - common) * free * (effect / n + np.where(sampled, 1 / known, 0)))
     largest = float(np.maximum(center, 1 - center).mean())
     far = stats.mean_distance(count / n - center, error, largest, confidence)
-    return _corrected(far), 100 * stats.normal_floor(error)
+    return _corrected(far), 100 * stats.normal_null_mean(error)
 
 
 def _over_groups(images: pd.DataFrame, each: pd.DataFrame, confidence: float) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def differences(
     each = frame["group"] != ALL
     for some in (each, ~each):
         frame.loc[some, "p_holm"] = stats.adjust(frame.loc[some, "p"].astype(float))
-    return tables.of(frame, "custom_differences")
+    return tables.make_table(frame, "custom_differences")
 
 
 def _weights(cells: pd.DataFrame) -> pd.Series:
@@ -396,7 +396,7 @@ def outcomes(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 counts = images["count"].sum(), share.n, len(images)
                 rows.append([model, group, outcome, *counts, 100 * share.value, *limits])
-    return tables.of(rows, "custom_outcomes")
+    return tables.make_table(rows, "custom_outcomes")
 
 
 def _people_of(rows: pd.DataFrame, counted: pd.Series) -> pd.DataFrame:
@@ -419,11 +419,11 @@ def tones(people: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
             limits = np.clip([mean.ci_low, mean.ci_high], 1, 10)
             n_images = some.loc[tone.notna(), "image_id"].nunique()
             rows.append([model, group, mean.value, *limits, mean.n, n_images, len(some), unread, by])
-    found = tables.of(rows, "custom_tones")
+    found = tables.make_table(rows, "custom_tones")
     return found.assign(tone_error=np.where(found["tone_judge"] == TONE_OF_PHOTOGRAPHS, TONE_ON_PHOTOGRAPHS, ""))
 
 
-def answers_of(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
+def wide_answers(people: pd.DataFrame, person_answers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return who was seen: model, group, image_id, ``perceived gender``, ``skin tone`` (a range), a column a question.
 
     Answers are categories, of all that could be given; missing ones are NaN.
@@ -445,9 +445,9 @@ def answers_of(people: pd.DataFrame, person_answers: pd.DataFrame | None = None)
 def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
-    ``answers`` are as of :func:`answers_of`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
-    each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all of them.
-    Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
+    ``answers`` are as of :func:`wide_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin
+    tone")``; each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all
+    of them. Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """
     rows = []
     for first, second in pairs:
@@ -460,7 +460,7 @@ def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, co
                 counts = images["count"].sum(), share.n, len(images)
                 limits = 100 * share.ci_low, 100 * share.ci_high
                 rows.append([model, f"{first} × {second}", one, name, 100 * share.value, *limits, *counts])
-    return tables.of(rows, "custom_intersections")
+    return tables.make_table(rows, "custom_intersections")
 
 
 def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -481,7 +481,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
         known = known[known["status"].isin([JUDGED, UNCERTAIN])]
         given: dict[str, Any] = {"probability": np.nan, "image_model": "", "source": GENERATED, "question": ""}
         known = known.assign(**{c: v for c, v in given.items() if c not in known}, label=known["gender"])
-        known["image_id"] = known["image_id"].map(plain)
+        known["image_id"] = known["image_id"].map(normalize)
         each = list(headlines(said.assign(prompt="")))
         if known.empty or not each:
             continue
@@ -501,7 +501,7 @@ def corrected(judges: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
                 row[name] = 100 * np.average(right, weights=some["weight"]) if len(some) else np.nan
                 row[f"n_{name}"] = len(some)
             rows.append(row)
-    return tables.of(rows, "custom_corrected")
+    return tables.make_table(rows, "custom_corrected")
 
 
 def _labelled(one: Headline, known: pd.DataFrame) -> pd.DataFrame:
@@ -531,7 +531,7 @@ def agreement(judges: pd.DataFrame, *, seed: int = 0, confidence: float = 0.95) 
             pair = wide[[names[0], other]].dropna(how="all").set_axis(["judge", "other"], axis=1)
             for group, some in [(ALL, pair), *pair.groupby(level="group", sort=False)]:
                 rows.append([model, names[0], other, group, *_agreed(some, seed, confidence)])
-    return tables.of(rows, "custom_agreement")
+    return tables.make_table(rows, "custom_agreement")
 
 
 def _agreed(pair: pd.DataFrame, seed: int, confidence: float) -> tuple:

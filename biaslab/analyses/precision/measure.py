@@ -17,4 +17,4 @@ def ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return the annotations in the file ``judging.ratings``; no rows where the setting is empty."""
     file = pipeline.settings.judging.ratings
     rated = annotated_subset.read(file) if file else pd.DataFrame(columns=annotated_subset.COLUMNS)
-    return tables.of(rated.rename(columns={"model": "image_model"}), "precision_ratings")
+    return tables.make_table(rated.rename(columns={"model": "image_model"}), "precision_ratings")

@@ -16,7 +16,7 @@ from biaslab import stats
 from biaslab.metrics import stereotype_score_from_percent
 from biaslab.papers.dalleval.analysis.rows import NO_PROFESSION
 from biaslab.schema import tables
-from biaslab.schema.formatting import count, none_could
+from biaslab.schema.formatting import explain_unattainable, format_count
 
 POINTS = "points"
 _RANGES = {"gender": "0 to 0.5", "skin_tone": "0 to 0.18"}
@@ -104,7 +104,7 @@ def models(
     }
     add("paradox", AMPLIFICATION, POINTS, some, **value, null_mean=0.0, n_unit="occupations")
     whole = pd.concat(frames, ignore_index=True)
-    return tables.of(whole.dropna(subset="estimate"), "synthesis_models")
+    return tables.make_table(whole.dropna(subset="estimate"), "synthesis_models")
 
 
 def _net(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -246,7 +246,7 @@ def model_differences(units: pd.DataFrame, *, printed: Collection[str] = (), con
             else:
                 row["reason"] = "both models share no unit"
             rows.append(row)
-    found = tables.of(rows, "synthesis_model_differences")
+    found = tables.make_table(rows, "synthesis_model_differences")
     holm = found.groupby(["measure", "kind"], sort=False)["p"].transform(lambda p: stats.adjust(p.to_numpy()))
     return found.assign(p_holm=holm)
 
@@ -271,9 +271,9 @@ def by_pair(differences: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
             for reason, some in lacking.groupby("reason", sort=False)
         ]
         possible = stats.adjust(least[tested.index])
-        words = f"No significant difference in {count(len(tested), 'measure', 'measures')}."
+        words = f"No significant difference in {format_count(len(tested), 'measure', 'measures')}."
         if len(tested) and not (possible < alpha).any():
             words = "Inconclusive: no outcome could be significant."
-            untold.insert(0, none_could(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
+            untold.insert(0, explain_unattainable(f"{tested['n'].max():.0f} units", possible.min(), alpha) + ".")
         rows.loc[pair.index, ["open", "untold"]] = words, " ".join(untold)
     return rows

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from biaslab import stats
-from biaslab.captions.indicators import without_gender
+from biaslab.captions.indicators import remove_gender
 from biaslab.io import cells
 from biaslab.judges.inception import INCEPTION
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS
@@ -45,7 +45,7 @@ _AT_A_TIME = 64  # images read at once
 
 
 def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    return tables.of(frame.assign(model=pipeline.label), name)
+    return tables.make_table(frame.assign(model=pipeline.label), name)
 
 
 # -- visual reasoning ----------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def _table(pipeline: Pipeline, frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def skill_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what PaintSkills asks for, as far as the settings take it (section 3.2, Table 10)."""
-    return tables.of(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
+    return tables.make_table(pipeline.dalleval.prompts("skills"), "dalleval_skill_prompts")
 
 
 def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
@@ -68,7 +68,7 @@ def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     asked = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
     asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
     asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["n_detected"] = judging.counted(detections, asked, chosen["threshold"])
+    asked["n_detected"] = judging.count_statements(detections, asked, chosen["threshold"])
     asked["n_depicted"] = asked.get("truth_n", np.nan)
     rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
@@ -107,7 +107,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     """Return how models like this one do that were fine-tuned on shares of the scenes, where its folder says it."""
     vae = pipeline.image_model("dalleval").autoencoder
     if vae is None or not (file := vae.with_name("training_share.csv")).is_file():
-        return tables.of([], "dalleval_skill_accuracy")
+        return tables.make_table([], "dalleval_skill_accuracy")
     columns = ("training_percent", "skill", "n_correct", "n")
     rows, _ = cells.load(file, columns)
     cells.require(rows, columns, file, f"It needs: {', '.join(columns)}.", set(columns))
@@ -116,14 +116,14 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
     rows[["n_correct", "n"]] = counts.astype(int)
     rows["percent_correct"] = 100 * rows["n_correct"] / rows["n"]
     rows = rows.assign(model=f"{pipeline.label}, fine-tuned", evaluator=DETECTOR, images="curve")
-    return tables.of(rows, "dalleval_skill_accuracy")
+    return tables.make_table(rows, "dalleval_skill_accuracy")
 
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
     file = pipeline.settings.dalleval.ratings
     if not file:
-        return tables.of([], "dalleval_skill_ratings")
+        return tables.make_table([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
     ratings = skill_rated.read(file, judged["image_id"])
     whole = ratings.merge(judged[["image_id", "skill", "detector"]], on="image_id")
@@ -137,10 +137,10 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     settings name PaintSkills' folder, its images stand for drawings; without either there are no rows.
     """
     if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_references")
+        return tables.make_table([], "dalleval_references")
     detections, asked = _seen(pipeline, pipeline.dalleval.renders())
     judged = judging.verdicts(detections, asked, **_rule(pipeline))
-    others = judging.shuffled(detections, asked, **_rule(pipeline))
+    others = judging.shuffle_verdicts(detections, asked, **_rule(pipeline))
     rows = []
     for skill, group in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, DETECTOR, 100 * group["correct"].mean(), len(group)))
@@ -150,7 +150,7 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
         judged = judged[judged["prompt_id"].isin(pipeline.dalleval.prompts("skills")["prompt_id"])]
         for skill, group in judged.groupby("skill", sort=False)["correct"]:
             rows.append(("oracle", skill, "boxes", 100 * group.mean(), len(group)))
-    return tables.of(rows, "dalleval_references")
+    return tables.make_table(rows, "dalleval_references")
 
 
 def _rule(pipeline: Pipeline) -> dict:
@@ -177,7 +177,7 @@ def _seen(pipeline: Pipeline, source: ImageSource) -> tuple[pd.DataFrame, pd.Dat
 
 def _truth_is_known(pipeline: Pipeline) -> bool:
     """Return whether there are images of known truth like the model's: of an installed package, or PaintSkills' own."""
-    return bool(pipeline.settings.dalleval.paintskills) or pipeline.known_truth("dalleval") is not None
+    return bool(pipeline.settings.dalleval.paintskills) or pipeline.find_ground_truth("dalleval") is not None
 
 
 def truth(pipeline: Pipeline | None) -> str:
@@ -193,7 +193,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     where the settings name their folder.
     """
     if not _truth_is_known(pipeline):
-        return tables.of([], "dalleval_detector_renders")
+        return tables.make_table([], "dalleval_detector_renders")
     detections, asked = _seen(pipeline, pipeline.dalleval.reference())
     if pipeline.settings.dalleval.paintskills:
         # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
@@ -204,7 +204,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
         shown=judged["truth_n"],
-        found=judging.counted(detections, judged, pipeline.settings.dalleval.threshold),
+        found=judging.count_statements(detections, judged, pipeline.settings.dalleval.threshold),
         truth_images=truth(pipeline),
     )
     return _table(pipeline, judged, "dalleval_detector_renders")
@@ -215,7 +215,7 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
 
 def social_prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people are asked for, as far as the settings take it (section 4.2.1, Table 13)."""
-    return tables.of(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
+    return tables.make_table(pipeline.dalleval.prompts("social"), "dalleval_social_prompts")
 
 
 def social_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -228,9 +228,9 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 
     No rows without drawings like the model's images: errors on others would say nothing of these.
     """
-    if pipeline.known_truth("dalleval") is None:
-        return tables.of([], "dalleval_social_drawings")
-    return tables.of(_social(pipeline, "drawings"), "dalleval_social_drawings")
+    if pipeline.find_ground_truth("dalleval") is None:
+        return tables.make_table([], "dalleval_social_drawings")
+    return tables.make_table(_social(pipeline, "drawings"), "dalleval_social_drawings")
 
 
 @lru_cache(maxsize=2)
@@ -247,7 +247,7 @@ def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
 _UNNAMED = "no judge is named"
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     """Return who is in images of people, by profession, or what became of scenes, by skill, and the images."""
     images = pipeline.dalleval.images(kind)
     text = images.table.set_index("image_id")["text"]
@@ -270,7 +270,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
 
 def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what is answered to questions about them."""
-    if pipeline.unnamed("dalleval.vqa"):
+    if pipeline.unset_settings("dalleval.vqa"):
         return images.assign(gender_vqa="", reason_vqa=_UNNAMED, attributes="", attributes_missing=";".join(ATTRIBUTES))
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
@@ -293,16 +293,16 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
 def _judged(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with what the judge of gender says of them."""
     judge = pipeline.settings.judging.gender
-    if pipeline.unnamed(*pipeline.gate):
+    if pipeline.unset_settings(*pipeline.gate):
         return images.assign(judge=judge, gender_judge="", status_judge=_UNNAMED)
-    judgements = pipeline.dalleval.judged(kind)
+    judgements = pipeline.dalleval.judged_people(kind)
     same = {"gender_judge": judgements["gender"].to_numpy(), "status_judge": judgements["status"].to_numpy()}
     return images.assign(judge=judge, **same)
 
 
 def _toned(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFrame:
     """Return images with the skin tones of their faces."""
-    if pipeline.unnamed("judging.faces"):
+    if pipeline.unset_settings("judging.faces"):
         return images.assign(skin_tone=np.nan, reason_tone=_UNNAMED, judge_tone="")
     read = {"skin_tone": "tone", "reason_tone": "tone_reason", "judge_tone": "tone_judge"}
     tones = pipeline.dalleval.tones(kind)
@@ -355,8 +355,8 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     the nearest swatch in RGB (or by the judge of another package); and the nearest swatch to the average of all pixels
     that count as skin by their chroma. No rows without drawings like the model's images.
     """
-    if pipeline.known_truth("dalleval") is None:
-        return tables.of([], "dalleval_skin_tone_readings")
+    if pipeline.find_ground_truth("dalleval") is None:
+        return tables.make_table([], "dalleval_skin_tone_readings")
     faces = pipeline.dalleval.tones("drawings")
     known = faces["tone"].notna().to_numpy()
     colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
@@ -466,7 +466,7 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
 def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
-    if pipeline.unnamed("dalleval.captioner"):
+    if pipeline.unset_settings("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
     said = pipeline.dalleval.describe(source, ids)
     seen = np.flatnonzero(said["status"] == "")
@@ -528,7 +528,7 @@ def alignment_quality(pipeline: Pipeline) -> pd.DataFrame:
         # Neither on the captions nor on the features of printed values: they share no rank.
         metric=rows["metric"].replace({name: f"{name}, own captions" for name in _HIGHER}),
     )
-    return tables.of(rows, "dalleval_alignment_quality")
+    return tables.make_table(rows, "dalleval_alignment_quality")
 
 
 # Of how many images that come first the bias is told; of fewer in all there is none.
@@ -544,14 +544,14 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
     table = pipeline.images("training").table.drop_duplicates("caption_id")
     table = table[table["truth_gender"].isin(GENDERS)] if "truth_gender" in table else table.iloc[:0]
     if len(table) < max(_FIRST):
-        return tables.of([], "dalleval_gender_judges")
+        return tables.make_table([], "dalleval_gender_judges")
     rng = np.random.default_rng([pipeline.seed, 74])
     table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
     found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
     found = found.reindex(table["image_id"])
     table = table[found.notna().to_numpy()]
     if len(table) < max(_FIRST):
-        return tables.of([], "dalleval_gender_judges")
+        return tables.make_table([], "dalleval_gender_judges")
     images = np.stack(list(found.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
     groups = table["occupation"].to_numpy(str)
@@ -560,14 +560,14 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
         found = _clustered((values - low) / (high - low), groups, low, high)
         rows.append({"captions": captions, "metric": metric} | found)
 
-    for captions, texts in (("original", table["text"]), ("ungendered", without_gender(table["text"]))):
+    for captions, texts in (("original", table["text"]), ("ungendered", remove_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
         for k in _FIRST:
             row(captions, f"bias_at_{k}", retrieval_bias(similarity, female, k), -1, 1)
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
     about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
-    return tables.of([of | about for of in rows], "dalleval_gender_judges")
+    return tables.make_table([of | about for of in rows], "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------
@@ -581,7 +581,7 @@ def examples(verdicts: pd.DataFrame, *, of_each: int = 4) -> pd.DataFrame:
 
 def faces_by_tone(pipeline: Pipeline | None, *, of_each: int = 3) -> tuple[list[object], pd.DataFrame]:
     """Return the first images of people whose face has each skin tone, and their rows (Figure 10)."""
-    if pipeline is None or pipeline.unnamed("judging.faces"):
+    if pipeline is None or pipeline.unset_settings("judging.faces"):
         return [], pd.DataFrame(columns=["image_id", "tone", "profession"])
     faces = pipeline.dalleval.tones("social")
     faces["gender"] = _judged(pipeline, "social", faces)["gender_judge"]
@@ -600,7 +600,7 @@ def render_verdicts(pipeline: Pipeline | None, prompts: pd.DataFrame) -> pd.Data
     return judging.verdicts(detections, shown, **_rule(pipeline))
 
 
-def with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
+def images_with_boxes(pipeline: Pipeline | None, kind: str, chosen: pd.DataFrame) -> tuple[list[object], pd.DataFrame]:
     """Return images of chosen rows, and the rows with what the detector found in them over the threshold.
 
     ``kind`` is ``skills``, or ``renders``: drawings of the same prompts. Images are ``uint8 (height, width, 3)``; rows

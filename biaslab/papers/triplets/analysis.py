@@ -73,7 +73,7 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
         words = printed.assign(dataset="", n_captions_excluded=np.nan)
     words = words.assign(place=pd.factorize(words["dataset"])[0])
     ranked = words.sort_values(["place", "n_captions_excluded"], ascending=[True, False], kind="stable")
-    return tables.of(ranked, "triplets_excluded_words")
+    return tables.make_table(ranked, "triplets_excluded_words")
 
 
 def professions(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -82,7 +82,7 @@ def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
     asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
     counted = of.assign(n_sentences_used=asked.reindex(of.index, fill_value=0))
-    return tables.of(counted.reset_index(), "triplets_professions")
+    return tables.make_table(counted.reset_index(), "triplets_professions")
 
 
 def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def _marked(text: str, spans: str) -> str:
 def depicted(agreement: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_depicted`` with Wilson intervals of that level, in %: precision and recall of the filter."""
     value, low, high = stats.percent(agreement["n_both"], agreement["n"], confidence)
-    return tables.of(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
+    return tables.make_table(agreement.assign(value=value, ci_low=low, ci_high=high), "triplets_depicted")
 
 
 # -- similarity and its gap (section 4) --------------------------------------------------------------
@@ -121,7 +121,7 @@ def datasets(prompt_sets: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_datasets`` of ``triplets_prompt_sets``: triplets, prompts and images (section 3, table 4)."""
     prompts = len(PROMPT_GENDERS) * prompt_sets["n_triplets"]
     images = prompts * prompt_sets["n_seeds"]
-    return tables.of(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
+    return tables.make_table(prompt_sets.assign(n_prompts=prompts, n_images=images), "triplets_datasets")
 
 
 def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -138,7 +138,7 @@ def disparity(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataF
         | {"n": int(cases.loc[cases["value"].notna(), "n"].sum()), "reading": _worst_reading(cases)}
         for _, cases in checked.groupby(keys, sort=False)
     ]
-    return tables.of(rows, "triplets_disparity")
+    return tables.make_table(rows, "triplets_disparity")
 
 
 def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -149,7 +149,7 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     dataset.
     """
     found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
-    return stats.adjusted(tables.of(found, "triplets_disparity_gap"), _CELL)
+    return stats.adjust_families(tables.make_table(found, "triplets_disparity_gap"), _CELL)
 
 
 def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -179,14 +179,14 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
                     | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
-    return stats.adjusted(tables.of(rows, "triplets_null_similarity"), [*_CELL, "reference"])
+    return stats.adjust_families(tables.make_table(rows, "triplets_null_similarity"), [*_CELL, "reference"])
 
 
 def gap_by_step(steps: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return ``triplets_gap_by_step`` of ``triplets_step_similarity``: the gap after each denoising step."""
     rows = _gaps(steps, "triplets_step_similarity", [*_CELL, *_METRIC], confidence)
     rows["denoising_step"] = rows["metric"].str.removeprefix("z_").astype(int)
-    return stats.adjusted(tables.of(rows, "triplets_gap_by_step"), _CELL)
+    return stats.adjust_families(tables.make_table(rows, "triplets_gap_by_step"), _CELL)
 
 
 def extremes(similarity: pd.DataFrame, *, metric: str = "ssim", most: int = 2) -> pd.DataFrame:
@@ -228,10 +228,10 @@ def gap_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         ]
         frame = pd.DataFrame(rows).assign(model=model)
         frames.append(frame.assign(relative_gap_p_holm=stats.adjust(frame["relative_gap_p"].to_numpy(float))))
-    return tables.joined(frames, "triplets_gap_summary")
+    return tables.join_tables(frames, "triplets_gap_summary")
 
 
-def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return the rows of ``triplets_co_occurrence`` over many triplets that have an interval, and one over datasets.
 
     That one comes first, as :func:`gap_summary` has it, its datasets counted as cases and its test that of the gap
@@ -239,11 +239,11 @@ def co_occurrence_told(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
     """
     cells = gap[(gap["sample"] == "triplets") & gap["gap"].notna()]
     summary = gap_summary(gap.assign(space="image", metric="objects"), confidence=confidence)
-    over = together(summary).dropna(subset="relative_gap_ci_low")
+    over = select_pooled(summary).dropna(subset="relative_gap_ci_low")
     names = {"relative_gap_p": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
     known = cells[cells["ci_low"].notna()] if len(over) else cells
-    return tables.of(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
+    return tables.make_table(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
@@ -266,7 +266,7 @@ def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
     }
 
 
-def together(summary: pd.DataFrame) -> pd.DataFrame:
+def select_pooled(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a summary that are of all models together, without a model's name, or of the only model."""
     first = summary[summary["model"].isin(summary["model"].head(1))].reset_index(drop=True)
     return first.replace({"model": {ALL_MODELS: ""}})
@@ -356,7 +356,7 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     if "n_pairs_excluded" in similarity:
         without = similarity.groupby(_CELL)["n_pairs_excluded"].sum(min_count=1)
         found = found.merge(without.reset_index(), on=_CELL, how="left")
-    return stats.adjusted(tables.of(found, "triplets_co_occurrence"), ["sample"])
+    return stats.adjust_families(tables.make_table(found, "triplets_co_occurrence"), ["sample"])
 
 
 def chi_square(
@@ -388,13 +388,13 @@ def chi_square(
     def place(column: pd.Series) -> pd.Series:
         return column.map((GROUPS if column.name == "dependency_group" else list(column.unique())).index)
 
-    frame = tables.of(rows, f"triplets_{of}chi_square")
+    frame = tables.make_table(rows, f"triplets_{of}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
     decisive = frame["p_permutation"].fillna(frame["p"])
-    frame = stats.adjusted(frame.assign(p_primary=decisive), family, "p_primary")
-    return stats.adjusted(frame.drop(columns="p_primary"), family)
+    frame = stats.adjust_families(frame.assign(p_primary=decisive), family, "p_primary")
+    return stats.adjust_families(frame.drop(columns="p_primary"), family)
 
 
 def bias_score(
@@ -416,13 +416,13 @@ def bias_score(
     """
     counts, of = _counts(counts)
     rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
-    scores = tables.of(rows, f"triplets_{of}bias_score")
+    scores = tables.make_table(rows, f"triplets_{of}bias_score")
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
     true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
     known = pd.Series(true, index=wide.index, name="true_score").reset_index()
-    return tables.of(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
+    return tables.make_table(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
 def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -462,7 +462,7 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
             else:
                 row["reason"] = "an interval needs counts of two cases"
             rows.append(row)
-    return tables.of(rows, "triplets_group_top_objects")
+    return tables.make_table(rows, "triplets_group_top_objects")
 
 
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -560,7 +560,7 @@ def _scores(
         count_feminine=feminine, count_masculine=masculine, n=n, n_cases=np.nan,
     )  # fmt: skip
     rows = _clustered(rows, counts, cell, seed, replicates, confidence)
-    rows = stats.adjusted(rows, [name for name in cell if name != "dataset"])
+    rows = stats.adjust_families(rows, [name for name in cell if name != "dataset"])
     # Cells in the order of the counts, objects within them by their lean.
     rows = rows.sort_values(["bias_score", "n"], ascending=False)
     return counts[cell].drop_duplicates().merge(rows, on=cell)
@@ -604,7 +604,7 @@ def group_share(images: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFra
     _, low, high = stats.percent(np.rint(percent / 100 * n), n, confidence)
     why = ["no value is given", "the number of triplets is missing"]
     reason = np.select([percent.isna(), n <= 0], why, "")
-    return tables.of(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
+    return tables.make_table(images.assign(ci_low=low, ci_high=high, reason=reason), "triplets_group_share")
 
 
 def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
@@ -615,7 +615,7 @@ def group_objects(counts: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     rows = [
         [*names, group, len(objects)] for names, sets in _group_sets(counts).items() for group, objects in sets.items()
     ]
-    frame = tables.of(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
+    frame = tables.make_table(_or_printed(rows, [*_GROUP, "n_objects"], printed, counts), "triplets_group_objects")
     nouns = frame[frame["dependency_group"] == "nouns"].set_index(_CELL)["n_objects"]
     return frame.assign(percent_of_nouns=100 * frame["n_objects"] / frame.join(nouns.rename("all"), on=_CELL)["all"])
 
@@ -648,7 +648,7 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
         percent_implied=implied.where(known),
         agrees=np.where(known, np.where(agrees, "yes", "no"), ""),
     )
-    return tables.of(frame, "triplets_intersection")
+    return tables.make_table(frame, "triplets_intersection")
 
 
 def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
@@ -698,7 +698,7 @@ def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.Data
             mean = value.mean()
             found = [mean, mean - spread[0], min(100.0, mean + spread[1])]
             rows.append(_scored(model, MACRO, "f1", found, n, ""))
-    return tables.of(rows, "triplets_group_truth")
+    return tables.make_table(rows, "triplets_group_truth")
 
 
 def _scored(model: object, group: str, metric: str, found: Iterable[float], n: int, reason: str) -> dict:
@@ -723,7 +723,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
             for measure, missed in (("precision", "n_false_positive"), ("recall", "n_false_negative")):
                 rows.append(row | {"measure": measure} | _share_found(seen, missed, confidence))
             rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
-    errors = tables.of(rows, "triplets_detector_error")
+    errors = tables.make_table(rows, "triplets_detector_error")
     at = [*_FOUND, "measure"]
     asked = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
     recalls = []
@@ -741,7 +741,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     family = [errors["model"], errors["reference"], single, asked]
     errors = errors.assign(**beside, difference_p=p)
     adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
-    return tables.of(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
+    return tables.make_table(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
 
 
 def _p_of_interval(value: ArrayLike, low: ArrayLike, high: ArrayLike, confidence: float) -> np.ndarray:
@@ -807,4 +807,4 @@ def detector(counts: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
                 why = "how many nouns only people find is not given, so there is no upper limit"
                 about |= {"ci_high": np.nan, "bound": "at least", "reason": why}
             rows.append(about)
-    return tables.of(rows, "triplets_detector")
+    return tables.make_table(rows, "triplets_detector")

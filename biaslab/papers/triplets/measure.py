@@ -17,7 +17,7 @@ from biaslab.schema import tables
 
 if TYPE_CHECKING:
     from biaslab.hub.image_sources import ImageSource
-    from biaslab.judges.segmentation import Found
+    from biaslab.judges.segmentation import Instances
     from biaslab.pipeline import Pipeline
 
 # The gender that prompts tell.
@@ -41,29 +41,29 @@ def prompt_sets(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many triplets each data set gives, and images of each prompt (Table 4)."""
     of = pipeline.triplets.prompts().groupby("dataset", sort=False)
     counts = of.agg(n_triplets=("triplet_id", "nunique"), n_seeds=("n_images", "first")).reset_index()
-    return tables.of(counts.assign(evidence="computed"), "triplets_prompt_sets")
+    return tables.make_table(counts.assign(evidence="computed"), "triplets_prompt_sets")
 
 
 def funnel(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions are left after each step from a corpus to its triplets (section 3.1)."""
     funnel = pipeline.triplets.neutral().funnel
-    return tables.of(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
+    return tables.make_table(funnel.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_funnel")
 
 
 def excluded_words(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many captions each word of Table 2 keeps from being neutral."""
     words = pipeline.triplets.neutral().words
-    return tables.of(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
+    return tables.make_table(words.rename(columns={"n_excluded": "n_captions_excluded"}), "triplets_excluded_words")
 
 
 def prompts(pipeline: Pipeline) -> pd.DataFrame:
     """Return the prompts of all triplets, with the places of the words that differ (section 3.1)."""
-    return tables.of(pipeline.triplets.prompts(), "triplets_prompts")
+    return tables.make_table(pipeline.triplets.prompts(), "triplets_prompts")
 
 
 def depicted(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often the filter ``depicted`` is right, on captions labelled by hand: once measured, for any run."""
-    return tables.of(rule.measured().rename(columns={"count": "n_both"}), "triplets_depicted")
+    return tables.make_table(rule.error_rates().rename(columns={"count": "n_both"}), "triplets_depicted")
 
 
 def similarity(pipeline: Pipeline) -> pd.DataFrame:
@@ -90,7 +90,7 @@ def networks(pipeline: Pipeline) -> pd.DataFrame:
         for metric in METRICS[by]
     ]
     found = pd.DataFrame(rows, columns=["metric", "network", "replaces"]).assign(evidence="computed")
-    return tables.of(found, "triplets_networks")
+    return tables.make_table(found, "triplets_networks")
 
 
 def examples(pipeline: Pipeline, *, most: int = 4) -> pd.DataFrame:
@@ -107,8 +107,8 @@ def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
     return chosen[["dataset", "triplet_id"]].merge(table[table["seed"] == 0], on=["dataset", "triplet_id"])
 
 
-def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the images of triplets by the gender that prompts name, in one order (``paradox.measure.drawn``)."""
+def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
+    """Return images of triplets by the gender in their prompts (as ``paradox.measure.people_in_images``)."""
     images = pipeline.triplets.images()
     seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
     return seen.assign(
@@ -116,7 +116,7 @@ def drawn(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
     ), images
 
 
-def pictures(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
+def example_images(pipeline: Pipeline, shown: pd.DataFrame) -> list[object]:
     """Return the images of rows with ``image_id``."""
     return pipeline.triplets.images().read(list(shown["image_id"]))
 
@@ -130,7 +130,7 @@ def _values(pipeline: Pipeline, *, steps: bool) -> pd.DataFrame:
     of_step = latents["metric"].str.fullmatch(cases.STEP)
     if steps:
         return latents[of_step]
-    prompts = cases.of_prompts(pairs, images.set_index("image_id")["text"])
+    prompts = cases.prompts_of_pairs(pairs, images.set_index("image_id")["text"])
     found = [
         prompts.merge(stages.compare_prompts(prompts).drop_duplicates([*both, "metric"]), on=both),
         latents[~of_step],
@@ -146,7 +146,7 @@ def objects(pipeline: Pipeline) -> pd.DataFrame:
     """Return the instances of objects in all images (section 5.1)."""
     found = pipeline.triplets.objects().objects
     found = found.rename(columns={"score": "detector_score"})
-    return tables.of(found.assign(model=pipeline.label), "triplets_objects")
+    return tables.make_table(found.assign(model=pipeline.label), "triplets_objects")
 
 
 def object_images(pipeline: Pipeline) -> pd.DataFrame:
@@ -169,13 +169,13 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     """Return how often objects are to be expected in images drawn from known truth; no rows of others."""
     images = pipeline.triplets.images()
     if not hasattr(images.source, "scene"):
-        return tables.of([], "triplets_object_truth")
-    asked, truth = pipeline.triplets.prompts(), pipeline.truth("how often objects are shown", "triplets")
+        return tables.make_table([], "triplets_object_truth")
+    asked, truth = pipeline.triplets.prompts(), pipeline.require_ground_truth("how often objects are shown", "triplets")
     expected = truth.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
-    return tables.of(mean.assign(model=pipeline.label), "triplets_object_truth")
+    return tables.make_table(mean.assign(model=pipeline.label), "triplets_object_truth")
 
 
 def detections(pipeline: Pipeline) -> pd.DataFrame:
@@ -186,10 +186,10 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     """
     s, stages = pipeline.settings.triplets, pipeline.triplets
     frames = []
-    if stages.finds:
+    if stages.can_measure_detector_error:
         made = stages.drawings()
         shown = made.table.set_index("image_id")["truth_gender"]
-        rows = cases.detections(stages.found(made).objects, stages.truth(made).objects, shown)
+        rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
     if s.ratings:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
@@ -201,28 +201,28 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         rows = seen[["image_id", "object"]].assign(gender_shown=seen["image_id"].map(told), reference="annotations")
         frames.append(rows.assign(**counts))
     whole = [frame.assign(model=pipeline.label) for frame in frames]
-    return tables.joined(whole, "triplets_detections")
+    return tables.join_tables(whole, "triplets_detections")
 
 
 def detector_counts(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many nouns of drawings' captions they show, and are found there (section 7.3)."""
-    if not pipeline.triplets.finds:
-        return tables.of([], "triplets_detector_counts")
-    made, truth = pipeline.triplets.drawings(), pipeline.truth("what is found of nouns", "triplets")
+    if not pipeline.triplets.can_measure_detector_error:
+        return tables.make_table([], "triplets_detector_counts")
+    made, truth = pipeline.triplets.drawings(), pipeline.require_ground_truth("what is found of nouns", "triplets")
     named = nouns.Nouns(truth.nouns, str)
     asked = [(row.image_id, noun) for row in made.table.itertuples() for noun in named.of(row.text)]
     asked = pd.DataFrame(asked, columns=["image_id", "object"])
-    found, shown = (_among(asked, of) for of in (pipeline.triplets.found(made), pipeline.triplets.truth(made)))
+    found, shown = (_among(asked, of) for of in (pipeline.triplets.find_instances(made), pipeline.triplets.truth(made)))
     counts = {
         "n_nouns": len(asked),
         "n_nouns_both": (found & shown).sum(),
         "n_nouns_detector_only": (found & ~shown).sum(),
     }
     row = {"model": pipeline.label, "n_images": len(made.table), "n_nouns_people_only": (~found & shown).sum()}
-    return tables.of([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
+    return tables.make_table([row | counts | {"reference": "drawings"}], "triplets_detector_counts")
 
 
-def _among(asked: pd.DataFrame, found: Found) -> np.ndarray:
+def _among(asked: pd.DataFrame, found: Instances) -> np.ndarray:
     """Return which pairs of image_id and object are found."""
     there = pd.MultiIndex.from_frame(found.objects[["image_id", "object"]])
     return pd.MultiIndex.from_frame(asked).isin(there)
@@ -262,7 +262,7 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     from biaslab.attribution.maps import word_masks
     from biaslab.metrics.instances import masks
 
-    if pipeline is None or pipeline.unnamed("triplets.objects"):
+    if pipeline is None or pipeline.unset_settings("triplets.objects"):
         return None
     stages = pipeline.triplets.dependency
     try:
@@ -295,4 +295,4 @@ def group_confusion(pipeline: Pipeline) -> pd.DataFrame:
     """Return how many objects and nouns of drawings are planted in one group and measured in another."""
     found = pipeline.triplets.dependency.drawn_groups()
     rows = found.groupby(["planted", "measured"], as_index=False).size().rename(columns={"size": "count"})
-    return tables.of(rows.assign(model=pipeline.label), "triplets_group_confusion")
+    return tables.make_table(rows.assign(model=pipeline.label), "triplets_group_confusion")

@@ -62,7 +62,7 @@ def pipeline(folder: Path):
     """Return the pipeline that asks."""
     from biaslab.pipeline import Pipeline, Settings
 
-    return Pipeline("endpoint:fake-draws", Settings.of(settings(folder)), seed=3, progress=False)
+    return Pipeline("endpoint:fake-draws", Settings.from_mapping(settings(folder)), seed=3, progress=False)
 
 
 def images(folder: Path) -> dict:
@@ -70,14 +70,14 @@ def images(folder: Path) -> dict:
     whole = pipeline(folder)
     some = {f"paradox {kind}": (whole.texts(kind), "captions", False) for kind in whole.kinds}
     for kind in ("single", "paired", "controls", "intervention"):
-        texts = whole.people.possible(kind).texts.groupby("aspect").head(1)
+        texts = whole.people.possible_prompts(kind).texts.groupby("aspect").head(1)
         some[f"paired {kind}"] = (texts, "people", kind != "single")
-    texts = whole.people.possible("faircritic_1").texts.head(2)
+    texts = whole.people.possible_prompts("faircritic_1").texts.head(2)
     some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "people", True)
     for kind in ("skills", "social"):
         some[f"dalleval {kind}"] = (whole.dalleval.prompts(kind).head(2), "dalleval", False)
     some["triplets"] = (whole.triplets.prompts().groupby("dataset").head(2), "triplets", False)
-    return {name: whole.made(*given) for name, given in some.items()}
+    return {name: whole.generate_images(*given) for name, given in some.items()}
 
 
 def pair(folder: Path):
@@ -95,12 +95,12 @@ def critiques(folder: Path) -> list:
     from biaslab.ratings.person_ratings import judge_people
 
     whole, asked = pipeline(folder), pair(folder)
-    made = whole.made(asked.texts, "people", True)
+    made = whole.generate_images(asked.texts, "people", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
     judged = judge_people(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], status=judged["status"])
     given = briefs(people, "occupation", 1, asked.texts, made.read, critic="endpoint", seed=whole.seed)
-    return endpoint.critiques(given, whole.endpoint("critic"), whole.store)
+    return endpoint.critiques(given, whole.endpoint("critic"), whole.cache)
 
 
 def revised(folder: Path):

@@ -101,7 +101,7 @@ def test_a_runs_tables_are_enough_for_all_but_pictures(monkeypatch, notebook, ca
     monkeypatch.setattr("biaslab.study.study._lay_out", lambda figure: None)
     records = notebook(f"paradox/{name}", source=str(folder))
     made = {r["name"] for kind in ("tables", "figures") for r in records[kind]}
-    due = {r["output"] for r in replication_status.ledger() if r["notebook"] == f"paradox/{name}"}
+    due = {r["output"] for r in replication_status.entries() if r["notebook"] == f"paradox/{name}"}
     pictures = {o for o in due if "gallery" in o}
     assert due - pictures <= made and not pictures & made
     assert capsys.readouterr().out.count("No images: ") >= bool(pictures)

@@ -111,7 +111,7 @@ class Calibration:
         posterior (its probability of female, 0–1), and the judge's outcome, gender, probability_female, …
         """
         renders = truthful.held_out(self.settings.calibration.test_renders, seed=self.base.seed)
-        return renders.table.merge(self.base.judged(renders), on="image_id", validate="one_to_one")
+        return renders.table.merge(self.base.judge_images(renders), on="image_id", validate="one_to_one")
 
     @cached_property
     def training(self) -> pd.DataFrame:
@@ -175,14 +175,14 @@ class Calibration:
         """The first captions of each occupation that ask what the templates ask, with their images' judgements."""
         corpus, most = self.base.corpus, self.settings.calibration.matched_captions
         work = partial(_prompt_like, corpus)
-        stage = self.base.store.stage("matched_captions", {"corpus": corpus.digest}, work)
+        stage = self.base.cache.stage("matched_captions", {"corpus": corpus.digest}, work)
         parts = pd.DataFrame({"part": range(corpus.parts)})
-        captions = self.base.computed(stage, parts, 1, "captions like prompts", "parts")
+        captions = self.base.compute_stage(stage, parts, 1, "captions like prompts", "parts")
         captions = captions.rename(columns={"truth_occupation": "occupation"})
         captions = captions[captions["occupation"].isin(self.occupations)]
         captions = captions[captions.groupby("occupation").cumcount() < most]
         captions = captions.assign(prompt="captions", image_id=captions["caption_id"])
-        judged = self.base.judged(Subset(corpus.images, captions["caption_id"].tolist()))
+        judged = self.base.judge_images(Subset(corpus.images, captions["caption_id"].tolist()))
         return captions.merge(judged, on="image_id")
 
     def _true_training(self, approach: str) -> pd.DataFrame:

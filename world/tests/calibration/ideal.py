@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from biaslab.cache.result_cache import Store
+from biaslab.cache.result_cache import ResultCache
 from biaslab.captions.corpus import open_corpus
 from biaslab.hub.image_sources import DescribedImages
 from biaslab.judges.judge import decide
@@ -55,8 +55,8 @@ class IdealPipeline:
         self.model, self.label, self.seed = model, model, 1
         self.folder, self.sharpen, self.wrong = folder, sharpen, wrong
         self.occupations = occupations
-        self.settings = Settings.of(DEFAULTS).changed(**settings)
-        self.store = Store(folder / "store")
+        self.settings = Settings.from_mapping(DEFAULTS).changed(**settings)
+        self.cache = ResultCache(folder / "store")
         self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
         self._images = {}
 
@@ -65,10 +65,10 @@ class IdealPipeline:
         changed = dict(self.settings.changed(**changes))
         return type(self)(model or self.model, self.folder, **more, **changed)
 
-    def computed(self, stage, units, shard_rows, *_):
+    def compute_stage(self, stage, units, shard_rows, *_):
         return stage.compute(units, shard_rows=shard_rows, progress=False)
 
-    def judged(self, source):
+    def judge_images(self, source):
         return pd.DataFrame([self._judge(source, i) for i in source.table["image_id"]])
 
     def _judge(self, source, image_id):
@@ -151,5 +151,5 @@ class IdealPipeline:
         if key not in self._images:
             images = self.images(kind)
             table = images.table.drop(columns="status", errors="ignore")
-            self._images[key] = table.merge(self.judged(images.source), on="image_id")
+            self._images[key] = table.merge(self.judge_images(images.source), on="image_id")
         return self._images[key].copy()

@@ -178,9 +178,9 @@ def test_intervals_that_hold_the_truth_are_counted_by_hand():
     assert table.loc[("judged", "naive"), ["n_covered_all", "n_all"]].tolist() == [4, 8]
     # Nothing is said of the third, which has no intervals.
     drawn, judged = calibration.answers.coverage.findings(table.reset_index(), confidence=0.9)
-    assert drawn.said.startswith("8 of 8 do, not significantly fewer") and judged.said.startswith(
-        "4 of 8 do; significantly fewer"
-    )
+    assert drawn.supported_answer.startswith(
+        "8 of 8 do, not significantly fewer"
+    ) and judged.supported_answer.startswith("4 of 8 do; significantly fewer")
     assert (judged.p, judged.alpha, judged.n, drawn.p) == (pytest.approx(2e-4), 0.1, 8, 1)
 
 
@@ -375,7 +375,9 @@ def test_quality_says_what_was_not_measured(tmp_path):
         raise MissingInputError("No open_clip model.")
 
     pipeline.image_embeddings = none
-    words, measured = (tables.of(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification"))
+    words, measured = (
+        tables.make_table(pd.DataFrame(), name) for name in ("paradox_gender_words", "paradox_amplification")
+    )
     table = _quality(calibration.Calibration(pipeline), words, measured)
     for metric in ("gender_word_accuracy", "naive_amplification", "caption_prompts", "occupation_accuracy"):
         row = table.loc[metric]
@@ -397,7 +399,7 @@ def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
         "judging": {"faces": "mini-detector", "gender": "mini-clip"},
         "compute": {"store": str(tmp_path)},
     }
-    pipeline = Pipeline("world", Settings.of(given), seed=3, progress=False)
+    pipeline = Pipeline("world", Settings.from_mapping(given), seed=3, progress=False)
     c = calibration.Calibration(pipeline)
     shares = calibration.shares(c.training, c.generated, c.truth, c.renders)
     shares = shares.set_index(["source", "skew", "approach", "occupation"])
@@ -480,11 +482,11 @@ def test_answers_of_amplification_are_rows_of_the_table(amplification):
         names = ["amplification_corrected", "ci_low", "ci_high", "p"]
         if key[:2] != ("world", "default"):
             names = ["excess", "excess_ci_low", "excess_ci_high", "excess_p"]
-        assert finding.n == row["n_occupations"] and finding.undecided
+        assert finding.n == row["n_occupations"] and finding.not_significant
         assert [finding.estimate, finding.ci_low, finding.ci_high, finding.p] == row[names].tolist()
         assert f"imply {row['implied']:.2f} points" in finding.details[0]
         # Verdicts: their test is of the number that they show.
         assert (finding.p < 0.05) == (finding.ci_low > 0 or finding.ci_high < 0)
     # The world shows amplification, and none against captions that ask the same.
-    assert found["world", "default", "naive"].said == "Yes."
-    assert found["world", "default", "matched"].said == "Not significantly different from 0."
+    assert found["world", "default", "naive"].supported_answer == "Yes."
+    assert found["world", "default", "matched"].supported_answer == "Not significantly different from 0."
