@@ -102,8 +102,8 @@ def buy(
         raise RunError(
             f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is spent, "
             f"and an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images "
-            f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run again; "
-            "to use the bought images only, set buy to false."
+            f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run "
+            "again; to use the bought images only, set buy to false."
         ) from None
 
 
