@@ -92,7 +92,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     starts.add_argument("--again", action="store_true", help=text)
     outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="where runs are")
     finished.add_argument("run", metavar="RUN", help="a run's folder, or its name below --outputs")
-    text = "replace a parameter of the run, such as compute.store=FOLDER (repeatable)"
+    text = "replace a parameter of the run, such as compute.cache=FOLDER (repeatable)"
     replaced.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
 
     def command(name: str, call: Callable, text: str, *parents: argparse.ArgumentParser, kept: str = ""):
@@ -175,7 +175,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     command("models", _models, "list the models that installed packages bring, with their folders and cards")
 
     add = command("ledger", _ledger, "summarize what was bought at endpoints: cost, images by outcome, replies")
-    add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
+    add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_CACHE, else outputs/.store)")
     add("--release", action="store_true", help="let another host buy, after a process that bought was killed")
 
     text = "say what the store of computed results holds, by stage, or delete results that are not used"
@@ -183,7 +183,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "list the computed results that --days, --stage or both select for deletion; images that were bought, "
     text += "answers, downloads and results in use by a process are never deleted"
     add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
-    add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_STORE, else outputs/.store)")
+    add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_CACHE, else outputs/.store)")
     add("--days", type=float, metavar="N", help="with prune: select results that were not used for N days")
     add("--stage", metavar="NAME", help="with prune: select results of a stage")
     add("--yes", action="store_true", help="with prune: delete the selected results")
@@ -226,7 +226,7 @@ def _audit(given: argparse.Namespace) -> int:
     how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
     checked = params.load(runner.PARAMS, given=asked, **how)
     # What has no effect is refused, as with --set.
-    options = {"captions.corpus": given.corpus, "judging.ratings": given.ratings}
+    options = {"captions.corpus": given.corpus, "judging.annotations": given.ratings}
     if given_here := [name for name, value in options.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *given_here))
     return _execute(given, checked, say_plan=True)

@@ -73,7 +73,7 @@ def keys(values: Any = None) -> dict[str, str]:
     """Return the keys that environment variables hold, with the variables' names.
 
     They are variables named like ``HF_TOKEN``, and those that settings among ``values`` name
-    (``endpoint.key_variable``). Values of fewer than 8 characters are not keys.
+    (``endpoint.api_key_env``). Values of fewer than 8 characters are not keys.
     """
     in_settings = {text for name, text in _texts(values) if name.endswith("key_variable")}
     variables = [name for name in os.environ if name in in_settings or _VARIABLE.fullmatch(name)]

@@ -31,7 +31,7 @@ class Request:
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
     ratings: str = ""  # The file of ratings, for ``source="ratings"``.
-    beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``compare_with`` has it.
+    beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``baselines`` has it.
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Self:
@@ -53,12 +53,12 @@ class Request:
         if source != "ratings" and ratings:
             raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
         if not request.makes_images:
-            beside = settings.get("compare_with", "none") if isinstance(settings, Mapping) else ""
+            beside = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
             beside = [beside] if isinstance(beside, str) else beside
-            if settings and (set(settings) != {"compare_with"} or beside not in (["published"], ["none"])):
+            if settings and (set(settings) != {"baselines"} or beside not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
-                    "'pipeline' with a model, or settings to {}, or to {'compare_with': 'published'} for printed "
+                    "'pipeline' with a model, or settings to {}, or to {'baselines': 'published'} for printed "
                     "numbers beside a folder or ratings."
                 )
             if source not in names() and not os.path.isdir(source):
@@ -77,13 +77,13 @@ class Request:
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
-        return cls(**given | {"settings": checked, "beside": checked.compare_with})
+        return cls(**given | {"settings": checked, "beside": checked.baselines})
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline) -> Self:
         """Return what opens a pipeline like this one."""
         s = pipeline.settings
-        return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.compare_with)
+        return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.baselines)
 
     @property
     def makes_images(self) -> bool:

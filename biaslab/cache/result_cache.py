@@ -450,7 +450,7 @@ _REFUSED = {
     for number in numbers
 }
 _KEPT = (
-    "Finished shards are kept and will be found again: {fix}, or name another folder as compute.store or "
+    "Finished shards are kept and will be found again: {fix}, or name another folder as compute.cache or "
     f"{ROOT_VARIABLE}, and run again."
 )
 

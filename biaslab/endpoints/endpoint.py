@@ -285,7 +285,7 @@ class Requests:
         if status in (401, 403):
             how = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {how} (HTTP {status}). Set endpoint.key_variable to a variable whose "
+                f"{self.where} does not accept {how} (HTTP {status}). Set endpoint.api_key_env to a variable whose "
                 f"key is valid there and may use the model {model!r}, and run again. {self.stays}."
             )
         if status == 404:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 # Environment variable that names the store's folder.
-ROOT_VARIABLE = "BIASLAB_STORE"
+ROOT_VARIABLE = "BIASLAB_CACHE"
 
 
 def project_root(start: Path | None = None) -> Path:
@@ -29,6 +29,6 @@ def packaged() -> Path:
 
 
 def default_root() -> Path:
-    """Return the store's folder: ``$BIASLAB_STORE``, else ``outputs/.store`` of the project."""
+    """Return the store's folder: ``$BIASLAB_CACHE``, else ``outputs/.store`` of the project."""
     named = os.environ.get(ROOT_VARIABLE, "")
     return Path(named).expanduser() if named else project_root() / "outputs" / ".store"

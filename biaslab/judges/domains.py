@@ -28,16 +28,16 @@ class Role(NamedTuple):
 
 
 ASKED = (
-    *("judging.gender", "judging.further", "judging.tone", "judging.annotator"),
+    *("judging.gender", "judging.extra_judges", "judging.skin_tone", "judging.question_model"),
     *("dalleval.vqa", "dalleval.captioner"),
 )
 """Those of the settings whose judges may be vision models behind an endpoint: they are asked, and look for nothing."""
 ROLES = {
     "judging.faces": Role("finds faces", "detector", YUNET),
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
-    "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
-    "judging.tone": Role("says skin tones", "", "plugin:NAME"),
-    "judging.annotator": Role("answers questions of one's own", "", "endpoint:NAME"),
+    "judging.extra_judges": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
+    "judging.skin_tone": Role("says skin tones", "", "plugin:NAME"),
+    "judging.question_model": Role("answers questions of one's own", "", "endpoint:NAME"),
     "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
     "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
     "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),
@@ -89,5 +89,5 @@ def check(setting: str, name: str, pictures: str, of: str, kind: str = "") -> No
     raise ParameterError(
         f"{setting} is {name!r}, which knows {known}, and the images of {of} are {pictures}: its answers would mean "
         f"nothing. Set {setting} to what knows {pictures}{example}. If they are {known}, say so: of a model by "
-        f"generation.pictures={known}, of a folder by a file {registry.DECLARED} in it."
+        f"generation.image_domain={known}, of a folder by a file {registry.DECLARED} in it."
     )

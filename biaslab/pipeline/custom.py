@@ -40,7 +40,7 @@ class Custom(Part):
     @property
     def is_asked(self) -> bool:
         """Whether there are prompts of one's own, or pictures."""
-        return self.folder is not None or bool(self._pipeline.settings.custom.prompts)
+        return self.folder is not None or bool(self._pipeline.settings.custom.prompts_file)
 
     @kept
     def prompts(self) -> pd.DataFrame:
@@ -55,7 +55,7 @@ class Custom(Part):
         if self.folder is None:
             if file is None:
                 raise MissingInputError(
-                    "There are no prompts of one's own: set custom.prompts to a file, or model to 'images:FOLDER'."
+                    "There are no prompts of one's own: set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
         asked = prompts_of(self.folder)
@@ -73,7 +73,7 @@ class Custom(Part):
         """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
         if self.folder is None:
             found = self.prompts()["group"]
-        elif not self._pipeline.settings.custom.prompts:
+        elif not self._pipeline.settings.custom.prompts_file:
             found = self.folder.people["group"]
         else:
             asked = self.prompts()
@@ -158,7 +158,7 @@ class Custom(Part):
     @property
     def annotator(self) -> tuple[str, ...]:
         """The settings of who answers questions of one's own."""
-        return ("judging.annotator" if self._pipeline.settings.judging.annotator else "judging.gender",)
+        return ("judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender",)
 
     @kept
     def questions(self) -> list[Question]:
@@ -170,8 +170,8 @@ class Custom(Part):
         by = s.annotator or s.gender
         if s.questions and not by.startswith((ENDPOINT, VQA)):
             setting = self.annotator[0]
-            who = f"set judging.annotator to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            raise ParameterError(f"judging.questions are answered by {setting}, which is {by!r}: {who}")
+            who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
+            raise ParameterError(f"judging.questions_file are answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions) if s.questions else []
         if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
             self._pipeline.check_shown(self.annotator[0])
@@ -179,7 +179,7 @@ class Custom(Part):
 
     @kept
     def answers(self) -> pd.DataFrame:
-        """Return what is answered to questions of one's own (``judging.questions``) about each person, or image.
+        """Return what is answered to questions of one's own (``judging.questions_file``) about each person, or image.
 
         A row for each: image_id, group, text, position, question, choices (its answers, in one text), answer (one of
         them or ``unclear``, or empty) and reason (why there is none).
@@ -193,7 +193,7 @@ class Custom(Part):
         rows = []
         for one in self.questions():
             whom = (people if one.of == PERSON else of_images).reset_index(drop=True)
-            shown = self._pipeline.settings.vision.shown if by.startswith(ENDPOINT) else "position"
+            shown = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
             if one.of == PERSON:
                 units = vision.units_of(whom, one.question, one.answers, shown)
             else:

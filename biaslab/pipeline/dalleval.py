@@ -54,7 +54,7 @@ class DallEval(Part):
     @property
     def tone_judges(self) -> tuple[str, ...]:
         """The settings of who reads skin tones: of pixels, who finds the face."""
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
+        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.tone_is_asked else []))
 
     @property
     def is_behind_captions(self) -> bool:
@@ -64,7 +64,7 @@ class DallEval(Part):
     @property
     def has_real(self) -> bool:
         """Whether there are images behind the captions."""
-        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.images)
+        return self.is_behind_captions or bool(self._pipeline.settings.dalleval.image_folder)
 
     @kept
     def prompts(self, kind: str) -> pd.DataFrame:
@@ -76,7 +76,7 @@ class DallEval(Part):
             whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
             whole = whole.assign(n_images=1)
             return _drawn(whole, s.scenes, rng).sort_index(ignore_index=True) if s.scenes else whole
-        words = word_files.read(s.words, "dalleval.words") if s.words else None
+        words = word_files.read(s.words, "dalleval.vocabulary_file") if s.words else None
         whole = asking.social(s.social_images, words)
         names = tuple(dict.fromkeys(whole["profession"]))[1:]
         if s.professions and s.professions < len(names):
@@ -126,7 +126,7 @@ class DallEval(Part):
         if kind == "social":
             return self.images("social")
         pipeline = self._pipeline
-        n, vae = pipeline.settings.dalleval.detector_renders, pipeline.image_model("dalleval").autoencoder
+        n, vae = pipeline.settings.dalleval.calibration_images, pipeline.image_model("dalleval").autoencoder
         truth = pipeline.truth("the judges' error", "dalleval")
         made = truth.people(asking.social(), n, seed=pipeline.seed + 3, decoded=vae)
         return DescribedImages(made, made.table)
@@ -184,7 +184,7 @@ class DallEval(Part):
         """
         s = self._pipeline.settings.dalleval
         if not s.captions:
-            raise ParameterError("dalleval.images and .captioned are of dalleval.captions: set it, too.")
+            raise ParameterError("dalleval.image_folder and .captioned are of dalleval.captions: set it, too.")
         rows = pd.concat(open_corpus(s.captions).batches(), ignore_index=True)
         # As a corpus carries columns whose names stages use.
         if "corpus_image_id" not in rows:

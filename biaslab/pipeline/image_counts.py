@@ -162,7 +162,7 @@ def computing_nothing(pipeline: Pipeline) -> Pipeline:
 
 def _is_small(pipeline: Pipeline) -> bool:
     # Captions that are written as they are read cost next to nothing, however many there are.
-    rows = pipeline.settings.captions.rows
+    rows = pipeline.settings.captions.max_captions
     return not pipeline.has_captions or 0 < rows <= SEARCHED or pipeline.corpus.written
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return a sentence for each file of which a run does not use every row, or which does not name all of the run.
 
-    Compared are the groups of ``custom.benchmark``, the prompts of ``custom.prompts`` and the table of a folder with
+    Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a folder with
     the folder's images, and the people in files of annotations that serve as judges. A row counts as unused where no
     model of the run uses it. Raises InputError: A file cannot be read.
     """
@@ -34,7 +34,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
 def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[str]] = {}
     for one in pipelines:
-        if file := one.settings.custom.benchmark:
+        if file := one.settings.custom.benchmark_file:
             by_file.setdefault(file, []).extend(one.custom.groups())
     for file, names in by_file.items():
         name, groups, shares = Path(file).name, list(dict.fromkeys(names)), asking.benchmark(file)

@@ -46,7 +46,7 @@ class People(Part):
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
-        own = [k for k in KINDS if k != "three" or s.people.three_prompts]
+        own = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
             made_by = self._pipeline.image_model("people")
@@ -66,7 +66,7 @@ class People(Part):
         """Return the settings of who looks for faces and skin, where some judge takes faces."""
         if not any(map(self._pipeline.looks_for_faces, judges)):
             return ()
-        return ("judging.faces", *(["judging.tone"] if self._pipeline.tone_is_asked else []))
+        return ("judging.faces", *(["judging.skin_tone"] if self._pipeline.tone_is_asked else []))
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class People(Part):
     @property
     def all_judges(self) -> tuple[str, ...]:
         """The settings of all whose agreement is told."""
-        further = ["judging.further"] if self._pipeline.settings.judging.further else []
+        further = ["judging.extra_judges"] if self._pipeline.settings.judging.extra_judges else []
         return ("judging.gender", *further, *self._faces(self._looking))
 
     # -- prompts -------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ class People(Part):
     @cached_property
     def words(self) -> Words | None:
         """Words of one's own, where the settings name a file."""
-        file = self._pipeline.settings.people.words
-        return word_files.read(file, "people.words") if file else None
+        file = self._pipeline.settings.paired.vocabulary_file
+        return word_files.read(file, "paired.vocabulary_file") if file else None
 
     @kept
     def prompts(self, kind: str) -> Prompts:

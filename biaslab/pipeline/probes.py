@@ -66,12 +66,12 @@ class Trial:
         use, settings = self.use, self.request.settings
         if self.asked:
             model = self.asked.made_by.alike, self.asked.kept_as
-            return repr((*model, settings.people.image_size, settings.endpoint, self.request.seed))
+            return repr((*model, settings.paired.image_size, settings.endpoint, self.request.seed))
         # Who answers questions, or judges gender, is asked alike by whatever setting.
         is_vqa = use.kind == "vqa" or use.name.startswith(VQA)
         role = "vqa" if is_vqa else use.setting.replace("further", "gender")
         judging = settings.judging.changed(gender="", further=())
-        finder = settings.triplets.thresholds, settings.triplets.vocabulary
+        finder = settings.triplets.thresholds, settings.triplets.object_vocabulary_file
         if use.name.startswith(ENDPOINT):
             # It is asked alike, whatever for.
             return repr((use.name, settings.vision, settings.endpoint))
@@ -226,9 +226,9 @@ def _looking(trial: Trial) -> Look | None:
         form = (*GENDERS, UNCLEAR, vision.NOBODY)
         return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.store)
     if use.setting == "judging.faces":
-        found = faces.load(use.name, min_score=s.judging.min_score, device=device)
+        found = faces.load(use.name, min_score=s.judging.min_face_score, device=device)
         return lambda image: found.faces([image])
-    if use.setting == "judging.tone":
+    if use.setting == "judging.skin_tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
         return lambda image: by.answers([whole(image)])
     if use.name.startswith(RATINGS):
@@ -245,7 +245,7 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "triplets.objects":
         if use.name == TRUTH or is_file(use.name):
             return None
-        vocabulary = segmentation.words(s.triplets.vocabulary) if s.triplets.vocabulary else ()
+        vocabulary = segmentation.words(s.triplets.object_vocabulary_file) if s.triplets.object_vocabulary_file else ()
         finder = segmentation.load(use.name, s.triplets.thresholds, vocabulary, device=device)
         return lambda image: finder.look([image])
     if use.setting == "triplets.similarity":
@@ -253,7 +253,7 @@ def _looking(trial: Trial) -> Look | None:
         network = kind(use.name, device=device)
         see = network.places if use.by == "split_product" else network.image_embeddings
         return lambda image: see([image])
-    if use.setting == "dalleval.inception":
+    if use.setting == "dalleval.inception_file":
         network = inception.Inception(use.name.removeprefix(inception.INCEPTION), device=device)
         return lambda image: network.image_embeddings([image])
     if use.setting == "captions.encoder":

@@ -21,7 +21,7 @@ from biaslab.pipeline.stages import ASKED, KINDS
 from biaslab.schema import tables
 from biaslab.schema.tables import NEEDED, ONE_OF, Look
 
-ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception", "triplets.attention"
+ENCODER, INCEPTION_FILE, ATTENTION = "captions.encoder", "dalleval.inception_file", "triplets.attention"
 _TRAINING = "training"
 
 
@@ -168,7 +168,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
                 f"{use.setting} is {use.name!r}, but models behind an endpoint only answer questions: try {example!r}."
             )
         pipeline.vision(use.name).check()
-        if use.setting == "judging.tone":
+        if use.setting == "judging.skin_tone":
             pipeline.check_shown(use.setting)
     if use.name.startswith(RATINGS) and pipeline.custom.is_asked:
         pipeline.custom.check_ratings(use.name)

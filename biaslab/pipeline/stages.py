@@ -134,7 +134,7 @@ class Stages:
     @cached_property
     def others(self) -> tuple[Self, ...]:
         """Pipelines of the models that stand beside this one's."""
-        return tuple(self.changed(name, compare_with="none") for name in self.settings.others)
+        return tuple(self.changed(name, baselines="none") for name in self.settings.others)
 
     def known_truth(self, of: str = "captions") -> Truth | None:
         """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``of``."""
@@ -160,15 +160,15 @@ class Stages:
 
     def looks_for_faces(self, judge: str) -> bool:
         """Whether a judge is shown faces: raters, and models that are asked about positions, look for none."""
-        by_position = judge.startswith(ENDPOINT) and self.settings.vision.shown == "position"
+        by_position = judge.startswith(ENDPOINT) and self.settings.vision.person_view == "position"
         return not (by_position or judge.startswith((RATINGS, VQA)))
 
     def check_shown(self, setting: str) -> None:
         """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
         s = self.settings
-        if s.vision.shown == "crop" and not self.looks_for_faces(s.judging.gender):
+        if s.vision.person_view == "crop" and not self.looks_for_faces(s.judging.gender):
             why = f"for {setting}, and with {s.judging.gender!r} as judging.gender nobody looks for faces"
-            raise ParameterError(f"vision.shown is 'crop' {why}: set vision.shown to 'position'.")
+            raise ParameterError(f"vision.person_view is 'crop' {why}: set vision.person_view to 'position'.")
 
     @property
     def gate(self) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ class Stages:
     @property
     def tone_is_asked(self) -> bool:
         """Whether skin tones are not read off pixels, but asked of a judge."""
-        return self.settings.judging.tone.startswith((PLUGIN, ENDPOINT))
+        return self.settings.judging.skin_tone.startswith((PLUGIN, ENDPOINT))
 
     @property
     def has_clip(self) -> bool:
@@ -220,13 +220,13 @@ class Stages:
     @cached_property
     def store(self):
         """The store of stages' results."""
-        return Store(self.settings.compute.store, share=self.share, workers=self.workers)
+        return Store(self.settings.compute.cache, share=self.share, workers=self.workers)
 
     @cached_property
     def words(self) -> Words:
         """Words of one's own for captions and templates."""
-        file = self.settings.captions.words
-        return word_files.read(file, "captions.words") if file else Words({})
+        file = self.settings.captions.vocabulary_file
+        return word_files.read(file, "captions.vocabulary_file") if file else Words({})
 
     @cached_property
     def occupations(self) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ class Stages:
         """
         captions = self._found.captions.rename(columns={"term": "occupation"})
         check_found(self, captions, int(self._found.totals["n_corpus"].max()))
-        names = self.settings.captions.names
+        names = self.settings.captions.name_recognizer
         own = self.words.indicators
         stage = self.store.stage("indicators", {"names": names, **own}, partial(indicate, names, own))
         found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
@@ -493,9 +493,9 @@ class Stages:
         if guidance is not None:
             generation = generation.changed(guidance_scale=guidance)
         if several:
-            wide = {"aspect": s.people.aspect} | ({"width": 0} if s.people.aspect != 1 else {})
+            wide = {"aspect": s.paired.aspect} | ({"width": 0} if s.paired.aspect != 1 else {})
             generation = generation.changed(**wide)
-            endpoint = endpoint.changed(size=s.people.image_size or endpoint.size)
+            endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
         more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
         more |= {"device": s.compute.device, "offload": s.compute.offload}
         return open_model(self.model, generation, of=of, design=s.dalleval, **more)
@@ -528,9 +528,9 @@ class Stages:
 
     def skin_tones(self, images: ImageSource, people: pd.DataFrame) -> pd.DataFrame:
         """Return the skin tone of people, as :func:`biaslab.judges.skin_tone.judge_skin_tones`."""
-        name = self.settings.judging.tone
+        name = self.settings.judging.skin_tone
         if name.startswith(PLUGIN):
-            self.check_judge("judging.tone", images)
+            self.check_judge("judging.skin_tone", images)
         seen_by = self.vision(name) if name.startswith(ENDPOINT) else None
         how = {"vision": seen_by, "device": self.device}
         return self.run(skin_tone.judge_skin_tones, images, people, name, **how)

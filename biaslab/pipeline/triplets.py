@@ -49,9 +49,9 @@ class Triplets(Part):
     def neutral(self) -> asking.Neutral:
         """Return neutral captions of the corpus, and what became of the others; of professions alone none."""
         pipeline, s = self._pipeline, self._pipeline.settings
-        if s.triplets.professions and not pipeline.has_captions:
+        if s.triplets.n_professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
-        how = {"filter": s.triplets.filter, "sample": s.triplets.triplets, "names": s.captions.names}
+        how = {"filter": s.triplets.filter, "sample": s.triplets.n_triplets, "names": s.captions.name_recognizer}
         return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
 
     @kept
@@ -197,7 +197,7 @@ class Triplets(Part):
     @kept
     def ratings(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
-        return skill_ratings.read_objects(self._pipeline.settings.triplets.ratings, self._image_ids())
+        return skill_ratings.read_objects(self._pipeline.settings.triplets.annotations, self._image_ids())
 
     def _image_ids(self) -> list[str]:
         """Return the ids of all images, made or not."""
@@ -211,7 +211,7 @@ class Triplets(Part):
         :meth:`biaslab.hub.ground_truth.Truth.depictions`.
         """
         pipeline = self._pipeline
-        n, vae = pipeline.settings.triplets.detector_drawings, pipeline.image_model("triplets").autoencoder
+        n, vae = pipeline.settings.triplets.calibration_images, pipeline.image_model("triplets").autoencoder
         truth = pipeline.truth("the error of what finds objects", "triplets")
         return truth.depictions(n, seed=pipeline.seed + 4, decoded=vae)
 
@@ -229,7 +229,7 @@ _IMAGE_COLUMNS = (
 
 def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     """Look at the captions found. Raises InputError: There is no triplet, nor are others asked for."""
-    if len(found.captions) or pipeline.settings.triplets.professions:
+    if len(found.captions) or pipeline.settings.triplets.n_professions:
         return
     n, where = found.funnel["n_captions"].iloc[0], f"corpus {pipeline.triplets.corpus.name!r}"
     if not n:
@@ -238,5 +238,5 @@ def check_neutral(pipeline: Stages, found: asking.Neutral) -> None:
     raise InputError(
         f"None of the {n:,} captions of the {where} gives a triplet: the last were excluded at the step "
         f"{step['step']!r} ({step['excluded_by']}). Set captions.corpus to captions that name a person or people, "
-        "triplets.filter to 'paper', or triplets.professions to 1 or more."
+        "triplets.filter to 'paper', or triplets.n_professions to 1 or more."
     )

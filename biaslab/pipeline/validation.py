@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 # Settings that may be paths; and, in groups or by themselves, those that say what is read beside the model.
 PLACES = groups.places(Settings)
 _READ = (".".join(name.split(".")[:2]) for name in PLACES if not name.startswith("compute."))
-_MORE = ("captions.rows", "captions.columns", "captions.skew", "judging.tone")
+_MORE = ("captions.max_captions", "captions.columns", "captions.synthetic_bias", "judging.skin_tone")
 INPUTS = tuple(dict.fromkeys((*_READ, *_MORE)))
 # On what prompts measured tables rest, as they declare it; `nouns` are triplets whose nouns are looked for.
 PROMPTS = ("captions", "people", "scenes", "captioned", "triplets", "nouns")
@@ -115,8 +115,8 @@ def check(pipeline: Pipeline) -> None:
         if one.custom.is_asked:
             one.custom.benchmark()
         one.custom.questions()
-    if pipeline.settings.judging.ratings:
-        annotated_subset.read(pipeline.settings.judging.ratings)
+    if pipeline.settings.judging.annotations:
+        annotated_subset.read(pipeline.settings.judging.annotations)
     s = pipeline.settings
     _ = pipeline.workers, s.captions.corpus and pipeline.corpus.digest
     paraphrased = any(name.startswith("paraphrased") for name in s.captions.approaches)
@@ -146,7 +146,7 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
         found = search(head.corpus, pipeline.occupations, **how, progress=False)
         n = int(found.totals["n_corpus"].max())
         captions = found.captions.rename(columns={"term": "occupation"})
-        whole = n < rows or n == settings.captions.rows
+        whole = n < rows or n == settings.captions.max_captions
         if whole or len(captions):
             check_found(pipeline, captions, n)
     if not (images and pipeline.has_images):
@@ -188,12 +188,12 @@ def check_dalleval(pipeline: Pipeline) -> None:
 def check_alignment(pipeline: Pipeline) -> None:
     """Look at captions of images, and at the images behind them.
 
-    Raises InputError: They cannot be used. ParameterError: ``dalleval.images`` is no folder, or the model does not know
+    Raises InputError: They cannot be used. ParameterError: ``dalleval.image_folder`` is no folder, or the model does not know
     a caption's word.
     """
     s = pipeline.settings.dalleval
     if s.images and not os.path.isdir(s.images):
-        raise ParameterError(f"dalleval.images is {s.images!r}, which is not a folder.")
+        raise ParameterError(f"dalleval.image_folder is {s.images!r}, which is not a folder.")
     if not (s.captions or s.images or s.captioned):
         return
     asked = pipeline.dalleval.caption_prompts()
@@ -220,10 +220,10 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
     captions. ParameterError: Nouns cannot be found, the model does not know a word, or its attention cannot be seen.
     """
     settings = pipeline.settings
-    known = not pipeline.has_captions and settings.triplets.professions
+    known = not pipeline.has_captions and settings.triplets.n_professions
     written = known or pipeline.corpus.written
     # Who finds nouns may be missing where nobody asks for groups.
-    named = nouns.load(settings.triplets.nouns) if groups else None
+    named = nouns.load(settings.triplets.noun_tagger) if groups else None
     if images:
         made_by = pipeline.image_model("triplets")
         if settings.triplets.attention:
@@ -234,13 +234,13 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
         return
     head, rows = _head(pipeline)
     s = settings.triplets
-    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.names}
+    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.name_recognizer}
     found = neutral(head.triplets.corpus, "", **how, progress=False)
     if groups and s.attention:
         for text in found.captions["text"]:
             named.of(text)
     n = int(found.funnel["n_captions"].iloc[0])
-    if n < rows or n == settings.captions.rows:
+    if n < rows or n == settings.captions.max_captions:
         check_neutral(pipeline, found)
 
 
@@ -297,8 +297,8 @@ def check_work(pipeline: Pipeline, names: Iterable[str], *, needed: Iterable[str
 def _head(pipeline: Pipeline) -> tuple[Pipeline, int]:
     """Return a pipeline on the first captions of the corpus, and how many these are at most."""
     most = LOOKED_AT if isinstance(pipeline.corpus, FileCorpus) else STREAMED
-    rows = min(pipeline.settings.captions.rows or most, most)
-    return pipeline.changed(captions={"rows": rows}), rows
+    rows = min(pipeline.settings.captions.max_captions or most, most)
+    return pipeline.changed(captions={"max_captions": rows}), rows
 
 
 def digest(pipeline: Pipeline) -> str:
@@ -322,9 +322,9 @@ def digest(pipeline: Pipeline) -> str:
     whole = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
     files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
-    files += (settings.judging.questions, settings.captions.words, settings.people.words, design.words)
-    if settings.judging.ratings:
-        files += tuple(cells.files(settings.judging.ratings))
+    files += (settings.judging.questions_file, settings.captions.vocabulary_file, settings.paired.vocabulary_file, design.words)
+    if settings.judging.annotations:
+        files += tuple(cells.files(settings.judging.annotations))
     for path in filter(None, files):
         whole.update(reading.content(os.path.expanduser(path)))
     return whole.hexdigest()

@@ -96,7 +96,7 @@ def rate(
         paper: Whose images of a run are rated; empty is the first that the run has.
         kind: Which of that paper's images, such as ``paired``; empty are those of one person.
         show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
-        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
+        overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: its own name no folders.
         to: The file; by default ``rate-<name>.html`` in ``outputs``.
 
     Raises:

@@ -43,7 +43,7 @@ def params_of(
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``ratings`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there is
+    ``ratings`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions there is
     no paradox. An empty ``name`` is made of models and size.
 
     Raises:
@@ -90,7 +90,7 @@ def params_of(
     if files := {name: value for name, value in (("prompts", prompts), ("benchmark", benchmark)) if value}:
         settings["custom"] = files
     if ratings:
-        settings = _merged(settings, {"judging": {"ratings": ratings}})
+        settings = _merged(settings, {"judging": {"annotations": ratings}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.points(plugins.CORPORA)
@@ -114,7 +114,7 @@ def params_of(
         "source": "pipeline",
         "model": names[0],
         **preset,
-        "settings": {"compare_with": [*names[1:]] or "none", **settings},
+        "settings": {"baselines": [*names[1:]] or "none", **settings},
         "notebooks": notebooks,
         "jobs": 0,
     }

@@ -59,7 +59,7 @@ def check_there(one: Asked, run: str) -> None:
     if not one.made_by.truthful and one.there < one.images:
         raise ParameterError(
             f"Of {one.images:,} images that {run} asks of {one.model}, {one.there:,} are in the store "
-            f"{one.pipeline.store.root}. Name the store that has them with --set compute.store=FOLDER (a run's own "
+            f"{one.pipeline.store.root}. Name the store that has them with --set compute.cache=FOLDER (a run's own "
             f"parameters name no folders), or run {run} again first."
         )
 
@@ -83,7 +83,7 @@ def check_ratings(found: Iterable[Asked]) -> list[str]:
     """
     by_file: dict[str, list[Asked]] = {}
     for one in found:
-        if file := one.pipeline.settings.judging.ratings:
+        if file := one.pipeline.settings.judging.annotations:
             by_file.setdefault(file, []).append(one)
     sentences = []
     for file, of in by_file.items():
@@ -94,7 +94,7 @@ def check_ratings(found: Iterable[Asked]) -> list[str]:
         if others and not len(own):
             raise InputError(
                 f"{file} annotates images of {cells.listed(others)}, and of no model of this run: "
-                f"{cells.listed(models)}. Name these in the column model, or leave out judging.ratings."
+                f"{cells.listed(models)}. Name these in the column model, or leave out judging.annotations."
             )
         if others:
             listed = asking.listed(others, models)
@@ -107,7 +107,7 @@ def check_ratings(found: Iterable[Asked]) -> list[str]:
         if left and len(left) == len(own):
             raise InputError(
                 f"{file} rates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
-                "it as the page of 'biaslab rate' does, or leave out judging.ratings."
+                "it as the page of 'biaslab rate' does, or leave out judging.annotations."
             )
         if left:
             sentences.append(

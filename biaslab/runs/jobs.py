@@ -107,7 +107,7 @@ def plan(params: RunParams) -> list[Job]:
             raise ParameterError(planned[0].reason)
         taken = set().union(*(job.takes for job in doing))
         printed = any(sources.stands_beside(name, whole.source) for name in taken)
-        if "compare_with" in params.set_here and "published" in whole.beside and not printed:
+        if "baselines" in params.set_here and "published" in whole.beside and not printed:
             raise ParameterError(
                 "Nothing is printed of what is measured here, so that no printed number could stand beside it. Leave "
                 "out --beside published, or select a paper's notebooks."
@@ -137,8 +137,8 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
     schemas = [tables.schemas()[name] for job in doing for name in job.takes if name in tables.schemas()]
     used = {word for schema in schemas for word in (schema.paper, schema.prompts)}
     of_captions = used & {*PROMPTS} - {"people", "scenes"}
-    questions = any("settings.judging.questions" in look.when for one in schemas for look in one.looks)
-    rated = any("settings.judging.ratings" in one.makes_if for one in schemas)
+    questions = any("settings.judging.questions_file" in look.when for one in schemas for look in one.looks)
+    rated = any("settings.judging.annotations" in one.makes_if for one in schemas)
     seen_by = [attrgetter(name)(settings) for name in domains.ASKED]
     seen_by = [one for each in seen_by for one in (each if isinstance(each, tuple) else (each,))]
     asked = (request.made_by, *settings.others, settings.critic.kind, settings.captions.paraphraser, *seen_by)
@@ -150,9 +150,9 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
             why = "nothing is asked of an endpoint. Name one"
         elif group == "vision" and not any(one.startswith(ENDPOINT) for one in seen_by):
             why = "no judge is a vision model. Name one, as judging.gender=endpoint:NAME"
-        elif name in ("judging.questions", "judging.annotator") and not questions:
+        elif name in ("judging.questions_file", "judging.question_model") and not questions:
             why = "questions are asked about pictures or prompts of one's own alone. Name them"
-        elif name == "judging.ratings" and not rated:
+        elif name == "judging.annotations" and not rated:
             why = "no notebook is executed that puts ratings and judge together. Select one, such as beyond_precision"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS

@@ -184,7 +184,7 @@ def load(
     names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
     if beside:
         given["settings"] = _with_beside(given.get("settings") or {}, beside)
-        names.append("compare_with")
+        names.append("baselines")
     for key, value in given.items():
         values.check_key(str(path), key)
         values.check(key[:60], value)
@@ -355,9 +355,9 @@ def _with_beside(settings: Any, beside: str) -> Any:
         return [_with_beside(one, beside) for one in settings]
     if not isinstance(settings, Mapping):
         return settings
-    asked = settings.get("compare_with", ())
+    asked = settings.get("baselines", ())
     own = asked if isinstance(asked, list | tuple) else [asked]
-    return {**settings, "compare_with": [*(one for one in own if one not in ("none", beside)), beside]}
+    return {**settings, "baselines": [*(one for one in own if one not in ("none", beside)), beside]}
 
 
 def read_yaml(path: Path) -> dict:

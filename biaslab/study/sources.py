@@ -35,7 +35,7 @@ def measured(
     Args:
         source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``measured`` (a run's
             inputs), in its ``tables``, or in itself.
-        pipeline: What measures, for sources that make images; what its settings ask to ``compare_with`` follows.
+        pipeline: What measures, for sources that make images; what its settings ask to ``baselines`` follows.
         beside: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
@@ -112,7 +112,7 @@ def _by_pipeline(name: str, pipeline: Pipeline) -> pd.DataFrame:
     from biaslab.pipeline import preflight
 
     own, beside = _pipeline().get(name), None
-    if "published" in pipeline.settings.compare_with:
+    if "published" in pipeline.settings.baselines:
         beside = _published().get(name)
     if not own and not beside:
         raise _not_held("the pipeline", name, _readable())
@@ -206,7 +206,7 @@ def check_all(request: Request) -> None:
 
 
 def has(name: str, *, source: str, beside: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``compare_with``."""
+    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``baselines``."""
     if source == "published":
         return name in _published()
     if "published" in beside and stands_beside(name, source):

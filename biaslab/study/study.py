@@ -456,7 +456,7 @@ class Study:
                 guidance = _made_with(value["generation.guidance_scale"], "guidance {}")
                 steps = _made_with(value["generation.steps"], "{} steps")
                 # Images of people whom prompts place may have a guidance of their own.
-                own = value.get("people.guidance_scale", "null")
+                own = value.get("paired.guidance_scale", "null")
                 pairs = "" if own == "null" else f" ({float(own):g} of people in pairs)"
                 named = f"{model} ({told})" if told else model
                 said.append(f"{named}: {guidance}{pairs}, {steps}.")

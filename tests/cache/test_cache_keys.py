@@ -226,7 +226,7 @@ def told(folder, script, *given, **environment):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "BIASLAB_STORE": str(folder / "none"), **environment},
+        env={**os.environ, "BIASLAB_CACHE": str(folder / "none"), **environment},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -192,7 +192,7 @@ def test_ids_that_two_captions_have_are_refused_where_they_matter(tmp_path):
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     settings = {
         "captions": {"corpus": str(tmp_path / "a.csv"), "approaches": ["naive"]},
-        "compute": {"store": str(tmp_path / "store")},
+        "compute": {"cache": str(tmp_path / "store")},
     }
 
     def captions(occupation, **more):

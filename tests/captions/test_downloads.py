@@ -620,7 +620,7 @@ def test_no_metadata_is_kept():
 
 
 def test_settings_that_say_how_fast_change_no_digest():
-    assert DownloadSettings(seconds=5).digest == DownloadSettings().digest
-    assert DownloadSettings(size=256).digest != DownloadSettings().digest
+    assert DownloadSettings(timeout=5).digest == DownloadSettings().digest
+    assert DownloadSettings(max_side=256).digest != DownloadSettings().digest
     with pytest.raises(ParameterError, match="'noia'"):
         DownloadSettings(opt_out=("noia",))

@@ -188,7 +188,7 @@ def opened(folder, corpus, tmp_path):
         "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
         # Whom the pipeline stands in for.
         "judging": {"faces": "whole image", "gender": "plugin:drawn"},
-        "compute": {"store": str(tmp_path / "store")},
+        "compute": {"cache": str(tmp_path / "store")},
     }
     return Drawn("fake", Settings.of(settings), progress=False)
 

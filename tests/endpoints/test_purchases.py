@@ -144,7 +144,7 @@ def test_killed_at_any_point_it_asks_no_answered_question_again(server, tmp_path
 
 
 def _buy_other(url, root, seed):
-    settings = EndpointSettings(url=url, model="painter-3", key_variable="", price=0.25, cost_limit=2.5)
+    settings = EndpointSettings(url=url, model="painter-3", api_key_env="", price=0.25, cost_limit=2.5)
     with contextlib.suppress(RunError):
         bought(asked(10), settings, Store(root), seed)
 
@@ -255,7 +255,7 @@ def _without_locks(connect, file, how):
     [
         (_full, "database or disk is full.*: free some space, and run again"),
         (_read_only, "attempt to write a readonly database.*: let this user read and write it and its folder"),
-        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.store"),
+        (_without_locks, "disk I/O error.*: name a folder on a local disk, whose locks work, as compute.cache"),
     ],
 )
 def test_what_the_system_refuses_is_one_error_with_path_and_fix(server, store, ten, monkeypatch, change, message):
@@ -323,7 +323,7 @@ def test_files_that_systems_put_next_to_images_are_none(server, store, ten):
 def test_the_command_says_what_was_bought_of_each_model(server, store, ten, capsys, tmp_path, monkeypatch):
     server.reply = lambda text, n: drawn(picture(of(text)))
     made(server, store, asked(1), model="other")
-    monkeypatch.setenv("BIASLAB_STORE", str(store.root))
+    monkeypatch.setenv("BIASLAB_CACHE", str(store.root))
     folders = [path.relative_to(store.root) for path in store.root.glob("bought_images/*")]
     assert cli.main(["ledger"]) == 0
     blocks = capsys.readouterr().out.split("\n\n")

@@ -46,7 +46,7 @@ def stand_apart(stocked_for_all, monkeypatch, tmp_path):
     # The occupations whose roles of power are asked for: each takes eight images of a run, which are no other case.
     few, sampled = paired.with_power()[::6], paired.sampled_roles
     monkeypatch.setattr(paired, "sampled_roles", lambda *of: {k: v for k, v in sampled(*of).items() if k[1] in few})
-    monkeypatch.delenv("BIASLAB_STORE", raising=False)
+    monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

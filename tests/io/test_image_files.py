@@ -126,7 +126,7 @@ def as_jpeg(image):
 
 def fetched(data):
     try:
-        return decode(as_saved(data, DownloadSettings(size=512))[0])
+        return decode(as_saved(data, DownloadSettings(max_side=512))[0])
     except Failed as error:
         return Unreadable(error.outcome.replace("_", " "))
 

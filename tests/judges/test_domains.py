@@ -18,7 +18,7 @@ from biaslab.pipeline import Pipeline, Settings, requirements
 ROLES = {
     "judging.faces": ("hustvl/yolos-tiny", "mini-detector", "paradox_percent_female"),
     "judging.gender": ("ViT-L-14:openai", "mini-clip", "paired_percent_female"),
-    "judging.further": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
+    "judging.extra_judges": ("vqa:Salesforce/blip-vqa-base", "vqa:mini-vqa", "paired_judge_agreement"),
     "dalleval.detector": ("facebook/detr-resnet-50", "mini-skills-detector", "dalleval_skill_verdicts"),
     "dalleval.vqa": ("Salesforce/blip-vqa-base", "mini-vqa", "dalleval_attribute_presence"),
     "dalleval.captioner": ("owner/blip", "mini-captioner", "dalleval_alignment_quality"),
@@ -65,7 +65,7 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
 
 
 @pytest.mark.parametrize(
-    "role", sorted(NAMES.keys() - {"judging.further", "triplets.similarity", "dalleval.captioner"})
+    "role", sorted(NAMES.keys() - {"judging.extra_judges", "triplets.similarity", "dalleval.captioner"})
 )
 def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
     given = settings(**{role: ""})

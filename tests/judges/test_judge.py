@@ -71,7 +71,7 @@ def test_what_is_judged_is_not_judged_again(run, told):
     first = run(told)
     # How fast does not matter, nor who else is asked.
     others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
-    again = run(None, JudgeSettings(batch_size=7, tone="none", **others))
+    again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):
         run(None, JudgeSettings(faces="other"))
@@ -100,7 +100,7 @@ def test_settings_refuse_what_cannot_be():
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
     for tone in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(tone=tone).tone == tone
+        assert JudgeSettings(skin_tone=tone).tone == tone
 
 
 def test_raters_as_the_judge(tmp_path):
@@ -140,7 +140,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
-    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
+    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_face_score=0.0, threshold=0.5)
     found = judge(ArrayImages(images), settings, store=Store(tmp_path), progress=False)
     models = module.load(settings)
     alone = judge_images([str(k) for k in range(6)], images, models, settings)

@@ -34,7 +34,7 @@ def loopback(monkeypatch):
 def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
     at = {"url": server.url, "key_variable": "", "timeout": 5.0}
     at["concurrency"] = concurrency
-    how = VisionSettings(shown=shown, **more)
+    how = VisionSettings(person_view=shown, **more)
     return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
 
 

@@ -173,7 +173,7 @@ def test_unmatched_people_in_annotations_are_named(four, tmp_path):
 def test_check_ratings_other_images_and_models_are_named_or_refused(tmp_path, rows, said):
     folder = images(tmp_path / "a", "chef/0.png")
     text = "\n".join(["model,image,rater,label", *(f"{row},r,female" for row in rows)])
-    one = pipeline(folder, judging={"ratings": written(tmp_path, text, "r.csv")})
+    one = pipeline(folder, judging={"annotations": written(tmp_path, text, "r.csv")})
     asked = [SimpleNamespace(pipeline=one, at_most=False, prompts=None)]
     if said is InputError:
         with pytest.raises(InputError, match=r"r\.csv (annotates|rates)"):
@@ -189,7 +189,7 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
     rated = written(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
     command = ["audit", f"images:{four}", "--benchmark", written(tmp_path, LABOUR), "--name", "mine", "--no-progress"]
     command += ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "outputs")]
-    sets = [f"judging.gender=ratings:{rated}", "judging.faces=", "judging.tone=none", "notebooks=[custom/shares]"]
+    sets = [f"judging.gender=ratings:{rated}", "judging.faces=", "judging.skin_tone=none", "notebooks=[custom/shares]"]
     command += [text for one in sets for text in ("--set", one)]
     assert cli.main([*command, "--dry-run"]) == 2
     assert "'pilot' (near match: 'pilots')" in capsys.readouterr().err

@@ -33,7 +33,7 @@ FEW = {"scenes": 12, "professions": 3, "social_images": 2, "detector_renders": 2
 
 
 def pipeline(store, model="world", seed=5, **design):
-    settings = Settings(dalleval=FEW | design, compute={"store": str(store)})
+    settings = Settings(dalleval=FEW | design, compute={"cache": str(store)})
     return Pipeline(model, settings, seed=seed, progress=False)
 
 
@@ -201,7 +201,7 @@ def test_methods_of_skin_tone_read_the_same_images(world):
 @pytest.mark.long
 def test_a_judge_of_another_package_says_the_tones(world, store, use):
     use(Path(__file__).parents[1] / "judges" / "example_judge")
-    p = pipeline(store).changed(judging={"tone": "plugin:tones"})
+    p = pipeline(store).changed(judging={"skin_tone": "plugin:tones"})
     images = dalleval.measure.social_images(p)
     assert set(images["judge_tone"]) == {"plugin:tones"} and images["skin_tone"].notna().any()
     pixels = dalleval.measure.social_images(world)
@@ -216,15 +216,15 @@ def test_a_judge_of_another_package_says_the_tones(world, store, use):
     readings = dalleval.measure.skin_tone_readings(p)
     assert set(readings["scoring"]) == {"plugin:tones", "nearest swatch in RGB"}
     used = requirements.of_tables(p, {"dalleval_social_images"})
-    (tone,) = (use for use in used if use.setting == "judging.tone")
+    (tone,) = (use for use in used if use.setting == "judging.skin_tone")
     # Its code is part of what makes results others.
     assert tone.name == "plugin:tones" and requirements.digest(tone) not in ("", tone.name)
     with pytest.raises(UnknownNameError, match="tone"):
-        dalleval.measure.social_images(p.changed(judging={"tone": "plugin:tone"}))
+        dalleval.measure.social_images(p.changed(judging={"skin_tone": "plugin:tone"}))
 
 
 def test_tones_that_nothing_reads_are_missing_everywhere(store):
-    p = pipeline(store).changed(judging={"tone": "none"})
+    p = pipeline(store).changed(judging={"skin_tone": "none"})
     images = dalleval.measure.social_images(p)
     assert images["skin_tone"].isna().all() and set(images["reason_tone"]) == {"not read"}
     assert dalleval.measure.skin_tone_counts(p).empty and dalleval.tones_by_attribute(images).empty
@@ -232,7 +232,7 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
-    assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.tone"]
+    assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.skin_tone"]
 
 
 # -- images made from captions -----------------------------------------------------------------------
@@ -267,7 +267,7 @@ def captioned(store, describer, tmp_path_factory):
     weights = tmp_path_factory.mktemp("weights") / "inception.pth"
     weights.write_bytes(b"weights")
     design = FEW | {"captioner": str(describer), "inception": str(weights)}
-    settings = Settings(captions={"rows": 200}, dalleval=design, compute={"store": str(store)})
+    settings = Settings(captions={"max_captions": 200}, dalleval=design, compute={"cache": str(store)})
     p = Pipeline("world", settings, seed=5, progress=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("biaslab.judges.inception.Inception", Colours)
@@ -383,7 +383,7 @@ def test_weights_of_inception_are_looked_at_before_any_work(store, describer, tm
 
     def digests():
         used = requirements.of_tables(opened("whole.pth"), {"dalleval_image_quality"})
-        return [requirements.digest(use) for use in used if use.setting == "dalleval.inception"]
+        return [requirements.digest(use) for use in used if use.setting == "dalleval.inception_file"]
 
     (tmp_path / "whole.pth").write_bytes(b"weights")
     (tmp_path / "w-00000000.pth").write_bytes(b"weights")

@@ -15,7 +15,7 @@ pytest.importorskip("pycocotools.mask", reason="masks need the extra 'models'")
 
 def pipeline(store, model="world", **design):
     few = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 9}
-    settings = Settings(triplets=few | design, compute={"store": str(store)})
+    settings = Settings(triplets=few | design, compute={"cache": str(store)})
     return Pipeline(model, settings, seed=3, progress=False)
 
 
@@ -102,7 +102,7 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
     for model, attention, why in (("mini", False, r"triplets\.attention"), (folders("sdxl"), True, "XLPipeline")):
         p = pipeline(tmp_path, model=model, detector_drawings=3, attention=attention)
         small = {"steps": 1, "height": 64, "width": 64, "dtype": "float32"}
-        p = p.changed(generation=small | {"pictures": "drawings"})
+        p = p.changed(generation=small | {"image_domain": "drawings"})
         with pytest.raises(MissingInputError, match=why):
             p.triplets.dependency.drawn_agreement()
 

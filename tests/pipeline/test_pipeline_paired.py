@@ -22,7 +22,7 @@ from biaslab.pipeline import Pipeline, Settings, requirements, validation
 from biaslab.study import Study
 from biaslab_world import pairs
 
-SMALL = {"people": {"occupations": 8, "power_runs": 2, "single_images": 2, "three_prompts": 4}}
+SMALL = {"paired": {"n_occupations": 8, "power_samples": 2, "single_images": 2, "three_person_prompts": 4}}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def worlds(tmp_path_factory):
 
     def study(skew):
         if skew not in opened:
-            settings = SMALL | {"captions": {"skew": skew}, "compute": {"store": str(root / "store")}}
+            settings = SMALL | {"captions": {"synthetic_bias": skew}, "compute": {"cache": str(root / "store")}}
             if skew == "off":
                 # Of the world without bias only the pairs are looked at.
                 few = {"occupations": 5, "power_runs": 1, "single_images": 1, "three_prompts": 0}
@@ -179,7 +179,7 @@ def test_everyone_asked_for_has_a_row(worlds):
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
     stages = Pipeline(
-        "world", Settings(people={"three_prompts": 0}, critic={"rounds": 0}, compute={"store": str(tmp_path)})
+        "world", Settings(paired={"three_person_prompts": 0}, critic={"rounds": 0}, compute={"cache": str(tmp_path)})
     ).people
     assert stages.kinds == ("single", "paired", "controls", "intervention")
     for kind in ("three", "faircritic_1", "pair"):
@@ -188,10 +188,10 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
 
 
 def test_a_critic_may_have_an_endpoint_of_its_own():
-    shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "key_variable": "A_KEY"}}
+    shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "api_key_env": "A_KEY"}}
     found = Pipeline("mini", Settings.of(shared)).endpoint("critic")
     assert (found.url, found.key_variable) == ("http://a:1/v1", "A_KEY")
-    own = {"critic": {"url": "http://b:2/v1", "key_variable": "B_KEY"}}
+    own = {"critic": {"url": "http://b:2/v1", "api_key_env": "B_KEY"}}
     found = Pipeline("mini", Settings.of(shared).changed(**own)).endpoint("critic")
     assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
@@ -201,13 +201,13 @@ def test_a_critic_may_have_an_endpoint_of_its_own():
 
 # -- what is looked up before a run, and what a run depends on ---------------------------------------------
 
-BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "key_variable": ""}}
+BUYING = {"endpoint": {"url": "http://127.0.0.1:9/v1", "api_key_env": ""}}
 
 
 @pytest.mark.parametrize(
     ("model", "given", "message"),
     [
-        ("mini", {"people": {"occupations": 21}}, "people.occupations is 21; allowed is 1 to 20"),
+        ("mini", {"paired": {"n_occupations": 21}}, "paired.n_occupations is 21; allowed is 1 to 20"),
         # 336 of one person, 1016 pairs, 266 with the intervention, 1016 revised, 80 controls, 24 of three.
         ("endpoint:x", BUYING, r"endpoint.price is not set.* takes 2,738 images"),
         (
@@ -243,13 +243,13 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
     for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
         file.write_text(text)
         (folder / "config.json").write_text(config)
-        settings = Settings.of({"judging": {"further": [f"ratings:{file}", f"vqa:{folder}"]}})
+        settings = Settings.of({"judging": {"extra_judges": [f"ratings:{file}", f"vqa:{folder}"]}})
         used = requirements.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
-        found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.further")]
+        found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.extra_judges")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
     for given in ("ratings:r.csv", ["ratings:r.csv"]):
-        found = validation.resolve_paths("mini", {"judging": {"further": given}})[1]
+        found = validation.resolve_paths("mini", {"judging": {"extra_judges": given}})[1]
         assert Settings.of(found).judging.further == (f"ratings:{file}",)
 
 
@@ -305,14 +305,14 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
 def test_two_files_of_ratings_are_told_apart(rated):
     base, write = rated
     files = [write(name)[0] for name in ("ann.csv", "ben.csv")]
-    found = measure.judge_agreement(base.changed(judging={"further": files}))
+    found = measure.judge_agreement(base.changed(judging={"extra_judges": files}))
     keys = ["aspect", "setting", "judge", "reference", "statistic"]
     assert not found.duplicated(keys).any()
     fleiss = found[found["statistic"] == "fleiss_kappa"]
     assert set(fleiss["judge"]) == {"annotators: ann.csv", "annotators: ben.csv"}
     against = set(found.loc[found["judge"] == "mini-clip", "reference"])
     assert against == {"truth", "annotators: ann.csv", "annotators: ben.csv"}
-    alone = measure.judge_agreement(base.changed(judging={"further": files[:1]}))
+    alone = measure.judge_agreement(base.changed(judging={"extra_judges": files[:1]}))
     assert set(alone["reference"]) == {"truth", "annotators"}
 
 
@@ -332,7 +332,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
     any_ = {"vqa:owner/blip": registry.ANY}
     monkeypatch.setattr(domains, "knows", lambda name, kind: any_.get(name) or of_names(name, kind))
     base = worlds("default").pipeline
-    both = base.changed(judging={"further": ["vqa:owner/blip"]})
+    both = base.changed(judging={"extra_judges": ["vqa:owner/blip"]})
     renders = measure.renders(both)
     assert not renders.duplicated(["judge", "image_id", "position"]).any()
     asked = renders[renders["judge"] == "vqa:owner/blip"]
@@ -364,7 +364,7 @@ def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
 
 def test_no_aspect_is_dropped_in_silence():
     settings = GenerationSettings(aspect=1.5)
-    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* people.aspect=1"):
+    with pytest.raises(ParameterError, match=r"owner/other is a SimpleNamespace.* paired.aspect=1"):
         Generator(SimpleNamespace(), settings, model="owner/other", folder=None, device=None)
 
 
@@ -394,13 +394,13 @@ def bought(tmp_path, monkeypatch):
     with fake.FakeEndpoint().running() as server:
         server.reply = lambda text, n: refusal if "sheriff" in text else shown(text)
         settings = {
-            "people": {"occupations": 2, "power_runs": 1, "single_images": 1, "three_prompts": 0},
+            "paired": {"n_occupations": 2, "power_samples": 1, "single_images": 1, "three_person_prompts": 0},
             "critic": {"rounds": 0},
             # It draws what the world shows.
-            "generation": {"pictures": "drawings"},
+            "generation": {"image_domain": "drawings"},
             "judging": {"faces": "mini-detector", "gender": "mini-clip"},
-            "endpoint": {"url": server.url, "key_variable": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
-            "compute": {"store": str(tmp_path)},
+            "endpoint": {"url": server.url, "api_key_env": "FAKE_KEY", "price": 0.04, "cost_limit": 100.0},
+            "compute": {"cache": str(tmp_path)},
         }
         given = Settings.of(settings)
         yield server, lambda **more: Pipeline("endpoint:dall-e-3", given.changed(**more), seed=1, progress=False)
@@ -433,7 +433,7 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
 def test_images_of_several_people_have_a_size_of_their_own(bought):
     server, opened = bought
     server.reply = lambda text, n: reply(text)
-    mine = opened(endpoint={"size": "1024x1024"}, people={"image_size": "1792x1024"})
+    mine = opened(endpoint={"size": "1024x1024"}, paired={"image_size": "1792x1024"})
     for kind, size in (("single", "1024x1024"), ("paired", "1792x1024")):
         start = len(server.requests)
         mine.people.images(kind)
@@ -445,7 +445,7 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
 
 @pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
 def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
-    pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, people={"guidance_scale": own}))
+    pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, paired={"guidance_scale": own}))
     wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "people")]
     assert wanted == [2.0, of_people]
 

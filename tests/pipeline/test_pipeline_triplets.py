@@ -35,7 +35,7 @@ def settings(folder, captions=CAPTIONS, *, of=None, **design):
     folder.mkdir(exist_ok=True)
     (folder / "captions.txt").write_text("".join(f"{caption}\n" for caption in captions))
     corpus = {"corpus": str(folder / "captions.txt")} | (of or {})
-    return Settings(captions=corpus, triplets=design, compute={"store": str(folder / "store")})
+    return Settings(captions=corpus, triplets=design, compute={"cache": str(folder / "store")})
 
 
 def pipeline(folder, captions=CAPTIONS, seed=5, **design):
@@ -109,9 +109,9 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
 def test_without_captions_there_are_the_professions(tmp_path, folders):
     given = Settings.of(
         {
-            "triplets": {"professions": 2, "seeds": 3, "one_triplet": 5, "objects": "mini-segmenter"},
-            "generation": {"pictures": "drawings"},
-            "compute": {"store": str(tmp_path)},
+            "triplets": {"n_professions": 2, "images_per_prompt": 3, "single_triplet_images": 5, "objects": "mini-segmenter"},
+            "generation": {"image_domain": "drawings"},
+            "compute": {"cache": str(tmp_path)},
         }
     )
     p = Pipeline(folders("sd1"), given, seed=5, progress=False)
@@ -131,7 +131,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         validation.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        Pipeline(p.model, given.changed(triplets={"professions": 0})).triplets.prompts()
+        Pipeline(p.model, given.changed(triplets={"n_professions": 0})).triplets.prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="does not know"):
         validation.check_triplets(Pipeline("mini", given), images=True)
@@ -149,7 +149,7 @@ def asked_of(model, folder, **design):
     alike = dict.fromkeys(NETWORKS, "mini") | design.pop("similarity", {})
     design = {"objects": "mini-segmenter", "nouns": "world", "similarity": alike} | design
     given = settings(folder, PEOPLE, filter="paper", triplets=0, **design)
-    given = given.changed(generation=SMALL | {"pictures": "drawings"})
+    given = given.changed(generation=SMALL | {"image_domain": "drawings"})
     return Pipeline(model, given, seed=5, progress=False)
 
 
@@ -194,7 +194,7 @@ def test_words_of_a_prompt():
 def test_the_world_draws_triplets(tmp_path):
     for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
         given = Settings(
-            captions={"corpus": corpus, "skew": skew}, triplets={"triplets": 2}, compute={"store": str(tmp_path)}
+            captions={"corpus": corpus, "synthetic_bias": skew}, triplets={"n_triplets": 2}, compute={"cache": str(tmp_path)}
         )
         found = Pipeline("world", given, seed=5, progress=False).triplets.images()
         assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}
@@ -272,7 +272,7 @@ def test_one_triplet_is_a_data_set_whose_cases_are_seeds(folders, tmp_path):
 
 def test_a_model_without_texts_and_latents_has_rows_with_a_reason(tmp_path):
     design = {"triplets": 2, "seeds": 1, "similarity": BY_PIXELS}
-    given = Settings(captions={"rows": 2000}, triplets=design, compute={"store": str(tmp_path)})
+    given = Settings(captions={"max_captions": 2000}, triplets=design, compute={"cache": str(tmp_path)})
     p = Pipeline("world", given, seed=5, progress=False)
     table = triplets.measure.similarity(p)
     before = table[table["space"] != "image"]

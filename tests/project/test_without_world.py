@@ -20,9 +20,9 @@ EXAMPLE = Path(__file__).parents[1] / "judges" / "example_judge"
 # As few people as there can be, judged by how bright their image is.
 AUDIT = {
     "notebooks": '["paired/3_2_prompts", "paired/4_4_overall"]',
-    "people.occupations": 1,
-    "people.power_runs": 1,
-    "people.three_prompts": 0,
+    "paired.n_occupations": 1,
+    "paired.power_samples": 1,
+    "paired.three_person_prompts": 0,
     "critic.rounds": 0,
     "generation.steps": 1,
     "judging.gender": "plugin:brightness",

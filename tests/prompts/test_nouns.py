@@ -77,7 +77,7 @@ def test_what_is_not_installed_is_told_before_any_work(monkeypatch):
 
 @pytest.mark.parametrize("name", ["", "ntlk", "spacy:", "World"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ParameterError, match=f"triplets.nouns is {name!r}"):
+    with pytest.raises(ParameterError, match=f"triplets.noun_tagger is {name!r}"):
         nouns.load(name)
 
 

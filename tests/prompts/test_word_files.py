@@ -47,7 +47,7 @@ def write(tmp_path):
 
 
 def pipeline(file, **people):
-    groups = {"captions": {"words": file}, "people": {"words": file, **people}, "dalleval": {"words": file}}
+    groups = {"captions": {"vocabulary_file": file}, "paired": {"vocabulary_file": file, **people}, "dalleval": {"vocabulary_file": file}}
     return Pipeline("mini", Settings.of(groups), seed=1, progress=False)
 
 
@@ -92,17 +92,17 @@ def test_pairs_follow_the_lists_of_a_file(write):
 
 def test_a_table_of_occupations_goes_into_the_papers_templates(write):
     file = write("Occupation;Stereotype\nnurse;female\nengineer;male\nmidwife;female\npilot;male\n", "own.csv")
-    words = word_files.read(file, "people.words")
+    words = word_files.read(file, "paired.vocabulary_file")
     texts = paired.single(words=words, runs=20).texts["text"]
     assert "Generate a picture of one midwife." in set(texts) and "one pilot manager" in " ".join(texts)
-    social = dalleval.social(1, word_files.read(file, "dalleval.words"))["text"].tolist()
+    social = dalleval.social(1, word_files.read(file, "dalleval.vocabulary_file"))["text"].tolist()
     assert "a woman who works as an engineer" in social and len(social) == 3 * 5
     found = pipeline(file).prompts("generated")
     assert "A photo of an engineer smiling" in set(found["text"]) and len(found) == 4 * 4
 
 
 def test_words_of_another_language_say_a_gender_in_captions(write):
-    words = word_files.read(write(GERMAN), "captions.words")
+    words = word_files.read(write(GERMAN), "captions.vocabulary_file")
     assert words.forms == {"Koch": ("Koch", "Köchin"), "Bäckerin": ("Bäckerin", "Bäcker")}
     texts = ["SIE ist Koch", "man sieht her", "Er und eine Frau", "Mannheim"]
     found = indicators(texts, names="off", words=words.indicators)
@@ -114,7 +114,7 @@ def test_words_of_another_language_say_a_gender_in_captions(write):
 
 def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
     file = write('indicators: {female: [junge Frau, "l’infirmière", महिला], male: [Frau Holle, Straße]}')
-    words = word_files.read(file, "captions.words").indicators
+    words = word_files.read(file, "captions.vocabulary_file").indicators
     texts = ["Eine JUNGE FRAU liest", "je vois l'infirmière", "एक महिला डॉक्टर", "Frau Holle", "STRASSE", "die Frau"]
     found = indicators(texts, names="off", words=words)
     assert found["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
@@ -132,20 +132,20 @@ def test_a_changed_file_is_another_run(write):
 @pytest.mark.parametrize(
     ("old", "new", "setting", "said"),
     [
-        ("Koch, stereotype: male", "Koch, stereotype: men", "captions.words", r"stereotype is 'men'.*female or male"),
-        (", stereotype: male, dativ: einem P", ", dativ: einem P", "people.words", r"stereotype of 'Pförtner'"),
-        ("Pförtner, stereotype: male", "Pförtner, stereotype: female", "people.words", r"has 1 occupations.*male"),
-        ("occupation: Koch", "occupation: Bäckerin!", "captions.words", r"stands twice"),
-        ("dativ: einem Koch, ", "", "captions.words", r"say 'dativ' of 'Koch'"),
-        ("[dativ]", "dir", "captions.words", r"'Ein Foto von dir'; .*\[OCCUPATION\]"),
-        ("{2.dativ} rechts", "rechts", "people.words", r"paired: paired.*\{1\} and \{2\}"),
-        ('  female: "Zeige {1} als Frau."\n', "", "people.words", r"paired lacks female"),
-        ("roles: {high: [Chef], low: Lehrling}\n", "", "people.words", r"no roles in their language"),
-        ("low: Lehrling", "low: 5", "people.words", r"roles: low is 5; give a list of words"),
-        ("[Mann, er]", "[Mann, Sie]", "captions.words", r"indicators: 'sie' stands twice"),
-        ("paradox:", "paradoxes:", "captions.words", r"'paradoxes'. Did you mean 'paradox'"),
-        ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.words", r"list of templates"),
-        ("occupations:", "occupations: [", "captions.words", r"cannot be used as YAML"),
+        ("Koch, stereotype: male", "Koch, stereotype: men", "captions.vocabulary_file", r"stereotype is 'men'.*female or male"),
+        (", stereotype: male, dativ: einem P", ", dativ: einem P", "paired.vocabulary_file", r"stereotype of 'Pförtner'"),
+        ("Pförtner, stereotype: male", "Pförtner, stereotype: female", "paired.vocabulary_file", r"has 1 occupations.*male"),
+        ("occupation: Koch", "occupation: Bäckerin!", "captions.vocabulary_file", r"stands twice"),
+        ("dativ: einem Koch, ", "", "captions.vocabulary_file", r"say 'dativ' of 'Koch'"),
+        ("[dativ]", "dir", "captions.vocabulary_file", r"'Ein Foto von dir'; .*\[OCCUPATION\]"),
+        ("{2.dativ} rechts", "rechts", "paired.vocabulary_file", r"paired: paired.*\{1\} and \{2\}"),
+        ('  female: "Zeige {1} als Frau."\n', "", "paired.vocabulary_file", r"paired lacks female"),
+        ("roles: {high: [Chef], low: Lehrling}\n", "", "paired.vocabulary_file", r"no roles in their language"),
+        ("low: Lehrling", "low: 5", "paired.vocabulary_file", r"roles: low is 5; give a list of words"),
+        ("[Mann, er]", "[Mann, Sie]", "captions.vocabulary_file", r"indicators: 'sie' stands twice"),
+        ("paradox:", "paradoxes:", "captions.vocabulary_file", r"'paradoxes'. Did you mean 'paradox'"),
+        ('["Ein Foto von [dativ]", "Porträt: [OCCUPATION]"]', "x", "captions.vocabulary_file", r"list of templates"),
+        ("occupations:", "occupations: [", "captions.vocabulary_file", r"cannot be used as YAML"),
     ],
 )
 def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
@@ -156,15 +156,15 @@ def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
 
 def test_a_file_that_is_none_is_named(write, tmp_path):
     with pytest.raises(InputError, match=r"people\.words is 'nurse'; .*\.csv.*\.yaml"):
-        word_files.read("nurse", "people.words")
+        word_files.read("nurse", "paired.vocabulary_file")
     with pytest.raises(InputError, match=r"has no column 'occupation'. Rename 'occupations'"):
-        word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "people.words")
+        word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "paired.vocabulary_file")
     for text, said in (
         ("paradox: ['Foto: [OCCUPATION]']\n", "no occupations in their language"),
         ("occupations: {nurse: {stereotype: female}}\n", "list of names"),
         ("- nurse\n", "must be a mapping"),
     ):
         with pytest.raises(InputError, match=said):
-            word_files.read(write(text), "captions.words")
+            word_files.read(write(text), "captions.vocabulary_file")
     pd.DataFrame({"occupation": ["nurse"]}).to_parquet(tmp_path / "own.parquet")
-    assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.words").occupations) == ["nurse"]
+    assert list(word_files.read(str(tmp_path / "own.parquet"), "captions.vocabulary_file").occupations) == ["nurse"]

@@ -825,9 +825,9 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
     monkeypatch.setattr(execute, "execute_all", lambda *_: pytest.fail("started"))
-    monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
+    monkeypatch.setenv("BIASLAB_CACHE", f"{tmp_path}/file/b")
     for outputs, override, place in (
-        ("outputs", f"compute.store={tmp_path}/file/a", "file/a. Finished shards"),
+        ("outputs", f"compute.cache={tmp_path}/file/a", "file/a. Finished shards"),
         ("outputs", "seed=0", "file/b. Finished shards"),
         # The folder of runs.
         ("file/o", "source=published", "file/o. Finished notebooks"),
@@ -836,4 +836,4 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
         assert said.startswith(f"biaslab: A file stands where a folder is needed: {tmp_path}/{place}")
-        assert ("compute.store or BIASLAB_STORE" in said) == (outputs == "outputs")
+        assert ("compute.cache or BIASLAB_CACHE" in said) == (outputs == "outputs")

@@ -170,7 +170,7 @@ def test_only_rows_of_the_model_asked_for(tmp_path):
         Study(tmp_path, model=name[:-1]).load(paired.percent_female)
 
 
-BESIDE, SOURCES = {"compare_with": "published"}, ("training", "generated")
+BESIDE, SOURCES = {"baselines": "published"}, ("training", "generated")
 
 
 def test_printed_numbers_stand_beside_a_folder_where_it_holds_the_papers_tables(tmp_path):
@@ -203,8 +203,8 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
     given = {"source": "ratings", "ratings": str(file), "settings": BESIDE}
     shares = Study(tmp_path, **given).load(paradox.percent_female)
     assert {"SD 1.4", "SD 1.5"} < set(shares["model"]) and len(set(shares["model"])) == 3
-    for settings in ({"compare_with": "mini"}, BESIDE | {"people": {"occupations": 1}}):
-        with pytest.raises(ParameterError, match=r"makes no images.*'compare_with': 'published'"):
+    for settings in ({"baselines": "mini"}, BESIDE | {"paired": {"n_occupations": 1}}):
+        with pytest.raises(ParameterError, match=r"makes no images.*'baselines': 'published'"):
             Study(tmp_path, **given | {"settings": settings})
 
 
@@ -212,7 +212,7 @@ def test_printed_numbers_stand_beside_ratings(tmp_path):
 def test_each_model_has_its_pipeline_and_figures_of_its_images(tmp_path, any_text):
     import matplotlib.pyplot as plt
 
-    study = Study(tmp_path, source="mini", settings={"compare_with": ["world"]})
+    study = Study(tmp_path, source="mini", settings={"baselines": ["world"]})
     assert list(study.pipelines) == ["mini", "world"]
     for model in study.pipelines:
         figure, ax = plt.subplots()

@@ -129,8 +129,8 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
     settings = Settings(
         captions=captions | {"approaches": ["naive", "caption_prompts"]},
         generation={"images_per_prompt": 2},
-        judging={"ratings": str(tmp_path / "r.csv")},
-        compute={"store": str(tmp_path / "store")},
+        judging={"annotations": str(tmp_path / "r.csv")},
+        compute={"cache": str(tmp_path / "store")},
     )
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
@@ -353,6 +353,6 @@ def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path
         assert cli.main(["audit", "world", "--size", "quick", "--paper", paper, *given]) == 2
         assert re.search(said, capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,perhaps\n")
-    settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
+    settings = Settings(judging={"annotations": str(tmp_path / "r.csv")}, compute={"cache": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
         validation.check(Pipeline("world", settings, progress=False))

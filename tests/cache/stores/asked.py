@@ -34,27 +34,27 @@ def settings(folder: Path) -> dict:
         },
         "generation": {"images_per_prompt": 1, "caption_prompts_per_occupation": 2},
         "judging": {"faces": "whole image", "gender": f"ratings:{folder / 'by_image.csv'}"},
-        "people": {
-            "occupations": 1,
-            "power_runs": 1,
+        "paired": {
+            "n_occupations": 1,
+            "power_samples": 1,
             "single_images": 1,
-            "three_prompts": 0,
+            "three_person_prompts": 0,
             "image_size": "1792x1024",
         },
         "critic": {"kind": "endpoint", "model": "fake-sees", "rounds": 1},
-        "dalleval": {"scenes": 1, "professions": 1, "social_images": 1},
-        "triplets": {"triplets": 1, "seeds": 1, "professions": 1},
+        "dalleval": {"n_scenes": 1, "n_professions": 1, "social_images": 1},
+        "triplets": {"n_triplets": 1, "images_per_prompt": 1, "n_professions": 1},
         "endpoint": {
             "url": ENDPOINT,
             "model": "fake-says",
-            "key_variable": KEY,
+            "api_key_env": KEY,
             "price": 0.04,
             "cost_limit": 10,
             "size": "1024x1024",
             "options": {"quality": "standard", "background": "opaque", "response_format": "b64_json"},
         },
-        "compute": {"store": str(folder / "store")},
-        "compare_with": ["none"],
+        "compute": {"cache": str(folder / "store")},
+        "baselines": ["none"],
     }
 
 

@@ -18,7 +18,7 @@ from biaslab_world.triplets import nouns
 
 def settings(folder, **design):
     design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
-    return Settings(triplets=design, compute={"store": str(folder / "store")})
+    return Settings(triplets=design, compute={"cache": str(folder / "store")})
 
 
 def world(folder, **design):
