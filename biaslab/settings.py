@@ -13,7 +13,7 @@ from biaslab.errors import ParameterError, name_help
 from biaslab.generation.settings import GenerationSettings
 from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
-from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PeopleDesign, TripletsDesign
+from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PairedDesign, TripletsDesign
 from biaslab.schema import values
 from biaslab.schema.groups import Folder, Group, Numbers, Place, Texts, Whole, field
 
@@ -22,7 +22,7 @@ COUNTS = ("images_per_prompt", "caption_prompts_per_occupation", "images_per_cap
 """Settings of generation that say how often templates and captions are asked."""
 OF_A_MODEL = {
     "generation": tuple(name for name in GenerationSettings.model_fields if name not in COUNTS),
-    "people": ("guidance_scale", "aspect"),
+    "paired": ("guidance_scale", "aspect"),
     "triplets": ("guidance_scale",),
 }
 # What stands beside a run's own model where it is none of other models.
@@ -73,7 +73,7 @@ class CalibrationSettings(Group):
     unbiased_per_occupation: Whole = field(
         60, "Randomly sampled captions for each occupation among those without planted bias.", "captions", ge=1
     )
-    test_images: Whole = field(2000, "Held-out synthetic images for testing the classifier.", "drawings", ge=1)
+    test_images: Whole = field(2000, "Held-out synthetic images for testing the classifier.", "images", ge=1)
 
 
 class Settings(Group):
@@ -87,7 +87,7 @@ class Settings(Group):
     judging: JudgeSettings = JudgeSettings()
     vision: VisionSettings = VisionSettings()
     custom: CustomDesign = CustomDesign()
-    people: PeopleDesign = PeopleDesign()
+    paired: PairedDesign = PairedDesign()
     critic: CriticSettings = CriticSettings()
     dalleval: DallEvalDesign = DallEvalDesign()
     triplets: TripletsDesign = TripletsDesign()

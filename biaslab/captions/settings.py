@@ -50,8 +50,8 @@ class DownloadSettings(Group):
     @property
     def digest(self) -> str:
         """Sixteen hex digits of what decides which images are saved and how; not of how fast."""
-        which = (self.size, "jpg", JPEG_QUALITY, sorted(self.opt_out))
-        which += (self.most_bytes, self.most_pixels)
+        which = (self.max_side, "jpg", JPEG_QUALITY, sorted(self.opt_out))
+        which += (self.max_bytes, self.max_pixels)
         return hashlib.sha256(repr(which).encode()).hexdigest()[:16]
 
 

@@ -279,7 +279,7 @@ class Requests:
         """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
         code, said = replies.error(data)
         told = f"HTTP {status}" + (f": {self.clean(said)}" if said else "")
-        model, variable = self.settings.model, self.settings.key_variable
+        model, variable = self.settings.model, self.settings.api_key_env
         if replies.is_policy(data):
             return self.nothing(self.stopped, told)
         if status in (401, 403):

@@ -115,7 +115,7 @@ class _Buying(Requests):
         super().__init__(settings, settings.image_fields, worked_before=bool(ledger.done))
         self._ledger = ledger
         # In base64, with room for what stands around it.
-        self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
+        self.longest_reply = settings.max_bytes * 4 // 3 + 2**17
         self._useful = any(b.outcome in (OK, REFUSED) for b in ledger.done.values())
         self._wasted = 0
 
@@ -213,7 +213,7 @@ class _Buying(Requests):
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
         if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
             return Bought("not_an_image", "not an image" if data else "empty", **said)
-        image = decode(data, most_bytes=self.settings.most_bytes)
+        image = decode(data, most_bytes=self.settings.max_bytes)
         if isinstance(image, Unreadable):
             return Bought("not_an_image", image.reason, **said)
         self._ledger.save_picture(digest, ending, data)
@@ -224,12 +224,12 @@ class _Buying(Requests):
 
         s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
-        limits = fetch.Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout)
+        limits = fetch.Limits(s.max_bytes, read_timeout=min(30.0, s.timeout), timeout=s.timeout)
 
         def once() -> bytes:
             try:
                 # Some servers name a picture by its path with them.
-                return fetch.get(urljoin(self.target, address), limits, s.allow)
+                return fetch.get(urljoin(self.target, address), limits, s.allowed_hosts)
             except Failed as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # What goes wrong may quote what was sent, and is logged.

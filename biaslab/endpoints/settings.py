@@ -28,7 +28,7 @@ def _plain_url(url: str) -> str:
     if held := redact.secret_in_url(re.sub(r"\s", "", url)):
         raise ParameterError(
             f"The endpoint's URL holds {held}, which would be written into reports. Take it out, and put the key into "
-            "an environment variable (key_variable)."
+            "an environment variable (api_key_env)."
         )
     example = "such as https://api.openai.com/v1 or http://localhost:8000/v1"
     try:
@@ -119,19 +119,19 @@ class EndpointSettings(Group):
         return {"model": self.model, "n": 1, **({"size": self.size} if self.size else {}), **self.options}
 
     def check_key(self) -> str:
-        """Return the API key; empty where ``key_variable`` is.
+        """Return the API key; empty where ``api_key_env`` is.
 
         Raises ParameterError: URL, model or key is missing, or the variable's value cannot be a key. The message does
         not repeat the value.
         """
         if not self.url or not self.model:
             raise ParameterError(f"endpoint.url is {self.url!r}, endpoint.model {self.model!r}; give both.")
-        if not self.key_variable:
+        if not self.api_key_env:
             return ""
-        key = os.environ.get(self.key_variable, "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
             raise ParameterError(
-                f"The environment variable {self.key_variable} holds no key for {self.url}. Set it to the key, or name "
+                f"The environment variable {self.api_key_env} holds no key for {self.url}. Set it to the key, or name "
                 "another with endpoint.api_key_env; for an endpoint without keys, leave that empty."
             )
         return key

@@ -67,7 +67,7 @@ class EndpointImages(MadeImages):
 
         settings, ledger, failed = self._settings, self._ledger, {}
         ledger.load()
-        if settings.buy and self._missing():
+        if settings.allow_purchases and self._missing():
             if settings.price is None:
                 raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()

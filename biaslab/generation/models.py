@@ -174,9 +174,9 @@ def open_model(
     if one and one.draws:
         return one.draws(name=name, corpus=corpus(), height=settings.height, of=of, design=design)
     if name.startswith(IMAGES):
-        return FolderModel(name, pictures=settings.pictures)
+        return FolderModel(name, pictures=settings.image_domain)
     if name.startswith(ENDPOINT):
-        return EndpointModel(name, endpoint, pictures=settings.pictures)
+        return EndpointModel(name, endpoint, pictures=settings.image_domain)
     # Tables call it by the name that was given.
     stands_for = name if of == "captions" else registry.instead(name, "text-to-image", of)
     return DiffusersModel(stands_for, settings, device=device, offload=offload)
@@ -195,7 +195,7 @@ class DiffusersModel(ImageModel):
     @property
     def pictures(self) -> str:
         """What the settings say of its images, else the model's folder."""
-        return self._settings.pictures or registry.pictures(self._where())
+        return self._settings.image_domain or registry.pictures(self._where())
 
     @property
     def digest(self) -> str:

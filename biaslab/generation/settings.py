@@ -69,4 +69,4 @@ class GenerationSettings(Group):
     def look(self) -> dict[str, object]:
         """What decides how an image looks: not how many there are, nor how fast they are made."""
         apart = {"images_per_prompt", "caption_prompts_per_occupation", "images_per_caption"}
-        return self.model_dump(exclude=apart | {"batch_size", "compile", "pictures"})
+        return self.model_dump(exclude=apart | {"batch_size", "compile", "image_domain"})

@@ -93,17 +93,17 @@ class JudgeSettings(Group):
 
     @model_validator(mode="after")
     def _two_texts(self) -> Self:
-        if len(self.texts) != 2 or not all(t.strip() for t in self.texts):
+        if len(self.class_prompts) != 2 or not all(t.strip() for t in self.class_prompts):
             raise ParameterError(
-                f"texts is {self.texts!r}; give two texts, for perceived as male and as female: {GENDER_TEXTS}."
+                f"class_prompts is {self.class_prompts!r}; give two texts, for perceived as male and as female: {GENDER_TEXTS}."
             )
         return self
 
     @model_validator(mode="after")
     def _a_judge_of_tone(self) -> Self:
-        if self.tone not in ("", PIXELS, NOT_READ) and not self.tone.startswith((PLUGIN, ENDPOINT)):
+        if self.skin_tone not in ("", PIXELS, NOT_READ) and not self.skin_tone.startswith((PLUGIN, ENDPOINT)):
             raise ParameterError(
-                f"tone is {self.tone!r}; give {PIXELS!r}, {NOT_READ!r}, '{ENDPOINT}NAME' of a vision model, "
+                f"skin_tone is {self.skin_tone!r}; give {PIXELS!r}, {NOT_READ!r}, '{ENDPOINT}NAME' of a vision model, "
                 f"'{PLUGIN}NAME' of an installed package, or nothing."
             )
         return self

@@ -108,7 +108,7 @@ class Vision:
         of cost; what was answered is kept.
         """
         found = [Said("")] * len(questions)
-        how = {"longest": self.how.size, "detail": self.how.detail, "photograph": photographs}
+        how = {"longest": self.how.max_side, "detail": self.how.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
         packed = {name: chat.picture(image, **how) for name, image in {id(one): one for one in pictures}.items()}
         forms: dict[tuple[str, ...], list[int]] = {}
@@ -279,14 +279,14 @@ def judge_people(
     rows = asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
     counts = rows.groupby("image_id")["position"].transform("max")
     seen = rows.reindex(columns=list(people.COLUMNS)).assign(outcome="", reason="", gender="", answer="", role="")
-    if vision.how.shown == "crop":
+    if vision.how.person_view == "crop":
         found = judge.find_faces(images, settings, store=store, device=device, progress=progress)
         seen = seen.assign(**_gated(found.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
-        big = large_enough(*sizes, settings.min_face, counts)
+        big = large_enough(*sizes, settings.min_face_size, counts)
         seen.loc[(seen["outcome"] == "") & ~big, "outcome"] = "face_too_small"
     standing = seen["outcome"] == ""
-    units = units_of(seen[standing], GENDER, GENDERS, vision.how.shown)
+    units = units_of(seen[standing], GENDER, GENDERS, vision.how.person_view)
     said = ask_about(images, units, vision, store=store, progress=progress, unit="people").set_index(units.index)
     for column in ("outcome", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = said[column]
@@ -317,7 +317,7 @@ def tones(images: ImageSource, whom: pd.DataFrame, vision: Vision, **how: Any) -
     A row per row of ``whom`` (as of :func:`units_of`); ``how`` is as for :func:`ask_about`.
     """
     found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=whom.index)
-    units = units_of(whom, TONE, TONES, vision.how.shown)
+    units = units_of(whom, TONE, TONES, vision.how.person_view)
     said = ask_about(images, units, vision, unit="people", **how).set_index(units.index)
     why = said["reason"].where(said["reason"] != "", said["outcome"]).where(said["answer"] == "", said["answer"])
     read = said["answer"].isin(TONES)

@@ -17,7 +17,7 @@ from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
 from biaslab.judges.judge_names import RATINGS, VQA
-from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
+from biaslab.judges.questions_file import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
@@ -51,7 +51,7 @@ class Custom(Part):
         was asked for what it has.
         """
         s = self._pipeline.settings.custom
-        file = asking.prompts(s.prompts, s.images) if s.prompts else None
+        file = asking.prompts(s.prompts_file, s.images_per_prompt) if s.prompts_file else None
         if self.folder is None:
             if file is None:
                 raise MissingInputError(
@@ -66,7 +66,7 @@ class Custom(Part):
         rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
         if rows.empty:
             asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, asked['text'][:3]))}."
-            raise InputError(f"No picture of {self.folder.name} was asked for a prompt of {s.prompts}, {asks}")
+            raise InputError(f"No picture of {self.folder.name} was asked for a prompt of {s.prompts_file}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
@@ -98,17 +98,17 @@ class Custom(Part):
         ``custom.partial_benchmark`` is false.
         """
         groups, s = self.groups(), self._pipeline.settings.custom
-        if not s.benchmark:
+        if not s.benchmark_file:
             return pd.DataFrame({"group": groups, "percent_female": EVEN, "n": np.nan, "named": asking.EVEN})
-        shares = asking.benchmark(s.benchmark)
+        shares = asking.benchmark(s.benchmark_file)
         rows = asking.matched(groups, shares)
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
             both = (cells.listed(names) for names in (shares["group"], groups))
-            raise InputError(f"{s.benchmark} has shares of {next(both)}, and none of the groups here: {next(both)}.")
+            raise InputError(f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}.")
         if missing and not s.partial_benchmark:
             raise InputError(
-                f"{s.benchmark} has no share for {len(missing)} of {len(groups)} groups of {self._pipeline.label}: "
+                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of {self._pipeline.label}: "
                 f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
                 "custom.partial_benchmark to true to compare the other groups only."
             )
@@ -167,12 +167,12 @@ class Custom(Part):
         Raises ParameterError: Who is to answer them answers none, or is to be shown faces that nobody looks for.
         """
         s = self._pipeline.settings.judging
-        by = s.annotator or s.gender
-        if s.questions and not by.startswith((ENDPOINT, VQA)):
+        by = s.question_model or s.gender
+        if s.questions_file and not by.startswith((ENDPOINT, VQA)):
             setting = self.annotator[0]
             who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             raise ParameterError(f"judging.questions_file are answered by {setting}, which is {by!r}: {who}")
-        found = read_questions(s.questions) if s.questions else []
+        found = read_questions(s.questions_file) if s.questions_file else []
         if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
             self._pipeline.check_shown(self.annotator[0])
         return found
@@ -188,7 +188,7 @@ class Custom(Part):
         if not self.questions():
             return pd.DataFrame(columns=columns, dtype=object)
         s = self._pipeline.settings.judging
-        by, people, source = s.annotator or s.gender, self.people(), self.images().source
+        by, people, source = s.question_model or s.gender, self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
         rows = []
         for one in self.questions():
@@ -232,7 +232,7 @@ class Custom(Part):
     def judges(self) -> tuple[str, ...]:
         """Who judges gender: who does, and further ones whose agreement is told."""
         s = self._pipeline.settings.judging
-        return tuple(dict.fromkeys(filter(None, (s.gender, *s.further))))
+        return tuple(dict.fromkeys(filter(None, (s.gender, *s.extra_judges))))
 
     def judged_by(self, judge: str) -> pd.DataFrame:
         """Return :meth:`people` as another judge says, such as ``ratings:FILE``."""
@@ -244,7 +244,7 @@ class Custom(Part):
     def _judged(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
         whom = asked[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.people.judged_images(self.images().source, whom, judge)
+        judged = self._pipeline.paired.judged_images(self.images().source, whom, judge)
         return asked.join(judged[[c for c in judged if c not in asked]].set_axis(asked.index))
 
 

@@ -75,12 +75,12 @@ class DallEval(Part):
         if kind == "skills":
             whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills()
             whole = whole.assign(n_images=1)
-            return _drawn(whole, s.scenes, rng).sort_index(ignore_index=True) if s.scenes else whole
-        words = word_files.read(s.words, "dalleval.vocabulary_file") if s.words else None
+            return _drawn(whole, s.n_scenes, rng).sort_index(ignore_index=True) if s.n_scenes else whole
+        words = word_files.read(s.vocabulary_file, "dalleval.vocabulary_file") if s.vocabulary_file else None
         whole = asking.social(s.social_images, words)
         names = tuple(dict.fromkeys(whole["profession"]))[1:]
-        if s.professions and s.professions < len(names):
-            some = {"(none)", *rng.choice(names, s.professions, replace=False)}
+        if s.n_professions and s.n_professions < len(names):
+            some = {"(none)", *rng.choice(names, s.n_professions, replace=False)}
             whole = whole[whole["profession"].isin(some)].reset_index(drop=True)
         return whole
 
@@ -111,7 +111,7 @@ class DallEval(Part):
         pipeline, s = self._pipeline, self._pipeline.settings.dalleval
         rng = np.random.default_rng([pipeline.seed, 72])
         whole = paintskills.scenes(s.paintskills) if s.paintskills else asking.skills("train")
-        asked = _drawn(whole.assign(n_images=1), s.detector_renders, rng).reset_index(drop=True)
+        asked = _drawn(whole.assign(n_images=1), s.calibration_images, rng).reset_index(drop=True)
         if s.paintskills:
             return _authors_images(s.paintskills, paintskills.swapped(asked, whole, rng))
         truth = pipeline.truth("the detector's error", "dalleval")
@@ -165,7 +165,7 @@ class DallEval(Part):
             asked = self.caption_prompts()
             made = pipeline.made(asked)
             table = made.table[["image_id", "prompt_id"]].merge(asked, on="prompt_id")
-            real = CaptionImages(s.images, table["real_id"]) if s.images else None
+            real = CaptionImages(s.image_folder, table["real_id"]) if s.image_folder else None
         else:
             described = pipeline.images("caption_prompts")
             made, table = described.source, described.table.drop_duplicates("caption_id", ignore_index=True)
@@ -204,9 +204,9 @@ class DallEval(Part):
             _log.warning("%s: left out for want of text or image_id: %d captions.", s.captions, left_out)
         of = known.groupby("real_id", sort=False)
         found = of.agg(references=("text", list), group=("group", "first")).reset_index()
-        if s.captioned and s.captioned < len(found):
+        if s.max_captions and s.max_captions < len(found):
             rng = np.random.default_rng([self._pipeline.seed, 77])
-            found = found.iloc[np.sort(rng.permutation(len(found))[: s.captioned])].reset_index(drop=True)
+            found = found.iloc[np.sort(rng.permutation(len(found))[: s.max_captions])].reset_index(drop=True)
         names = [f"captioned-{hashlib.sha256(name.encode()).hexdigest()[:16]}" for name in found["real_id"]]
         return found.assign(prompt_id=names, text=found["references"].str[0], n_images=1)
 

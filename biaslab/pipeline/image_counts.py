@@ -100,7 +100,7 @@ def of_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Asked]:
             yield _asked(pipeline, paper, "captioned", pipeline.dalleval.caption_prompts())
         elif "captioned" in wanted:
             yield of_captions(pipeline, paper, "caption_prompts")
-        yield from _of_people(pipeline, paper, pipeline.people.among(wanted))
+        yield from _of_people(pipeline, paper, pipeline.paired.among(wanted))
         for kind in dalleval.KINDS:
             if kind in wanted:
                 prompts = pipeline.dalleval.prompts(kind)
@@ -126,7 +126,7 @@ def _asked(
     several: bool = False,
 ) -> Asked:
     """Return what is asked; which images are there can be told only where the very texts are ``known``."""
-    several = several or (of == "people" and kind != "single")
+    several = several or (of == "paired" and kind != "single")
     made_by = pipeline.image_model(of, several=several)
     n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
     if known and at_most is None:
@@ -141,15 +141,15 @@ def _of_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[Ask
     """Yield images of people; texts that depend on judges are the very ones where all of that is kept."""
     complete = True
     for kind in kinds:
-        depends, texts = pipeline.people.depends(kind), None
+        depends, texts = pipeline.paired.depends(kind), None
         # A critic at an endpoint is not asked to find out.
         if depends and complete and pipeline.settings.critic.kind == "counts":
             # By what the store has; nothing is computed.
             with contextlib.suppress(UnfinishedError):
-                texts = computing_nothing(pipeline).people.prompts(kind).texts
+                texts = computing_nothing(pipeline).paired.prompts(kind).texts
         known = not depends or texts is not None
-        texts = pipeline.people.foreseen(kind) if texts is None else texts
-        yield (one := _asked(pipeline, paper, kind, texts, of="people", known=known))
+        texts = pipeline.paired.foreseen(kind) if texts is None else texts
+        yield (one := _asked(pipeline, paper, kind, texts, of="paired", known=known))
         complete = complete and one.there == one.images
 
 
@@ -177,11 +177,11 @@ def of_captions(pipeline: Pipeline, paper: str, kind: str) -> Asked:
 
 def _of_triplets(pipeline: Pipeline, paper: str) -> Asked:
     s = pipeline.settings.triplets
-    if not s.triplets or _is_small(pipeline):
+    if not s.n_triplets or _is_small(pipeline):
         prompts, kept_as = pipeline.triplets.texts()
         return _asked(pipeline, paper, "triplets", prompts, of=pipeline.triplets.asks_for, kept_as=kept_as)
-    most = (3 + s.placebo) * (s.triplets * s.seeds + s.one_triplet)
-    if s.professions:
+    most = (3 + s.placebo) * (s.n_triplets * s.images_per_prompt + s.single_triplet_images)
+    if s.n_professions:
         most += int(pipeline.triplets.professions()["n_images"].sum())
     return _asked(pipeline, paper, "triplets", pipeline.texts(), of=pipeline.triplets.asks_for, at_most=most)
 

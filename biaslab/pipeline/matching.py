@@ -56,9 +56,9 @@ def _benchmarks(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 def _prompts(pipeline: Pipeline) -> Iterator[str]:
     """Yield what a file of prompts and a folder of images do not have in common."""
     s, folder = pipeline.settings.custom, pipeline.custom.folder
-    if folder is None or not s.prompts:
+    if folder is None or not s.prompts_file:
         return
-    name, texts = Path(s.prompts).name, asking.prompts(s.prompts, s.images)["text"].tolist()
+    name, texts = Path(s.prompts_file).name, asking.prompts(s.prompts_file, s.images_per_prompt)["text"].tolist()
     of_images = folder.pictures_told["prompt"]
     shown, wanted = set(of_images.map(same_text)), set(map(same_text, texts))
     missing = [text for text in texts if same_text(text) not in shown]

@@ -37,10 +37,10 @@ ROUND = "faircritic_"
 TOP = 5
 
 
-class People(Part):
+class Paired(Part):
     """The stages for pictures of people whom the prompt places."""
 
-    asks_for = "people"
+    asks_for = "paired"
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class People(Part):
         own = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
-            made_by = self._pipeline.image_model("people")
+            made_by = self._pipeline.image_model("paired")
             own = [k for k in own if made_by.n_there(self._asked(k).texts)]
         rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
         return (*own, *(f"{ROUND}{r}" for r in rounds))
@@ -76,7 +76,7 @@ class People(Part):
     @property
     def _looking(self) -> list[str]:
         s = self._pipeline.settings.judging
-        return [judge for judge in dict.fromkeys((s.gender, *s.further)) if not judge.startswith(RATINGS)]
+        return [judge for judge in dict.fromkeys((s.gender, *s.extra_judges)) if not judge.startswith(RATINGS)]
 
     @property
     def has_judges(self) -> bool:
@@ -120,17 +120,17 @@ class People(Part):
         return self._asked(kind)
 
     def _asked(self, kind: str) -> Prompts:
-        s, seed = self._pipeline.settings.people, self._pipeline.seed
+        s, seed = self._pipeline.settings.paired, self._pipeline.seed
         how = {"seed": seed, "words": self.words}
-        pairs = {"per_list": s.occupations, "runs": s.power_runs, **how}
+        pairs = {"per_list": s.n_occupations, "runs": s.power_samples, **how}
         if kind.startswith(ROUND):
             return _renamed(self.prompts("paired"), kind)
         if kind == "single":
             return asking.single(images=s.single_images, **pairs)
         if kind == "controls":
-            return asking.controls(per_list=s.occupations, **how)
+            return asking.controls(per_list=s.n_occupations, **how)
         if kind == "three":
-            return asking.three(s.three_prompts, **how)
+            return asking.three(s.three_person_prompts, **how)
         return asking.paired(images=s.pair_images, setting=kind, **pairs)
 
     def n_images(self) -> int:
@@ -167,7 +167,7 @@ class People(Part):
     def images(self, kind: str) -> ImageSource:
         """Return images of a kind, with a table of one row per image and the columns of its prompt."""
         texts = self.prompts(kind).texts
-        return described(self._pipeline.made(texts, "people", kind != "single"), texts)
+        return described(self._pipeline.made(texts, "paired", kind != "single"), texts)
 
     def asked(self, kind: str) -> pd.DataFrame:
         """Return one row per person that images of a kind are to show; not of copies, nor of images never made."""
@@ -239,7 +239,7 @@ class People(Part):
                 self.prompts(before).texts,
                 self.images(before).source.read,
                 critic=s.kind,
-                batch_size=s.images,
+                batch_size=s.images_per_request,
                 seed=pipeline.seed,
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )

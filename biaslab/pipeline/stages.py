@@ -48,7 +48,7 @@ from biaslab.ratings import person_ratings
 from biaslab.settings import Settings
 
 # What prompts may ask for: a name that a package brings may stand for a model for each.
-ASKED = ("captions", "people", "dalleval", "triplets")
+ASKED = ("captions", "paired", "dalleval", "triplets")
 # Kinds of images: those behind captions, and those generated from templates, captions and paraphrases.
 KINDS = ("training", "generated", "caption_prompts", "paraphrased")
 _SHARD_CAPTIONS = 8192
@@ -243,7 +243,7 @@ class Stages:
     def corpus(self):
         """The captions, unread, with the images behind them."""
         s = self.settings.captions
-        return open_corpus(s.corpus, rows=s.rows, skew=s.skew, columns=s.columns or None)
+        return open_corpus(s.corpus, max_captions=s.max_captions, synthetic_bias=s.synthetic_bias, columns=s.columns or None)
 
     @kept
     def captions(self) -> pd.DataFrame:
@@ -404,7 +404,7 @@ class Stages:
             ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
-            how = {"seed": self.seed, "endpoint": endpoint, "names": by.names}
+            how = {"seed": self.seed, "endpoint": endpoint, "names": by.name_recognizer}
             made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
             made = made.rename(columns={"outcome": "paraphrase_outcome"})
             more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}
@@ -698,7 +698,7 @@ def image_ids(prompts: pd.DataFrame) -> pd.DataFrame:
 
 def _of_its_own(group: CriticSettings | VisionSettings) -> dict[str, str]:
     """Return where a model is that is not at the endpoint of all."""
-    return {name: value for name in ("url", "key_variable") if (value := getattr(group, name))}
+    return {name: value for name in ("url", "api_key_env") if (value := getattr(group, name))}
 
 
 _PROMPT_COLUMNS = ["prompt_id", "approach", "occupation", "prompt", "text", "n_images"]

@@ -43,7 +43,7 @@ class Triplets(Part):
         own, captions = self._pipeline.corpus, self._pipeline.settings.captions
         if not own.for_triplets:
             return own
-        return open_corpus(own.for_triplets, rows=captions.rows, skew=captions.skew)
+        return open_corpus(own.for_triplets, max_captions=captions.max_captions, synthetic_bias=captions.synthetic_bias)
 
     @kept
     def neutral(self) -> asking.Neutral:
@@ -65,16 +65,16 @@ class Triplets(Part):
         check_neutral(self._pipeline, found)
         frames = []
         if len(found.captions):
-            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.seeds, placebo=s.placebo))
-            if s.one_triplet:
-                how = {"seeds": s.one_triplet, "placebo": s.placebo}
+            frames.append(asking.triplets(found.captions, self.dataset, seeds=s.images_per_prompt, placebo=s.placebo))
+            if s.single_triplet_images:
+                how = {"seeds": s.single_triplet_images, "placebo": s.placebo}
                 one = asking.triplets(found.captions[:1], ONE.format(self.dataset), **how)
                 # Noise of its own, as its images may follow those of the same triplet.
                 frames.append(one.assign(noise_id=one["noise_id"] + " repeated"))
-        if s.professions:
+        if s.n_professions:
             frames.append(self.professions())
-            if s.one_triplet and not len(found.captions):
-                frames.append(asking.repeated(frames[0], s.one_triplet))
+            if s.single_triplet_images and not len(found.captions):
+                frames.append(asking.repeated(frames[0], s.single_triplet_images))
         whole = pd.concat(frames, ignore_index=True)
         first, told = list(whole)[:4], ["topic", "profession"]
         whole = whole.reindex(columns=list(dict.fromkeys([*first, *told, *whole])))
@@ -83,8 +83,8 @@ class Triplets(Part):
     def professions(self) -> pd.DataFrame:
         """Return the prompts of professions, as of :func:`biaslab.prompts.triplets.professions`."""
         s = self._pipeline.settings.triplets
-        same = {"seeds": s.seeds, "placebo": s.placebo, "article": s.article}
-        return asking.professions(s.professions, seed=self._pipeline.seed, **same)
+        same = {"seeds": s.images_per_prompt, "placebo": s.placebo, "article": s.article}
+        return asking.professions(s.n_professions, seed=self._pipeline.seed, **same)
 
     def texts(self) -> tuple[pd.DataFrame, type[GeneratedImages]]:
         """Return the prompts as the model is asked, and as what its images are kept."""
@@ -156,8 +156,8 @@ class Triplets(Part):
             model = self._pipeline.model
             why = f"triplets.objects is {TRUTH!r}, which is not known of images of {model!r}"
             raise ParameterError(f"{why}: set it to what finds objects.")
-        if s.vocabulary:
-            segmentation.words(s.vocabulary)
+        if s.object_vocabulary_file:
+            segmentation.words(s.object_vocabulary_file)
 
     @kept
     def objects(self) -> segmentation.Found:
@@ -175,7 +175,7 @@ class Triplets(Part):
         if s.objects == TRUTH:
             return self.truth(images)
         pipeline.check_judge("triplets.objects", images)
-        how = {"thresholds": s.thresholds, "vocabulary": s.vocabulary, "device": pipeline.device}
+        how = {"thresholds": s.thresholds, "vocabulary": s.object_vocabulary_file, "device": pipeline.device}
         return pipeline.run(segmentation.find, images, s.objects, **how)
 
     def truth(self, images: ImageSource) -> segmentation.Found:

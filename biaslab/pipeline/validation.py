@@ -95,9 +95,9 @@ def check(pipeline: Pipeline) -> None:
 
     Raises ParameterError, InputError, UnknownNameError: A name is unknown or a file is not there.
     """
-    n_images = pipeline.people.n_images()
+    n_images = pipeline.paired.n_images()
     for one in (pipeline, *pipeline.others):
-        for made_by in (one.image_model(), one.image_model("people", several=True)):
+        for made_by in (one.image_model(), one.image_model("paired", several=True)):
             made_by.check(pipeline.occupations, n_images)
             # What workers of a cluster have, this machine may not.
             if made_by.sends and one.settings.compute.engine == "local":
@@ -166,9 +166,9 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
 def check_people(pipeline: Pipeline) -> None:
     """Raise ParameterError where the model does not know the words of prompts that place people, as far as known."""
-    people = pipeline.people
+    people = pipeline.paired
     texts = [text for kind in people.kinds for text in people.possible(kind).texts["text"]]
-    pipeline.image_model("people").check_texts(texts)
+    pipeline.image_model("paired").check_texts(texts)
 
 
 def check_dalleval(pipeline: Pipeline) -> None:
@@ -178,8 +178,8 @@ def check_dalleval(pipeline: Pipeline) -> None:
     if s.paintskills:
         paintskills.boxes(s.paintskills, asked["skills"])
         pipeline.dalleval.renders()
-    if s.ratings:
-        skill_ratings.read(s.ratings, image_ids(asked["skills"])["image_id"])
+    if s.annotations:
+        skill_ratings.read(s.annotations, image_ids(asked["skills"])["image_id"])
     pipeline.image_model(pipeline.dalleval.asks_for).check_texts(
         text for table in asked.values() for text in table["text"]
     )
@@ -192,22 +192,22 @@ def check_alignment(pipeline: Pipeline) -> None:
     a caption's word.
     """
     s = pipeline.settings.dalleval
-    if s.images and not os.path.isdir(s.images):
-        raise ParameterError(f"dalleval.image_folder is {s.images!r}, which is not a folder.")
-    if not (s.captions or s.images or s.captioned):
+    if s.image_folder and not os.path.isdir(s.image_folder):
+        raise ParameterError(f"dalleval.image_folder is {s.image_folder!r}, which is not a folder.")
+    if not (s.captions or s.image_folder or s.max_captions):
         return
     asked = pipeline.dalleval.caption_prompts()
     pipeline.image_model().check_texts(asked["text"])
-    if s.images:
-        there = CaptionImages(s.images, asked["real_id"])
+    if s.image_folder:
+        there = CaptionImages(s.image_folder, asked["real_id"])
         missing = [name for name in asked["real_id"] if not there.has(name)]
         if len(missing) == len(asked):
             raise InputError(
-                f"None of the {len(asked):,} images of {s.captions} is in {s.images}. image_id must be the name or "
+                f"None of the {len(asked):,} images of {s.captions} is in {s.image_folder}. image_id must be the name or "
                 f"path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
             )
         if missing:
-            _log.warning("%s lacks %d of %d images, such as %s.", s.images, len(missing), len(asked), missing[0])
+            _log.warning("%s lacks %d of %d images, such as %s.", s.image_folder, len(missing), len(asked), missing[0])
 
 
 def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = False) -> None:
@@ -307,7 +307,7 @@ def digest(pipeline: Pipeline) -> str:
     folder = settings.captions.training_images
     triplets, design = settings.triplets, settings.dalleval
     digests = [pipeline.corpus.digest] if settings.captions.corpus else []
-    folders = ("" if pipeline.fetches_images else folder, design.paintskills, design.images)
+    folders = ("" if pipeline.fetches_images else folder, design.paintskills, design.image_folder)
     digests += [fetched.digest_of(folder)] if folder != DOWNLOAD and pipeline.fetches_images else []
     digests += [FolderImages(path).digest for path in folders if path]
     for one in (pipeline, *pipeline.others):
@@ -321,8 +321,8 @@ def digest(pipeline: Pipeline) -> str:
         digests.append(open_corpus(design.captions).digest)
     whole = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
-    files = (triplets.vocabulary, triplets.ratings, design.ratings, custom.prompts, custom.benchmark)
-    files += (settings.judging.questions_file, settings.captions.vocabulary_file, settings.paired.vocabulary_file, design.words)
+    files = (triplets.object_vocabulary_file, triplets.annotations, design.annotations, custom.prompts_file, custom.benchmark_file)
+    files += (settings.judging.questions_file, settings.captions.vocabulary_file, settings.paired.vocabulary_file, design.vocabulary_file)
     if settings.judging.annotations:
         files += tuple(cells.files(settings.judging.annotations))
     for path in filter(None, files):

@@ -34,7 +34,7 @@ class CustomDesign(Group):
     )
 
 
-class PeopleDesign(Group):
+class PairedDesign(Group):
     """Which people are asked for, alone and together (paired paper)."""
 
     vocabulary_file: Folder = field(
@@ -49,7 +49,7 @@ class PeopleDesign(Group):
         ge=0,
     )
     pair_images: Whole = field(1, "Images of each ordered pair of occupations (paper: 1).", "images", ge=1)
-    power_samples: Whole = field(3, "Samples of two roles for each occupation (paper: 3).", "samplings", ge=1)
+    power_samples: Whole = field(3, "Samples of two roles for each occupation (paper: 3).", "samples", ge=1)
     single_images: Whole = field(3, "Images of each occupation alone (paper: 3).", "images", ge=1)
     three_person_prompts: Whole = field(24, "Prompts with three people (section C.2); 0 skips them.", "prompts", ge=0)
     guidance_scale: float | None = field(
@@ -141,7 +141,7 @@ class DallEvalDesign(Group):
         "KID in addition to those from CLIP features.",
     )
     calibration_images: Whole = field(
-        600, "Synthetic images of each skill, and of people, for estimating classifier error.", "drawings", ge=1
+        600, "Synthetic images of each skill, and of people, for estimating classifier error.", "images", ge=1
     )
     annotations: Named = field(
         "", "File of human annotations: `image_id`, `objects`, `number` and `relation`, each `yes` or `no`."
@@ -213,7 +213,7 @@ class TripletsDesign(Group):
     )
     thresholds: Thresholds = Field(Thresholds(), description="Thresholds of object detection.")
     calibration_images: Whole = field(
-        300, "Synthetic images for the errors of object finder, attention maps and dependency groups.", "drawings", ge=1
+        300, "Synthetic images for the errors of object finder, attention maps and dependency groups.", "images", ge=1
     )
     annotations: Named = field(
         "", "File of human annotations of objects: `image_id`, `object`, `shown` (`yes` or `no`) and `annotator`."

@@ -315,8 +315,8 @@ def _generated(one: Asked) -> tuple[ImageSource, pd.DataFrame]:
     elif one.of == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.of == pipeline.people.asks_for:
-        images, table = pipeline.people.images(one.kind), pipeline.people.asked(one.kind)
+    elif one.of == pipeline.paired.asks_for:
+        images, table = pipeline.paired.images(one.kind), pipeline.paired.asked(one.kind)
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.

@@ -123,8 +123,11 @@ def plan(params: RunParams) -> list[Job]:
 
 
 # Groups of settings that prompts of another name use; and, of captions, what decides which there are.
-_USED_AS = {"critic": "people", "generation": "captions"}
-_OF_CORPUS = ("corpus", "rows", "columns", "skew", "training_images", "downloads", "names", "approaches")
+_USED_AS = {"critic": "paired", "generation": "captions"}
+_OF_CORPUS = (
+    *("corpus", "max_captions", "columns", "synthetic_bias", "training_images"),
+    *("downloads", "name_recognizer", "approaches"),
+)
 
 
 def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) -> None:

@@ -40,7 +40,7 @@ def test_renders_travel(world):
     for source in (
         world.images("generated").source,
         world.images("training").source,
-        world.people.images("paired").source,
+        world.paired.images("paired").source,
         world.dalleval.images("skills").source,
         world.dalleval.images("social").source,
         world.triplets.images().source,

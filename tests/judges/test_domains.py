@@ -136,8 +136,8 @@ def test_a_notebook_is_refused_what_a_run_is_refused(pictures):
 
     for look in (
         lambda: stages.judged(images),
-        lambda: stages.people.judged_images(images, asked, "mini-clip"),
-        lambda: stages.people.judged_images(images, asked, "vqa:mini-vqa"),
+        lambda: stages.paired.judged_images(images, asked, "mini-clip"),
+        lambda: stages.paired.judged_images(images, asked, "vqa:mini-vqa"),
         lambda: stages.dalleval.detections(images),
         lambda: stages.dalleval.describe(images, ["a.png"]),
         lambda: stages.triplets.found(images),

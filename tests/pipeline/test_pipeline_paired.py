@@ -139,7 +139,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
     # A guideline says what the prompt gets, in the words of the prompt.
     assert told["guideline"].str.match(r"Show the .+ as a (woman|man)\.").all()
     # Revised prompts are those of the pairs with sentences.
-    stages = study.pipeline.people
+    stages = study.pipeline.paired
     first, after = stages.prompts("paired"), stages.prompts("faircritic_1")
     assert all(b.startswith(a) for a, b in zip(first.texts["text"], after.texts["text"], strict=True))
     changed = (first.texts["text"].to_numpy() != after.texts["text"].to_numpy()).mean()
@@ -150,7 +150,7 @@ def test_one_round_of_the_critic_takes_the_bias_away(worlds):
 @pytest.mark.long
 def test_the_intervention_is_tried_on_the_most_biased(worlds):
     study = worlds("default")
-    top = study.pipeline.people.top_occupations()
+    top = study.pipeline.paired.top_occupations()
     assert {gender: len(names) for gender, names in top.items()} == {"male": 5, "female": 5}
     people = study.load(measure.people)
     tried = people[(people["setting"] == "intervention") & (people["aspect"] == "occupation")]
@@ -173,14 +173,14 @@ def test_everyone_asked_for_has_a_row(worlds):
     assert (n["alike", "occupation"], n["same", "occupation"]) == (32, 32)
     assert n["three", "occupation"] == 12
     assert set(people.loc[people["setting"] == "three", "position"]) == {"left", "middle", "right"}
-    stages = worlds("default").pipeline.people
+    stages = worlds("default").pipeline.paired
     assert stages.n_images() == sum(len(stages.images(kind).table) for kind in stages.kinds)
 
 
 def test_what_is_not_asked_for_cannot_be_had(tmp_path):
     stages = Pipeline(
         "world", Settings(paired={"three_person_prompts": 0}, critic={"rounds": 0}, compute={"cache": str(tmp_path)})
-    ).people
+    ).paired
     assert stages.kinds == ("single", "paired", "controls", "intervention")
     for kind in ("three", "faircritic_1", "pair"):
         with pytest.raises(UnknownNameError, match=kind):
@@ -259,7 +259,7 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
 @pytest.fixture
 def rated(worlds, tmp_path):
     """A pipeline on renders, and a function that writes ratings of its people: `rated(name, people, genders)`."""
-    people = worlds("default").pipeline.people
+    people = worlds("default").pipeline.paired
 
     def write(name, kinds=("paired",), raters=2, extra=""):
         rows = pd.concat([people.people(kind) for kind in kinds])
@@ -298,7 +298,7 @@ def test_ratings_of_what_nobody_asks_for_are_named(rated):
     base, write = rated
     judge, _ = write("strange.csv", extra="painted-sheriff-nurse/0,1,male,male\n")
     with pytest.raises(InputError, match=r"nobody asked for .*'painted-sheriff-nurse/0'"):
-        base.changed(judging={"gender": judge}).people.people("single")
+        base.changed(judging={"gender": judge}).paired.people("single")
 
 
 @pytest.mark.long
@@ -412,7 +412,7 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     mine = opened()
     validation.check(mine)
     assert mine.label == "dall-e-3"
-    people = mine.people.people("paired")
+    people = mine.paired.people("paired")
     n = len(server.requests)
     # 2 x 2 occupations in 2 orders, 36 occupations' roles in 2 orders.
     assert n == 8 + 72
@@ -421,10 +421,10 @@ def test_a_model_behind_an_images_endpoint_goes_the_same_way(bought):
     assert set(refused["outcome"]) <= {"unreadable", "blocked"}
     shown = people[~people["image_id"].isin(refused["image_id"])]
     assert (shown["outcome"].isin(["judged", "uncertain"])).mean() > 0.95
-    images = mine.people.images("paired").table
+    images = mine.paired.images("paired").table
     assert images.loc[images["outcome"] == "ok", "revised_prompt"].str.startswith("Drawn: Generate").all()
     # Everything is there: nothing is bought again.
-    again = opened().people.people("paired")
+    again = opened().paired.people("paired")
     pd.testing.assert_frame_equal(again, people)
     assert len(server.requests) == n
 
@@ -436,10 +436,10 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
     mine = opened(endpoint={"size": "1024x1024"}, paired={"image_size": "1792x1024"})
     for kind, size in (("single", "1024x1024"), ("paired", "1792x1024")):
         start = len(server.requests)
-        mine.people.images(kind)
+        mine.paired.images(kind)
         assert {r["size"] for r in server.requests[start:]} == {size}
     start = len(server.requests)
-    opened(endpoint={"size": "512x512"}).people.images("paired")
+    opened(endpoint={"size": "512x512"}).paired.images("paired")
     assert {r["size"] for r in server.requests[start:]} == {"512x512"}
 
 
@@ -456,8 +456,8 @@ def test_images_that_were_never_made_are_nobodys_failure(bought):
     too_long = fake.failure(400, "Too long.", "bad_prompt")
     server.reply = lambda text, n: too_long if "sheriff" in text else reply(text)
     mine = opened()
-    mine.people.kinds = ("paired",)
-    images = mine.people.images("paired").table
+    mine.paired.kinds = ("paired",)
+    images = mine.paired.images("paired").table
     rejected = set(images.loc[images["outcome"] == "rejected", "image_id"])
     assert rejected
     everyone = measure.people(mine)

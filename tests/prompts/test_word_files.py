@@ -72,17 +72,17 @@ def test_pairs_follow_the_lists_of_a_file(write):
     file = write(GERMAN)
     # More of each list than it has is all of it: a size may ask for five.
     made = pipeline(file, occupations=5, power_runs=1, three_prompts=24)
-    pairs = made.people.prompts("paired").texts.set_index("prompt_id")["text"]
+    pairs = made.paired.prompts("paired").texts.set_index("prompt_id")["text"]
     assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
     assert pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
     # Two by two in both orders, and roles of three occupations in both orders.
     assert len(pairs) == 2 * 2 * 2 + 3 * 2
     for kind in ("single", "controls", "three"):
-        texts = made.people.prompts(kind).texts
+        texts = made.paired.prompts(kind).texts
         assert texts["prompt_id"].is_unique and len(texts)
-    people = made.people.prompts("single").people
+    people = made.paired.prompts("single").people
     assert set(people.loc[people["occupation"] == "Ärztin", "stereotype"]) == {"female"}
-    words = made.people.words
+    words = made.paired.words
     told = paired.sentence(["Koch", "Bäckerin"], ["female", ""], words)
     assert told == "Zeige Koch als Frau."
     lists = paired.word_lists(file).set_index(["list", "part"])["entries"]

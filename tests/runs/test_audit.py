@@ -53,7 +53,7 @@ def test_the_papers_size_is_that_of_the_papers(root):
     assert world.dalleval.prompts("social")["n_images"].sum() == 2268
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
-    assert world.people.n_images() == 2738
+    assert world.paired.n_images() == 2738
 
 
 @pytest.mark.parametrize(

@@ -216,5 +216,5 @@ def test_pictures_of_a_papers_prompts_go_to_its_notebooks_as_well(tmp_path):
     assert found["social"]["settings"]["dalleval"] == {"vqa": "", "detector": ""}
     assert "paired/4_4_overall" in found["pairs"]["notebooks"]
     pipeline = Pipeline(f"images:{tmp_path / 'pairs'}", Settings(critic={"rounds": 0}), progress=False)
-    assert pipeline.people.kinds == ("paired",)
+    assert pipeline.paired.kinds == ("paired",)
     assert not Pipeline(f"images:{tmp_path / 'other'}", Settings(), progress=False).paired.kinds

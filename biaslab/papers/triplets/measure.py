@@ -191,7 +191,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         shown = made.table.set_index("image_id")["truth_gender"]
         rows = cases.detections(stages.found(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
-    if s.ratings:
+    if s.annotations:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
         rated, found = stages.ratings(), stages.objects()
         seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]

@@ -70,10 +70,10 @@ def images(folder: Path) -> dict:
     whole = pipeline(folder)
     some = {f"paradox {kind}": (whole.texts(kind), "captions", False) for kind in whole.kinds}
     for kind in ("single", "paired", "controls", "intervention"):
-        texts = whole.people.possible(kind).texts.groupby("aspect").head(1)
-        some[f"paired {kind}"] = (texts, "people", kind != "single")
-    texts = whole.people.possible("faircritic_1").texts.head(2)
-    some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "people", True)
+        texts = whole.paired.possible(kind).texts.groupby("aspect").head(1)
+        some[f"paired {kind}"] = (texts, "paired", kind != "single")
+    texts = whole.paired.possible("faircritic_1").texts.head(2)
+    some["paired faircritic_1"] = (texts.assign(text=revised(folder).texts["text"]), "paired", True)
     for kind in ("skills", "social"):
         some[f"dalleval {kind}"] = (whole.dalleval.prompts(kind).head(2), "dalleval", False)
     some["triplets"] = (whole.triplets.prompts().groupby("dataset").head(2), "triplets", False)
@@ -84,7 +84,7 @@ def pair(folder: Path):
     """Return the first two prompts of pairs, and whom they ask for."""
     from biaslab.prompts import paired
 
-    whole = pipeline(folder).people.prompts("paired")
+    whole = pipeline(folder).paired.prompts("paired")
     return paired.only(whole, whole.texts["prompt_id"].head(2).tolist())
 
 
@@ -95,7 +95,7 @@ def critiques(folder: Path) -> list:
     from biaslab.ratings.person_ratings import judge_people
 
     whole, asked = pipeline(folder), pair(folder)
-    made = whole.made(asked.texts, "people", True)
+    made = whole.made(asked.texts, "paired", True)
     people = made.table[["image_id", "prompt_id"]].merge(asked.people, on="prompt_id")
     judged = judge_people(people, folder / "by_person.csv")
     people = people.assign(gender=judged["gender"], outcome=judged["outcome"])
