@@ -30,7 +30,7 @@ class Request:
     model: str = "all"  # The model to look at; where images are made the one that makes them.
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
-    ratings: str = ""  # The file of ratings, for ``source="ratings"``.
+    annotations: str = ""  # The file of annotations, for ``source="annotations"``.
     beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``baselines`` has it.
 
     @classmethod
@@ -38,7 +38,7 @@ class Request:
         """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
 
         Raises:
-            ParameterError: The source is neither a named one nor a folder; ratings, a model or settings are missing,
+            ParameterError: The source is neither a named one nor a folder; annotations, a model or settings are missing,
                 wrong or not used.
         """
         known = (f.name for f in fields(cls) if f.name != "beside")
@@ -47,11 +47,11 @@ class Request:
         values.check("settings", settings)
         values.check_draws(seed=given.get("seed", 0))
         request = cls(**given)
-        source, ratings, model = request.source, str(request.ratings), request.model
-        if source == "ratings" and not ratings:
-            raise ParameterError("source is 'ratings' but ratings is empty; set ratings to a CSV or Parquet file.")
-        if source != "ratings" and ratings:
-            raise ParameterError(f"ratings is {ratings!r} but source is {source!r}; set source to 'ratings'.")
+        source, annotations, model = request.source, str(request.annotations), request.model
+        if source == "annotations" and not annotations:
+            raise ParameterError("source is 'annotations' but annotations is empty; set annotations to a CSV or Parquet file.")
+        if source != "annotations" and annotations:
+            raise ParameterError(f"annotations is {annotations!r} but source is {source!r}; set source to 'annotations'.")
         if not request.makes_images:
             beside = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
             beside = [beside] if isinstance(beside, str) else beside
@@ -59,7 +59,7 @@ class Request:
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
                     "'pipeline' with a model, or settings to {}, or to {'baselines': 'published'} for printed "
-                    "numbers beside a folder or ratings."
+                    "numbers next to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
                 raise ParameterError(
@@ -128,7 +128,7 @@ def makes_images(source: object) -> bool:
 
 def names() -> tuple[str, ...]:
     """Return the sources that have names; every other is a folder."""
-    return ("published", "ratings", PIPELINE, *plugins.points(plugins.MODELS))
+    return ("published", "annotations", PIPELINE, *plugins.points(plugins.MODELS))
 
 
 def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
@@ -138,8 +138,8 @@ def resolved(parameters: Mapping[str, Any], start: Path | None = None) -> dict[s
         ParameterError: The source is neither a named one nor a folder.
     """
     start, out = start or Path.cwd(), dict(parameters)
-    if out.get("ratings"):
-        out["ratings"] = str((start / os.path.expanduser(out["ratings"])).resolve())
+    if out.get("annotations"):
+        out["annotations"] = str((start / os.path.expanduser(out["annotations"])).resolve())
     out["source"] = "published" if out["source"] is None else out["source"]
     if makes_images(out["source"]):
         from biaslab.pipeline.validation import resolve_paths

@@ -33,9 +33,9 @@ def test_names_come_without_folders(text, name):
 
 
 def test_files_of_one_name_have_unique_names_with_folders():
-    assert redact.called(["ratings:/a/x/r.csv", "ratings:/a/y/r.csv", "/b/s.csv"]) == {
-        "ratings:/a/x/r.csv": "ratings:x/r.csv",
-        "ratings:/a/y/r.csv": "ratings:y/r.csv",
+    assert redact.called(["annotations:/a/x/r.csv", "annotations:/a/y/r.csv", "/b/s.csv"]) == {
+        "annotations:/a/x/r.csv": "annotations:x/r.csv",
+        "annotations:/a/y/r.csv": "annotations:y/r.csv",
         "/b/s.csv": "s.csv",
     }
 

@@ -103,7 +103,7 @@ def buy(
             f"{settings.model} at {settings.url}: {_money(ledger.spent)} of cost_limit {_money(limit)} is spent, and "
             f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
             f"kept. To go on, set cost_limit to {_money(ledger.spent + left * price)} or more and run again; to work "
-            "with what there is, set buy to false."
+            "with what there is, set endpoint.allow_purchases to false."
         ) from None
 
 
@@ -213,7 +213,7 @@ class _Buying(Requests):
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
         if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
             return Bought("not_an_image", "not an image" if data else "empty", **said)
-        image = decode(data, most_bytes=self.settings.max_bytes)
+        image = decode(data, max_bytes=self.settings.max_bytes)
         if isinstance(image, Unreadable):
             return Bought("not_an_image", image.reason, **said)
         self._ledger.save_picture(digest, ending, data)

@@ -59,7 +59,7 @@ class EndpointImages(MadeImages):
         return float(self._ledger.spent)
 
     def complete(self, *, progress: bool = True) -> Self:
-        """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
+        """Buy what is missing, unless ``allow_purchases`` is off; set :attr:`table` and :attr:`digest`.
 
         Raises as :func:`biaslab.endpoints.images.buy`, and ParameterError where ``price`` is not set.
         """

@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE
+from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, ANNOTATIONS, TRUTH, VQA, WHOLE
 from biaslab.judges.pinned import PINNED, YUNET
 
 
@@ -52,7 +52,7 @@ def knows(name: str, kind: str) -> str:
     has.
     """
     # What is behind an endpoint has seen pictures of all kinds.
-    if name in (WHOLE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or judge_names.is_file(name):
+    if name in (WHOLE, TRUTH, NONE) or name.startswith((ANNOTATIONS, ENDPOINT)) or judge_names.is_file(name):
         return registry.ANY
     if name.startswith(PLUGIN):
         return plugins.knows(name)

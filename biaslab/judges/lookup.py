@@ -24,7 +24,7 @@ from biaslab.judges import (
     segmentation,
 )
 from biaslab.judges.fairface import FAIRFACE
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PARTS, PLUGIN, RATINGS, TRUTH, VQA, WHOLE, is_file, parts
+from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PARTS, PLUGIN, ANNOTATIONS, TRUTH, VQA, WHOLE, is_file, parts
 from biaslab.judges.zero_shot import look_up as look_up_clip
 
 
@@ -70,7 +70,7 @@ def _check_file(name: str) -> None:
     """Refuse the name of a judge whose file, or package, is not there."""
     path = os.path.expanduser(name.split(":", 1)[1])
     # Ratings may be a folder of files, one a rater.
-    there = os.path.exists if name.startswith(RATINGS) else os.path.isfile
+    there = os.path.exists if name.startswith(ANNOTATIONS) else os.path.isfile
     if not there(path):
         where = {faces.MEDIAPIPE: faces.WHERE, FAIRFACE: fairface.WHERE}
         had = next((said for prefix, said in where.items() if name.startswith(prefix)), "")

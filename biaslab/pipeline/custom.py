@@ -16,7 +16,7 @@ from biaslab.io import cells
 from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
-from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.questions_file import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
@@ -115,8 +115,8 @@ class Custom(Part):
         return rows.assign(named="the benchmark")
 
     def check_ratings(self, judge: str) -> None:
-        """Look at ``ratings:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        whom, file = self.whom(), judge.removeprefix(RATINGS)
+        """Look at ``annotations:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
+        whom, file = self.whom(), judge.removeprefix(ANNOTATIONS)
         if (person_ratings.judge_people(whom, file)["outcome"] == "unrated").all():
             raise InputError(
                 f"{file} rates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
@@ -235,7 +235,7 @@ class Custom(Part):
         return tuple(dict.fromkeys(filter(None, (s.gender, *s.extra_judges))))
 
     def judged_by(self, judge: str) -> pd.DataFrame:
-        """Return :meth:`people` as another judge says, such as ``ratings:FILE``."""
+        """Return :meth:`people` as another judge says, such as ``annotations:FILE``."""
         people = self.people()
         if judge == self._pipeline.settings.judging.gender:
             return people

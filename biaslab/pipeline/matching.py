@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from biaslab.io import cells
 from biaslab.io.plaintext import same_text
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
 from biaslab.schema import formatting
@@ -85,8 +85,8 @@ def _annotations(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     by_file: dict[str, list[Pipeline]] = {}
     for one in pipelines:
         for judge in one.custom.judges:
-            if judge.startswith(RATINGS):
-                by_file.setdefault(judge.removeprefix(RATINGS), []).append(one)
+            if judge.startswith(ANNOTATIONS):
+                by_file.setdefault(judge.removeprefix(ANNOTATIONS), []).append(one)
     for file, of in by_file.items():
         each = [person_ratings.unmatched(file, one.custom.whom()) for one in of]
         left = [person for person in each[0] if all(person in others for others in each[1:])]

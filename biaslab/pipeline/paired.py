@@ -16,7 +16,7 @@ from biaslab.errors import unknown_name
 from biaslab.hub.image_sources import ImageSource
 from biaslab.judges import duplicates, vision
 from biaslab.judges.judge_labels import DUPLICATE
-from biaslab.judges.judge_names import RATINGS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, VQA
 from biaslab.judges.people import judge_people
 from biaslab.judges.vqa import judge_people_vqa
 from biaslab.mitigation import counts, endpoint
@@ -76,7 +76,7 @@ class Paired(Part):
     @property
     def _looking(self) -> list[str]:
         s = self._pipeline.settings.judging
-        return [judge for judge in dict.fromkeys((s.gender, *s.extra_judges)) if not judge.startswith(RATINGS)]
+        return [judge for judge in dict.fromkeys((s.gender, *s.extra_judges)) if not judge.startswith(ANNOTATIONS)]
 
     @property
     def has_judges(self) -> bool:
@@ -184,8 +184,8 @@ class Paired(Part):
         return self.judged(kind, self._pipeline.settings.judging.gender)
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
-        """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``ratings:FILE``, or one that takes faces."""
-        if judge.startswith(RATINGS):
+        """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one that takes faces."""
+        if judge.startswith(ANNOTATIONS):
             self.check_ratings(judge)
         asked = self.asked(kind)
         columns = ["image_id", "position", "phrase"]
@@ -199,8 +199,8 @@ class Paired(Part):
         One row per row of ``asked``, as of :func:`biaslab.judges.people.judge_people`.
         """
         pipeline = self._pipeline
-        if judge.startswith(RATINGS):
-            file = judge.removeprefix(RATINGS)
+        if judge.startswith(ANNOTATIONS):
+            file = judge.removeprefix(ANNOTATIONS)
             return duplicates.annotated(source, person_ratings.judge_people(asked, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
@@ -213,13 +213,13 @@ class Paired(Part):
 
     @kept
     def check_ratings(self, judge: str) -> None:
-        """Look whether ``ratings:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
+        """Look whether ``annotations:FILE`` rates people whom some kind may ask for, and no others (InputError)."""
         frames = []
         for kind in self.kinds:
             texts, people = self.possible(kind)
             each = image_ids(texts)[["prompt_id", "image_id"]]
             frames.append(each.merge(people, on="prompt_id")[["image_id", "position"]])
-        person_ratings.read(judge.removeprefix(RATINGS), pd.concat(frames, ignore_index=True))
+        person_ratings.read(judge.removeprefix(ANNOTATIONS), pd.concat(frames, ignore_index=True))
 
     # -- FairCritic ----------------------------------------------------------------------------------
 

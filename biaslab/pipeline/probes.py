@@ -20,7 +20,7 @@ from biaslab.hub.image_sources import Unreadable
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, faces, features, inception, judge, objects, plugins, segmentation, vision
 from biaslab.judges.judge_labels import UNCLEAR
-from biaslab.judges.judge_names import RATINGS, TRUTH, VQA, is_file
+from biaslab.judges.judge_names import ANNOTATIONS, TRUTH, VQA, is_file
 from biaslab.judges.person import whole
 from biaslab.judges.questions import question
 from biaslab.judges.zero_shot import ZeroShot
@@ -231,7 +231,7 @@ def _looking(trial: Trial) -> Look | None:
     if use.setting == "judging.skin_tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
         return lambda image: by.answers([whole(image)])
-    if use.name.startswith(RATINGS):
+    if use.name.startswith(ANNOTATIONS):
         return None
     if use.kind in ("vqa", "captioner") or use.name.startswith(VQA):
         model = blip.load(use.name, "vqa" if use.name.startswith(VQA) else use.kind, device=device)

@@ -14,7 +14,7 @@ from biaslab.hub import registry
 from biaslab.hub.repositories import Located
 from biaslab.judges import blip, domains, inception, lookup, similarity
 from biaslab.judges.inception import INCEPTION
-from biaslab.judges.judge_names import RATINGS, WHOLE, files_digest
+from biaslab.judges.judge_names import ANNOTATIONS, WHOLE, files_digest
 from biaslab.pipeline import Pipeline, dalleval
 from biaslab.pipeline.dependency import NO_MAPS
 from biaslab.pipeline.stages import ASKED, KINDS
@@ -170,7 +170,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
         pipeline.vision(use.name).check()
         if use.setting == "judging.skin_tone":
             pipeline.check_shown(use.setting)
-    if use.name.startswith(RATINGS) and pipeline.custom.is_asked:
+    if use.name.startswith(ANNOTATIONS) and pipeline.custom.is_asked:
         pipeline.custom.check_ratings(use.name)
     found = lookup.look_up(use.name, use.kind)
     if use.setting == "judging.faces" and use.name != WHOLE and found:

@@ -37,7 +37,7 @@ from biaslab.hub import ground_truth, registry
 from biaslab.hub.ground_truth import Truth
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
-from biaslab.judges.judge_names import FILES, PLUGIN, RATINGS, VQA
+from biaslab.judges.judge_names import FILES, PLUGIN, ANNOTATIONS, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
@@ -161,7 +161,7 @@ class Stages:
     def looks_for_faces(self, judge: str) -> bool:
         """Whether a judge is shown faces: raters, and models that are asked about positions, look for none."""
         by_position = judge.startswith(ENDPOINT) and self.settings.vision.person_view == "position"
-        return not (by_position or judge.startswith((RATINGS, VQA)))
+        return not (by_position or judge.startswith((ANNOTATIONS, VQA)))
 
     def check_shown(self, setting: str) -> None:
         """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
@@ -517,8 +517,8 @@ class Stages:
         """Return what gate and judge make of images, as :func:`biaslab.judges.judge.judge`."""
         by = self.settings.judging
         self.check_gate(by.gender, images)
-        if by.gender.startswith(RATINGS):
-            file = by.gender.removeprefix(RATINGS)
+        if by.gender.startswith(ANNOTATIONS):
+            file = by.gender.removeprefix(ANNOTATIONS)
             return duplicates.annotated(images, person_ratings.judge_images(images.table["image_id"], file), file)
         if by.gender.startswith(ENDPOINT):
             alone = images.table[["image_id"]].drop_duplicates().assign(position=1)

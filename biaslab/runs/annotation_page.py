@@ -91,7 +91,7 @@ def rate(
         images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
             a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
             right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
-            what comes back is a judge of them, ``ratings:FILE``.
+            what comes back is a judge of them, ``annotations:FILE``.
         n: Images to rate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: Whose images of a run are rated; empty is the first that the run has.
         kind: Which of that paper's images, such as ``paired``; empty are those of one person.

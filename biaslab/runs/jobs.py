@@ -156,7 +156,7 @@ def _check_used(names: Iterable[str], doing: Sequence[Job], request: Request) ->
         elif name in ("judging.questions_file", "judging.question_model") and not questions:
             why = "questions are asked about pictures or prompts of one's own alone. Name them"
         elif name == "judging.annotations" and not rated:
-            why = "no notebook is executed that puts ratings and judge together. Select one, such as beyond_precision"
+            why = "no notebook is executed that combines annotations and judge. Select one, such as beyond_precision"
         elif group == "captions" or (group == "generation" and inner in COUNTS):
             of_corpus = group == "captions" and inner in _OF_CORPUS
             if not settings.captions.corpus or not (of_corpus or settings.captions.approaches):
@@ -200,9 +200,9 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
     paper = tables.papers()[paper].rests_on or paper if paper in tables.papers() else paper
     default = notebook.parameters.get("source", "published")
     source, model = (request.source, request.model) if request else (default, given.get("model", "all"))
-    if default == "ratings" and source != "ratings":
-        return "It reads a file of ratings: set source to 'ratings' and ratings to the file."
-    if source == "ratings" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
+    if default == "annotations" and source != "annotations":
+        return "It reads a file of annotations: set source to 'annotations' and annotations to the file."
+    if source == "annotations" and not any(t.rated for t in tables.schemas().values() if t.paper == paper):
         return f"Ratings hold no measurements for {paper}."
     if request is not None and request.makes_images:
         if paper not in tables.measuring():
@@ -214,7 +214,7 @@ def _not_applicable(notebook: Notebook, given: Mapping[str, Any], request: Reque
         if behind and not request.opened.has_images:
             return f"It needs the images behind captions (for {behind[0]}). {request.opened.no_images}"
         return ""
-    known = None if model == "all" else sources.models(paper, source=source, ratings=given.get("ratings", ""))
+    known = None if model == "all" else sources.models(paper, source=source, annotations=given.get("annotations", ""))
     if known is None or model in known:
         return ""
     return f"{source} has no measurements of the model {model!r} for {paper}. {name_help(model, known)}"
@@ -337,4 +337,4 @@ def input_of(job: Job) -> str:
         settings = dotted(job.given.get("settings") or {})
         given = (f"{name} {settings[name]}" for name in INPUTS if name in settings)
         return ", ".join([f"{request.source}: {request.made_by}", *given])
-    return str(Path(request.ratings if request.source == "ratings" else request.source))
+    return str(Path(request.annotations if request.source == "annotations" else request.source))

@@ -28,7 +28,7 @@ _NAMED = ("occupation", "profession", "model")
 
 
 def measured(
-    name: str, *, source: str, ratings: str = "", pipeline: Pipeline | None = None, beside: Iterable[str] = ()
+    name: str, *, source: str, annotations: str = "", pipeline: Pipeline | None = None, beside: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
@@ -43,7 +43,7 @@ def measured(
         UnknownNameError: There is no such table in this source.
     """
     if "published" in beside and not makes_images(source) and stands_beside(name, source):
-        return _with_printed(name, source, ratings)
+        return _with_printed(name, source, annotations)
     if source == "published":
         if name not in _published():
             raise _not_held("published", name, _published())
@@ -51,12 +51,12 @@ def measured(
     if makes_images(source):
         assert pipeline is not None, "what makes images is a pipeline"
         return tables.check(_by_pipeline(name, pipeline), name)
-    if source == "ratings":
+    if source == "annotations":
         from biaslab.ratings import readers as rated
 
         if not _is_rated(name):
-            raise _not_held("ratings", name, filter(_is_rated, _readable()))
-        return tables.check(rated.read(ratings).percent_female, name)
+            raise _not_held("annotations", name, filter(_is_rated, _readable()))
+        return tables.check(rated.read(annotations).percent_female, name)
     folder = Path(source)
     tables.schema(name)
     if path := file_of(folder, name):
@@ -75,14 +75,14 @@ def stands_beside(name: str, source: str) -> bool:
     return any(has(one, source=source) for one in _readable() if one.partition("_")[0] == paper)
 
 
-def _with_printed(name: str, source: str, ratings: str) -> pd.DataFrame:
+def _with_printed(name: str, source: str, annotations: str) -> pd.DataFrame:
     """Return a source's rows, where it holds a table, and those of other models that are printed."""
     import pandas as pd
 
     printed = measured(name, source="published")
     if not has(name, source=source):
         return printed
-    own = measured(name, source=source, ratings=ratings)
+    own = measured(name, source=source, annotations=annotations)
     if "model" not in own:
         return own
     others = printed[~printed["model"].isin(own["model"])]
@@ -191,12 +191,12 @@ def check_all(request: Request) -> None:
         from biaslab.pipeline import validation
 
         validation.check(request.opened)
-    elif source == "ratings":
+    elif source == "annotations":
         from biaslab.ratings import readers
 
-        models = set(readers.read(request.ratings).percent_female["model"])
+        models = set(readers.read(request.annotations).percent_female["model"])
         if model not in ("all", *models):
-            raise unknown_name("model in the ratings", model, sorted(models))
+            raise unknown_name("model in the annotations", model, sorted(models))
     elif source not in names():
         held = [name for name in _readable() if has(name, source=source)]
         if not held:
@@ -213,7 +213,7 @@ def has(name: str, *, source: str, beside: Iterable[str] = ()) -> bool:
         return True
     if makes_images(source):
         return name in _pipeline()
-    if source == "ratings":
+    if source == "annotations":
         return _is_rated(name)
     return file_of(Path(source), name) is not None
 
@@ -267,12 +267,12 @@ def file_of(folder: Path, name: str) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def models(paper: str, *, source: str, ratings: str = "") -> list[str] | None:
+def models(paper: str, *, source: str, annotations: str = "") -> list[str] | None:
     """Return the models of which ``source`` has measurements for ``paper``; None where it has none, or measures any."""
     if makes_images(source):
         return None
     held = [n for n in _readable() if n.startswith(f"{paper}_") and has(n, source=source)]
-    frames = [measured(name, source=source, ratings=ratings) for name in held]
+    frames = [measured(name, source=source, annotations=annotations) for name in held]
     of = [set(frame["model"]) for frame in frames if "model" in frame]
     return sorted(set().union(*of)) if of else None
 
@@ -286,8 +286,8 @@ def digest(request: Request) -> str:
         from biaslab.pipeline import validation
 
         return validation.digest(request.opened)
-    if source == "ratings":
-        paths = cells.files(cells.located(request.ratings))
+    if source == "annotations":
+        paths = cells.files(cells.located(request.annotations))
     else:
         paths = [path for name in _readable() if (path := file_of(Path(source), name))]
     whole = hashlib.sha256()

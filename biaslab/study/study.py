@@ -65,13 +65,13 @@ class Study:
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
             project's folder, wherever in it the notebook stands.
-        source: ``published`` (the papers' printed numbers), ``ratings`` (the file ``ratings``), ``pipeline`` (images
+        source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline`` (images
             are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
             model that an installed package brings (the same with that model and its own settings), or a folder with
             measured tables, such as another run's.
         model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
             folder or a hub name, ``all`` being the model that the source names.
-        ratings: A file of ratings or shares, for ``source="ratings"``.
+        annotations: A file of annotations or shares, for ``source="annotations"``.
         seed: The seed of images' noise, of samples of captions and of every other random draw.
         replicates: Replicates of each bootstrap and of each test by simulation.
         confidence: The level of intervals, 0–1; one less it is the level of tests.
@@ -88,7 +88,7 @@ class Study:
         *,
         source: str = "published",
         model: str = "all",
-        ratings: str = "",
+        annotations: str = "",
         seed: int = 0,
         replicates: int = 10_000,
         confidence: float = 0.95,
@@ -96,7 +96,7 @@ class Study:
     ) -> None:
         check_draws(seed=seed, bootstrap_replicates=replicates, confidence=confidence)
         root = project_root()
-        given = {"source": source, "model": model, "ratings": ratings, "seed": seed, "settings": settings}
+        given = {"source": source, "model": model, "annotations": annotations, "seed": seed, "settings": settings}
         asked = resolved(given, root)
         self._request = Request.of(asked)
         self.draws = {"seed": int(seed), "replicates": int(replicates), "confidence": float(confidence)}
@@ -107,7 +107,7 @@ class Study:
         if self._attempt:
             # A part becomes whole under another name, and nothing that an ended run left alive can reach it.
             self.output_dir = self._attempt / self.output_dir.relative_to(self._attempt.parents[1])
-        self.source, self.model, self.ratings = asked["source"], asked["model"], str(asked["ratings"])
+        self.source, self.model, self.annotations = asked["source"], asked["model"], str(asked["annotations"])
         self.seed, self.confidence = self.draws["seed"], self.draws["confidence"]
         self._inputs: dict[str, pd.DataFrame] = {}
         self._records: dict[str, list] = {"figures": [], "tables": [], "findings": []}
@@ -144,7 +144,7 @@ class Study:
         if self.model not in set(frame["model"]):
             # A paper may have measured some of its models in some sections only.
             paper = name.partition("_")[0]
-            if self.model not in (sources.models(paper, source=self.source, ratings=self.ratings) or ()):
+            if self.model not in (sources.models(paper, source=self.source, ratings=self.annotations) or ()):
                 kind = f"model in {name} ({self.source})"
                 raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
@@ -169,7 +169,7 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            how: dict[str, Any] = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
+            how: dict[str, Any] = {"source": self.source, "annotations": self.annotations, "beside": self._request.beside}
             how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(name, **how)
@@ -286,7 +286,7 @@ class Study:
         elif self.source == "published":
             come = "numbers as the papers print them"
         else:
-            what = {"ratings": f"ratings in {redact.named(self.ratings)}"}
+            what = {"annotations": f"annotations in {redact.named(self.annotations)}"}
             come = what.get(self.source, f"measured tables in {redact.named(self.source)}")
         folder, root = self._common, project_root()
         folder = folder.parent if folder.name == PARTS else folder

@@ -110,7 +110,7 @@ def test_a_very_long_caption_takes_time_by_its_length():
 
 def test_the_embedded_world_s_truth():
     # What each caption says is known. Measured over 40,000 captions: all agree.
-    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=5).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=3000, seed=5).batches()), ignore_index=True)
     found = indicators(captions["text"])["indicator"]
     assert (found == captions["truth_indicator"]).mean() >= 0.999
     assert not ((found != "none") & (captions["truth_indicator"] == "none")).any()

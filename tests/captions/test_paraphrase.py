@@ -39,7 +39,7 @@ def test_by_hand(text, occupation, allowed):
 
 
 def test_the_embedded_world_s_captions_keep_occupation_and_gender():
-    captions = pd.concat(list(open_corpus("mini", rows=800, seed=1).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=800, seed=1).batches()), ignore_index=True)
     captions = captions[captions["truth_occupation"].notna()].reset_index(drop=True)
     pairs = list(zip(captions["text"], captions["truth_occupation"], strict=True))
     new = [paraphrase(text, occupation, 7) for text, occupation in pairs]

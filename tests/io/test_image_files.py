@@ -63,8 +63,8 @@ def test_a_bomb_is_refused_by_its_header(noise, side):
     assert decode(data) == Unreadable("too large")
     # Limits can be lowered.
     data = png(noise)
-    assert decode(data, most_pixels=12 * 9 - 1) == decode(data, most_bytes=len(data) - 1) == Unreadable("too large")
-    assert not isinstance(decode(data, most_pixels=12 * 9, most_bytes=len(data)), Unreadable)
+    assert decode(data, max_pixels=12 * 9 - 1) == decode(data, max_bytes=len(data) - 1) == Unreadable("too large")
+    assert not isinstance(decode(data, max_pixels=12 * 9, max_bytes=len(data)), Unreadable)
 
 
 DEEPER = {

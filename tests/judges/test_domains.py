@@ -82,7 +82,7 @@ def test_a_judge_that_is_not_named_is_asked_for_by_name(role, folders):
 @pytest.mark.parametrize(
     ("known", "judges"),
     [
-        (ANY, "whole image detector, ratings:people.csv clip, truth segmenter, found.parquet segmenter"),
+        (ANY, "whole image detector, annotations:people.csv clip, truth segmenter, found.parquet segmenter"),
         (PHOTOGRAPHS, "mediapipe:face.tflite detector, yunet detector, dlib clip, fairface:face.safetensors clip"),
         (PHOTOGRAPHS, "ViT-L-14:openai clip, owner/name clip, grounded:owner/a+owner/b+owner/c segmenter"),
         (DRAWINGS, "mini-clip clip, mini detector, vqa:mini-vqa vqa"),

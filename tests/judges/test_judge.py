@@ -70,7 +70,7 @@ def test_every_image_has_its_outcome(run, told):
 def test_what_is_judged_is_not_judged_again(run, told):
     first = run(told)
     # How fast does not matter, nor who else is asked.
-    others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
+    others = {"ratings": "r.csv", "further": ("annotations:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
     again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):
@@ -95,7 +95,7 @@ def test_settings_refuse_what_cannot_be():
         ({"texts": ("A photo of a man",)}, "give two texts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
         ({"tone": "pixel"}, r"tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
-        ({"tone": "ratings:tones.csv"}, "tone is"),
+        ({"tone": "annotations:tones.csv"}, "tone is"),
     ):
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
@@ -128,7 +128,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / f"{name}.csv").write_text(text)
-        return files_digest(f"ratings:{folder}", "clip")
+        return files_digest(f"annotations:{folder}", "clip")
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
     found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]

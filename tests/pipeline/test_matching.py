@@ -155,7 +155,7 @@ def test_unmatched_images_that_a_folders_table_lacks_are_named(tmp_path):
 
 def test_unmatched_people_in_annotations_are_named(four, tmp_path):
     file = written(tmp_path, "image_id,gender\nNurse/0.png,female\nNurse/9.png,male\n", "rated.csv")
-    judged = pipeline(four, judging={"gender": f"ratings:{file}"})
+    judged = pipeline(four, judging={"gender": f"annotations:{file}"})
     (said,) = matching.unmatched([judged])
     assert said == "rated.csv annotates 1 person who is not in this run, in the images 'Nurse/9.png'."
 
@@ -189,7 +189,7 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
     rated = written(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
     command = ["audit", f"images:{four}", "--benchmark", written(tmp_path, LABOUR), "--name", "mine", "--no-progress"]
     command += ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "outputs")]
-    sets = [f"judging.gender=ratings:{rated}", "judging.faces=", "judging.skin_tone=none", "notebooks=[custom/shares]"]
+    sets = [f"judging.gender=annotations:{rated}", "judging.faces=", "judging.skin_tone=none", "notebooks=[custom/shares]"]
     command += [text for one in sets for text in ("--set", one)]
     assert cli.main([*command, "--dry-run"]) == 2
     assert "'pilot' (near match: 'pilots')" in capsys.readouterr().err

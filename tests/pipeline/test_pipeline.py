@@ -296,7 +296,7 @@ def test_the_digest_covers_captions_images_and_weights(fake, tmp_path, monkeypat
     weights = {"owner/name": "1"}
     monkeypatch.setattr(registry, "resolve", lambda name, kind: name)
     monkeypatch.setattr(registry, "digest", lambda where: weights.get(where, "others"))
-    settings = fake(judging={"gender": f"ratings:{tmp_path / 'r.csv'}"}).settings
+    settings = fake(judging={"gender": f"annotations:{tmp_path / 'r.csv'}"}).settings
 
     def digests():
         used = requirements.of_tables(Pipeline("owner/name", settings), {"paradox_percent_female"})

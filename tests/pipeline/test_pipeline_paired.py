@@ -39,7 +39,7 @@ def worlds(tmp_path_factory):
             if skew == "off":
                 # Of the world without bias only the pairs are looked at.
                 few = {"occupations": 5, "power_runs": 1, "single_images": 1, "three_prompts": 0}
-                settings |= {"people": few, "critic": {"rounds": 0}}
+                settings |= {"paired": few, "critic": {"rounds": 0}}
             opened[skew] = Study(str(root / skew), source="pipeline", model="world", seed=3, settings=settings)
         return opened[skew]
 
@@ -226,7 +226,7 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ("given", "message"),
     [
         ({"gender": "vqa:blip"}, "no vqa model named 'blip'"),
-        ({"further": ["ratings:no.csv"]}, "There is no file no.csv"),
+        ({"further": ["annotations:no.csv"]}, "There is no file no.csv"),
         ({"further": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
     ],
 )
@@ -243,14 +243,14 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
     for text, config in (("1", "{}"), ("2", "{}"), ("2", "{ }")):
         file.write_text(text)
         (folder / "config.json").write_text(config)
-        settings = Settings.of({"judging": {"extra_judges": [f"ratings:{file}", f"vqa:{folder}"]}})
+        settings = Settings.of({"judging": {"extra_judges": [f"annotations:{file}", f"vqa:{folder}"]}})
         used = requirements.of_tables(Pipeline("mini", settings), {"paired_judge_agreement"})
         found += [tuple(requirements.digest(use) for use in used if use.setting == "judging.extra_judges")]
     assert len(set(found)) == 3 and all(map(len, found))
     monkeypatch.chdir(tmp_path)
-    for given in ("ratings:r.csv", ["ratings:r.csv"]):
+    for given in ("annotations:r.csv", ["annotations:r.csv"]):
         found = validation.resolve_paths("mini", {"judging": {"extra_judges": given}})[1]
-        assert Settings.of(found).judging.further == (f"ratings:{file}",)
+        assert Settings.of(found).judging.further == (f"annotations:{file}",)
 
 
 # -- judges ------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def rated(worlds, tmp_path):
             lines.append(",".join([row.image_id, str(row.position), *said]))
         path = tmp_path / name
         path.write_text("\n".join([*lines, extra]))
-        return f"ratings:{path}", rows
+        return f"annotations:{path}", rows
 
     return worlds("default").pipeline, write
 
@@ -356,7 +356,7 @@ def test_every_judge_that_sees_is_tried_on_renders(worlds, monkeypatch):
 def test_the_embedded_model_of_pairs_generates_where_prompts_place_people():
     for model, name in (("mini", "mini-sd-pairs"), ("mini-sd", "mini-sd"), ("owner/other", "owner/other")):
         pipeline = Pipeline(model, Settings.of(SMALL))
-        made_by = [pipeline.image_model("people", several=several) for several in (False, True)]
+        made_by = [pipeline.image_model("paired", several=several) for several in (False, True)]
         assert [(one._name, one._settings.aspect) for one in made_by] == [(name, 1.0), (name, 1.5)]
     # In the paradox's prompts, ``mini`` is the model of one person.
     assert Pipeline("mini", Settings()).image_model()._name == "mini"
@@ -446,7 +446,7 @@ def test_images_of_several_people_have_a_size_of_their_own(bought):
 @pytest.mark.parametrize(("own", "of_people"), [(None, 2.0), (0.0, 0.0), (3.0, 3.0)])
 def test_images_of_people_have_a_guidance_of_their_own(own, of_people):
     pipeline = Pipeline("mini", Settings(generation={"guidance_scale": 2.0}, paired={"guidance_scale": own}))
-    wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "people")]
+    wanted = [pipeline.image_model(of)._settings.guidance_scale for of in ("captions", "paired")]
     assert wanted == [2.0, of_people]
 
 

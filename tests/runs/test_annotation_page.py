@@ -186,7 +186,7 @@ def test_what_comes_back_judges_the_people_of_the_folder(save, tmp_path):
     answers = {"nurse/a.png": "female", "nurse/b.png": "unsure", "pilot/a.png": "male"}
     frame = pd.DataFrame(rows).assign(rater="ana")
     frame.assign(label=frame["image"].map(answers)).to_csv(tmp_path / "ratings-ana.csv", index=False)
-    judging = {"gender": f"ratings:{tmp_path / 'ratings-ana.csv'}"}
+    judging = {"gender": f"annotations:{tmp_path / 'ratings-ana.csv'}"}
     settings = Settings(judging=judging, compute={"cache": str(tmp_path / "store")}, baselines=("none",))
     people = Pipeline(folder, settings, progress=False).custom.people().set_index("image_id")
     assert people["gender"].to_dict() == answers

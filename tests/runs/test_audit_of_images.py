@@ -90,7 +90,7 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
         sets = [
             f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, shown: position}}",
             "settings.endpoint.api_key_env=",
-            f"settings.judging={{gender: 'endpoint:eye', further: ['ratings:{ratings}'], questions: '{questions}'}}",
+            f"settings.judging={{gender: 'endpoint:eye', further: ['annotations:{ratings}'], questions: '{questions}'}}",
             f"settings.compute.cache={tmp_path / 'store'}",
             "bootstrap_replicates=1000",
         ]
@@ -156,7 +156,7 @@ def test_a_changed_table_or_file_is_another_run(tmp_path):
 def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path, of, shown):
     (rated := tmp_path / "rated.csv").write_text("image_id,gender\nnurse/0.png,female\n")
     (file := tmp_path / "q.yaml").write_text(f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}")
-    judging = {"gender": f"ratings:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
+    judging = {"gender": f"annotations:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
     settings = Settings(judging=judging, vision={"person_view": shown})
     asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
     if (of, shown) == ("person", "crop"):
@@ -171,7 +171,7 @@ def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
     for gender in ("female", "male"):
         (tmp_path / gender).mkdir()
         (file := tmp_path / gender / "rated.csv").write_text(f"image_id,gender\nnurse/0.png,{gender}\n")
-        files.append(f"ratings:{file}")
+        files.append(f"annotations:{file}")
     settings = Settings(judging={"gender": files[0], "extra_judges": files[1:]})
     found = custom.judges(Pipeline(f"images:{folders / 'first'}", settings, progress=False))
     said = found[found["image_id"] == "nurse/0.png"].set_index("judge")["gender"]
@@ -181,7 +181,7 @@ def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
     other = tmp_path / "rated.csv"
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")
-    judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"ratings:{other}"]}
+    judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"annotations:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
     problems = validation.check_models(pipeline, {"custom_judges"})
     assert len(problems) == 1 and "rates none of the 20 people here, such as 'nurse/0.png'" in problems[0]

@@ -157,7 +157,7 @@ def test_an_exported_run_is_repeated_without_its_models(tmp_path, root, monkeypa
     said.to_csv(given / "r.csv", index=False)
     how = ["--notebooks-dir", str(root / "notebooks"), "--no-progress", "--set", "notebooks=[custom/shares]"]
     how += ["--set", "bootstrap_replicates=200"]
-    own = ["--set", f"judging.gender=ratings:{given}/r.csv", "--name", "mine"]
+    own = ["--set", f"judging.gender=annotations:{given}/r.csv", "--name", "mine"]
     assert cli.main(["audit", *(f"images:{given}/{model}" for model in models), *own, *how]) == 0
     zipped = export.export("mine").absolute()
     # Somewhere else, without images and annotations.

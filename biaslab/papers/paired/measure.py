@@ -13,7 +13,7 @@ from biaslab import redact
 from biaslab.hub import registry
 from biaslab.judges.judge_labels import UNCERTAIN
 from biaslab.papers.paired.analysis.people import fits, last_rounds
-from biaslab.pipeline.paired import RATINGS, ROUND
+from biaslab.pipeline.paired import ANNOTATIONS, ROUND
 from biaslab.prompts.paired import POSITIONS
 from biaslab.ratings.person_ratings import ANNOTATORS
 from biaslab.schema import tables
@@ -167,7 +167,7 @@ def _judges(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     """Return the judges that look at images, and the files of ratings, each in the order of the settings."""
     s = pipeline.settings.judging
     every = list(dict.fromkeys((s.gender, *s.extra_judges)))
-    files = [judge for judge in every if judge.startswith(RATINGS)]
+    files = [judge for judge in every if judge.startswith(ANNOTATIONS)]
     return [judge for judge in every if judge not in files], files
 
 
@@ -193,14 +193,14 @@ def judge_agreement(pipeline: Pipeline) -> pd.DataFrame:
         made = registry.brought(pipeline.settings.judging.faces, "detector") and registry.brought(judge, "clip")
         frames.append(found.assign(reference=TRUTH if made else DRAWINGS))
     # Raters of one file need no name.
-    raters = {f: f"{ANNOTATORS}: {name.removeprefix(RATINGS)}" for f, name in redact.called(files).items()}
+    raters = {f: f"{ANNOTATORS}: {name.removeprefix(ANNOTATIONS)}" for f, name in redact.called(files).items()}
     if len(files) == 1:
         raters = {files[0]: ANNOTATORS}
     for kind in ("single", "paired"):
         said = {judge: pipeline.paired.judged(kind, judge) for judge in looking}
         for file in files:
             pipeline.paired.check_ratings(file)
-            path, asked = file.removeprefix(RATINGS), pipeline.paired.asked(kind)
+            path, asked = file.removeprefix(ANNOTATIONS), pipeline.paired.asked(kind)
             rated = person_ratings.read(path, asked, unknown="aside")
             if rated.n_raters:
                 found = person_ratings.agreement_tables(said, ratings=rated, seed=seed)

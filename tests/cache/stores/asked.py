@@ -33,7 +33,7 @@ def settings(folder: Path) -> dict:
             "paraphraser": "endpoint",
         },
         "generation": {"images_per_prompt": 1, "caption_prompts_per_occupation": 2},
-        "judging": {"faces": "whole image", "gender": f"ratings:{folder / 'by_image.csv'}"},
+        "judging": {"faces": "whole image", "gender": f"annotations:{folder / 'by_image.csv'}"},
         "paired": {
             "n_occupations": 1,
             "power_samples": 1,

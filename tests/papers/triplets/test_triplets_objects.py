@@ -72,14 +72,14 @@ def test_objects_are_a_table_with_a_mask_each(truth):
 
 def test_planted_scores_stand_beside_those_found(truth):
     expected = triplets.measure.object_truth(truth)
-    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99)
+    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, min_count=3, replicates=99)
     wide = expected.pivot(index="object", columns="prompt_gender", values="expected")
     for row in scores[scores["true_score"].notna()].itertuples():
         m, f = wide.loc[row.object, ["masculine", "feminine"]]
         assert row.true_score == pytest.approx(m / (m + f))
     assert scores.loc[scores["object"] == "person", "true_score"].isna().all()
     # Without any truth there is no such column.
-    plain = triplets.bias_score(triplets.measure.object_counts(truth), minimum_count=3, replicates=99)
+    plain = triplets.bias_score(triplets.measure.object_counts(truth), min_count=3, replicates=99)
     assert "true_score" not in plain
 
 
