@@ -81,7 +81,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
         **repeated,
     )
     text = "lay the papers' printed numbers beside, where tables have their counterparts"
-    starts.add_argument("--beside", choices=("published",), default="", help=text)
+    starts.add_argument("--beside", dest="baselines", choices=("published",), default="", help=text)
     values.add_argument("--notebooks-dir", metavar="DIR", help="where the notebooks are (default: nearby)")
     text = "look up all that is used, try what is here, say what would be made and what it takes, and stop"
     starts.add_argument("--dry-run", action="store_true", help=text)
@@ -175,7 +175,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     command("models", _models, "list the models that installed packages bring, with their folders and cards")
 
     add = command("ledger", _ledger, "summarize what was bought at endpoints: cost, images by outcome, replies")
-    add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_CACHE, else outputs/.store)")
+    add("folder", metavar="FOLDER", nargs="?", help="the store's folder (default: $BIASLAB_CACHE, else outputs/.cache)")
     add("--release", action="store_true", help="let another host buy, after a process that bought was killed")
 
     text = "say what the store of computed results holds, by stage, or delete results that are not used"
@@ -183,7 +183,7 @@ def parser_of_commands() -> argparse.ArgumentParser:
     text = "list the computed results that --days, --stage or both select for deletion; images that were bought, "
     text += "answers, downloads and results in use by a process are never deleted"
     add("action", metavar="prune", nargs="?", choices=("prune",), help=text)
-    add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_CACHE, else outputs/.store)")
+    add("--store", metavar="DIR", help="the store's folder (default: $BIASLAB_CACHE, else outputs/.cache)")
     add("--days", type=float, metavar="N", help="with prune: select results that were not used for N days")
     add("--stage", metavar="NAME", help="with prune: select results of a stage")
     add("--yes", action="store_true", help="with prune: delete the selected results")
@@ -213,7 +213,7 @@ def _init(given: argparse.Namespace) -> None:
 def _run(given: argparse.Namespace) -> int:
     from biaslab.runs import params
 
-    how = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "beside")}
+    how = {name: getattr(given, name) for name in ("overrides", "notebooks", "notebooks_dir", "baselines")}
     return _execute(given, params.load(given.params, **how))
 
 
@@ -223,7 +223,7 @@ def _audit(given: argparse.Namespace) -> int:
     names = ("size", "name", "corpus", "papers", "prompts", "benchmark", "ratings")
     how = {name: getattr(given, name) for name in names}
     asked = audit.params_of(given.models, **how)
-    how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "beside")}
+    how = {name: getattr(given, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=asked, **how)
     # What has no effect is refused, as with --set.
     options = {"captions.corpus": given.corpus, "judging.annotations": given.ratings}

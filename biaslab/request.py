@@ -31,17 +31,17 @@ class Request:
     settings: Settings | None = None  # As given; None where no images are made.
     seed: int = 0
     annotations: str = ""  # The file of annotations, for ``source="annotations"``.
-    beside: tuple[str, ...] = ()  # What stands beside the rows, as the setting ``baselines`` has it.
+    baselines: tuple[str, ...] = ()  # As the setting ``baselines``.
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Self:
         """Return what parameters ask for; those of other names are passed over, missing ones have their defaults.
 
         Raises:
-            ParameterError: The source is neither a named one nor a folder; annotations, a model or settings are missing,
-                wrong or not used.
+            ParameterError: The source is neither a named one nor a folder; annotations, a model or settings are
+                missing, wrong or not used.
         """
-        known = (f.name for f in fields(cls) if f.name != "beside")
+        known = (f.name for f in fields(cls) if f.name != "baselines")
         given = {name: parameters[name] for name in known if parameters.get(name) is not None}
         settings = given.pop("settings", {})
         values.check("settings", settings)
@@ -49,13 +49,17 @@ class Request:
         request = cls(**given)
         source, annotations, model = request.source, str(request.annotations), request.model
         if source == "annotations" and not annotations:
-            raise ParameterError("source is 'annotations' but annotations is empty; set annotations to a CSV or Parquet file.")
+            raise ParameterError(
+                "source is 'annotations' but annotations is empty; set annotations to a CSV or Parquet file."
+            )
         if source != "annotations" and annotations:
-            raise ParameterError(f"annotations is {annotations!r} but source is {source!r}; set source to 'annotations'.")
+            raise ParameterError(
+                f"annotations is {annotations!r} but source is {source!r}; set source to 'annotations'."
+            )
         if not request.makes_images:
-            beside = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
-            beside = [beside] if isinstance(beside, str) else beside
-            if settings and (set(settings) != {"baselines"} or beside not in (["published"], ["none"])):
+            baselines = settings.get("baselines", "none") if isinstance(settings, Mapping) else ""
+            baselines = [baselines] if isinstance(baselines, str) else baselines
+            if settings and (set(settings) != {"baselines"} or baselines not in (["published"], ["none"])):
                 raise ParameterError(
                     f"settings is {settings!r} but source is {source!r}, which makes no images; set source to "
                     "'pipeline' with a model, or settings to {}, or to {'baselines': 'published'} for printed "
@@ -66,7 +70,7 @@ class Request:
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"
                 )
-            return replace(request, beside=("published",) if "published" in beside else ())
+            return replace(request, baselines=("published",) if "published" in baselines else ())
         # Lazily, as all that makes images is: what reads tables needs none of it.
         from biaslab.settings import Settings
 
@@ -77,13 +81,13 @@ class Request:
                 "source is 'pipeline' and model is 'all'; set model to the model that makes the images: a hub name, a "
                 f"folder{f', or one that an installed package brings: {brought}' if brought else ''}."
             )
-        return cls(**given | {"settings": checked, "beside": checked.baselines})
+        return cls(**given | {"settings": checked, "baselines": checked.baselines})
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline) -> Self:
         """Return what opens a pipeline like this one."""
         s = pipeline.settings
-        return cls(PIPELINE, pipeline.model, s, pipeline.seed, beside=s.baselines)
+        return cls(PIPELINE, pipeline.model, s, pipeline.seed, baselines=s.baselines)
 
     @property
     def makes_images(self) -> bool:

@@ -95,7 +95,7 @@ def test_keys_are_those_of_usual_names_and_those_that_settings_name(monkeypatch)
         monkeypatch.setenv(name, f"{name}-1234")
     # A word, which stands for no key.
     monkeypatch.setenv("LOCAL_API_KEY", "EMPTY")
-    values = {"settings": {"endpoint": {"api_key_env": "OURS"}, "critique.key_variable": "CRITICS"}}
+    values = {"settings": {"endpoint": {"api_key_env": "OURS"}, "critique.api_key_env": "CRITICS"}}
     keys = redact.keys(values)
     assert in_use <= set(keys.values()) and not {"OTHERS", "LOCAL_API_KEY"} & set(keys.values())
     assert redact.redacted([{"a": "OURS-1234", "b": 1}, "x OTHERS-1234"], redact.private_texts(values)) == [

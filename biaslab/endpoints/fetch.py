@@ -48,7 +48,9 @@ def get(url: str, limits: Limits, allow: Collection[str] = ()) -> bytes:
     try:
         return asyncio.run(asyncio.wait_for(_get(url, limits, allow), limits.timeout))
     except (TimeoutError, httpx.TimeoutException) as error:
-        raise Failed("timed_out", str(error) or f"longer than {limits.read_timeout:g} or {limits.timeout:g} s") from None
+        raise Failed(
+            "timed_out", str(error) or f"longer than {limits.read_timeout:g} or {limits.timeout:g} s"
+        ) from None
     except (httpx.InvalidURL, httpx.LocalProtocolError, ValueError) as error:
         raise Failed("bad_url", str(error)) from None
     except httpx.TransportError as error:

@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, ANNOTATIONS, TRUTH, VQA, WHOLE
+from biaslab.judges.judge_names import ANNOTATIONS, FILES, GROUNDED, NONE, PLUGIN, TRUTH, VQA, WHOLE
 from biaslab.judges.pinned import PINNED, YUNET
 
 

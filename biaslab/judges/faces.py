@@ -62,7 +62,7 @@ def gate(faces: Sequence[Face]) -> str:
 
 
 def large_enough(x0, y0, x1, y1, width, height, min_face_size: float = 0.1, people=1):
-    """Return whether boxes, in pixels, are at least ``min_face_size`` of the image's height and of each person's part of its
+    """Return whether boxes, in pixels, cover at least ``min_face_size`` of the height, and of each person's part of the
     width.
     """
     # Boxes come as floats: a face of exactly the limit counts, whatever rounding does to it.

@@ -24,7 +24,19 @@ from biaslab.judges import (
     segmentation,
 )
 from biaslab.judges.fairface import FAIRFACE
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PARTS, PLUGIN, ANNOTATIONS, TRUTH, VQA, WHOLE, is_file, parts
+from biaslab.judges.judge_names import (
+    ANNOTATIONS,
+    FILES,
+    GROUNDED,
+    NONE,
+    PARTS,
+    PLUGIN,
+    TRUTH,
+    VQA,
+    WHOLE,
+    is_file,
+    parts,
+)
 from biaslab.judges.zero_shot import look_up as look_up_clip
 
 

@@ -95,7 +95,8 @@ class JudgeSettings(Group):
     def _two_texts(self) -> Self:
         if len(self.class_prompts) != 2 or not all(t.strip() for t in self.class_prompts):
             raise ParameterError(
-                f"class_prompts is {self.class_prompts!r}; give two texts, for perceived as male and as female: {GENDER_TEXTS}."
+                f"class_prompts is {self.class_prompts!r}; give two texts, for perceived as male and as female: "
+                f"{GENDER_TEXTS}."
             )
         return self
 

@@ -105,11 +105,13 @@ class Custom(Part):
         missing = rows.loc[rows["percent_female"].isna(), "group"].tolist()
         if len(missing) == len(groups):
             both = (cells.listed(names) for names in (shares["group"], groups))
-            raise InputError(f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}.")
+            raise InputError(
+                f"{s.benchmark_file} has shares of {next(both)}, and none of the groups here: {next(both)}."
+            )
         if missing and not s.partial_benchmark:
             raise InputError(
-                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of {self._pipeline.label}: "
-                f"{asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
+                f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
                 "custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(named="the benchmark")

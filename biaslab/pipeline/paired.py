@@ -184,7 +184,7 @@ class Paired(Part):
         return self.judged(kind, self._pipeline.settings.judging.gender)
 
     def judged(self, kind: str, judge: str) -> pd.DataFrame:
-        """Return the same by any judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one that takes faces."""
+        """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""
         if judge.startswith(ANNOTATIONS):
             self.check_ratings(judge)
         asked = self.asked(kind)

@@ -45,7 +45,7 @@ class Rehearsal:
 
 def before(pipeline: Pipeline, table: str) -> None:
     """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run."""
-    if os.environ.get(kernels.REHEARSED):
+    if os.environ.get(kernels.PREFLIGHTED):
         return
     asked = list(asked_for.of_tables(pipeline, [table]))
     if not (made := [probes.of_asked(one) for one in asked if one.left > 0]):
@@ -85,7 +85,7 @@ def rehearsed(
     answer, or an input cannot be used: all of it in one message.
     """
     left = [one for one in asked if one.left > 0]
-    done = bool(os.environ.get(kernels.REHEARSED))
+    done = bool(os.environ.get(kernels.PREFLIGHTED))
     if not always and (done or not left):
         return Rehearsal(asked, [])
     # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
@@ -168,7 +168,7 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
     from tqdm import tqdm
 
     environment = kernels.environment() | {huggingface.COMMITS: json.dumps(huggingface.commits())}
-    environment[kernels.REHEARSED] = "1"
+    environment[kernels.PREFLIGHTED] = "1"
     # It has the processors for itself, whatever is left to a process of the run.
     threads = int(environment[THREADS[0]])
     with contextlib.ExitStack() as stack:

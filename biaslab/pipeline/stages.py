@@ -37,7 +37,7 @@ from biaslab.hub import ground_truth, registry
 from biaslab.hub.ground_truth import Truth
 from biaslab.hub.image_sources import CaptionImages, DescribedImages, ImageSource, Subset, pictures_of
 from biaslab.judges import domains, duplicates, judge, skin_tone, vision, vqa
-from biaslab.judges.judge_names import FILES, PLUGIN, ANNOTATIONS, VQA
+from biaslab.judges.judge_names import ANNOTATIONS, FILES, PLUGIN, VQA
 from biaslab.judges.pinned import PINNED
 from biaslab.judges.settings import VisionSettings
 from biaslab.mitigation.settings import CriticSettings
@@ -243,7 +243,9 @@ class Stages:
     def corpus(self):
         """The captions, unread, with the images behind them."""
         s = self.settings.captions
-        return open_corpus(s.corpus, max_captions=s.max_captions, synthetic_bias=s.synthetic_bias, columns=s.columns or None)
+        return open_corpus(
+            s.corpus, max_captions=s.max_captions, synthetic_bias=s.synthetic_bias, columns=s.columns or None
+        )
 
     @kept
     def captions(self) -> pd.DataFrame:

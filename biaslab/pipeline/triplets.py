@@ -195,7 +195,7 @@ class Triplets(Part):
         return looks and self._pipeline.known_truth("triplets") is not None
 
     @kept
-    def ratings(self) -> pd.DataFrame:
+    def annotations(self) -> pd.DataFrame:
         """Return what most people say of images: image_id, object and shown (``yes`` or ``no``)."""
         return skill_ratings.read_objects(self._pipeline.settings.triplets.annotations, self._image_ids())
 

@@ -188,8 +188,8 @@ def check_dalleval(pipeline: Pipeline) -> None:
 def check_alignment(pipeline: Pipeline) -> None:
     """Look at captions of images, and at the images behind them.
 
-    Raises InputError: They cannot be used. ParameterError: ``dalleval.image_folder`` is no folder, or the model does not know
-    a caption's word.
+    Raises InputError: They cannot be used. ParameterError: ``dalleval.image_folder`` is no folder, or the model does not
+    know a caption's word.
     """
     s = pipeline.settings.dalleval
     if s.image_folder and not os.path.isdir(s.image_folder):
@@ -203,8 +203,8 @@ def check_alignment(pipeline: Pipeline) -> None:
         missing = [name for name in asked["real_id"] if not there.has(name)]
         if len(missing) == len(asked):
             raise InputError(
-                f"None of the {len(asked):,} images of {s.captions} is in {s.image_folder}. image_id must be the name or "
-                f"path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
+                f"None of the {len(asked):,} images of {s.captions} is in {s.image_folder}. image_id must be the name "
+                f"or path of a file there: the first is {missing[0]!r}, and a file is {there.a_file!r}."
             )
         if missing:
             _log.warning("%s lacks %d of %d images, such as %s.", s.image_folder, len(missing), len(asked), missing[0])
@@ -321,8 +321,19 @@ def digest(pipeline: Pipeline) -> str:
         digests.append(open_corpus(design.captions).digest)
     whole = hashlib.sha256(repr(digests).encode())
     custom = settings.custom
-    files = (triplets.object_vocabulary_file, triplets.annotations, design.annotations, custom.prompts_file, custom.benchmark_file)
-    files += (settings.judging.questions_file, settings.captions.vocabulary_file, settings.paired.vocabulary_file, design.vocabulary_file)
+    files = (
+        triplets.object_vocabulary_file,
+        triplets.annotations,
+        design.annotations,
+        custom.prompts_file,
+        custom.benchmark_file,
+    )
+    files += (
+        settings.judging.questions_file,
+        settings.captions.vocabulary_file,
+        settings.paired.vocabulary_file,
+        design.vocabulary_file,
+    )
     if settings.judging.annotations:
         files += tuple(cells.files(settings.judging.annotations))
     for path in filter(None, files):

@@ -62,8 +62,8 @@ def _of_captions(name: str, truth: ground_truth.Truth, text: str) -> list[str]:
         return truth.nouns(text)
     except (InputError, UnknownNameError) as error:
         raise InputError(
-            f"triplets.noun_tagger is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: {error} "
-            "For others set triplets.noun_tagger to 'nltk' or 'spacy:en_core_web_sm'."
+            f"triplets.noun_tagger is {name!r}, which finds nouns in the captions {truth.corpus!r} and in no others: "
+            f"{error} For others set triplets.noun_tagger to 'nltk' or 'spacy:en_core_web_sm'."
         ) from error
 
 
@@ -72,7 +72,8 @@ def _nltk() -> Nouns:
         import nltk
     except ImportError as error:
         raise ParameterError(
-            "triplets.noun_tagger is 'nltk', which is not installed; run `pip install nltk`, or set it to 'spacy:MODEL'."
+            "triplets.noun_tagger is 'nltk', which is not installed; run `pip install nltk`, or set it to "
+            "'spacy:MODEL'."
         ) from error
     lemmatizer = nltk.stem.WordNetLemmatizer()
 
@@ -99,8 +100,8 @@ def _spacy(model: str) -> Nouns:
         read = spacy.load(model, exclude=["ner"])
     except (ImportError, OSError) as error:
         raise ParameterError(
-            f"triplets.noun_tagger is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install spacy` "
-            f"and `python -m spacy download {model}`."
+            f"triplets.noun_tagger is {SPACY + model!r}, but spaCy or that model is not installed; run `pip install "
+            f"spacy` and `python -m spacy download {model}`."
         ) from error
 
     def find(text: str) -> list[str]:

@@ -31,7 +31,11 @@ from biaslab.io import cells, plaintext, plainyaml
 from biaslab.schema.genders import GENDERS
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
-SETTINGS = {"captions.vocabulary_file": "paradox", "paired.vocabulary_file": "paired", "dalleval.vocabulary_file": "dalleval"}
+SETTINGS = {
+    "captions.vocabulary_file": "paradox",
+    "paired.vocabulary_file": "paired",
+    "dalleval.vocabulary_file": "dalleval",
+}
 """The settings that name a file, and whose prompts each is for."""
 _WHO = ("person", "woman", "man")
 TEMPLATES = {

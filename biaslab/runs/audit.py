@@ -43,8 +43,8 @@ def params_of(
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``ratings`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions there is
-    no paradox. An empty ``name`` is made of models and size.
+    ``ratings`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions there
+    is no paradox. An empty ``name`` is made of models and size.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the

@@ -63,7 +63,7 @@ def _kernels(jobs: list[Job], side_by_side: int) -> kernels.Kernels:
     """Return kernels for the notebooks of jobs, with the libraries that these import."""
     workers = _workers(jobs, side_by_side)
     given = kernels.environment(workers) | {huggingface.COMMITS: json.dumps(huggingface.commits())}
-    given |= {ATTEMPT: str(jobs[0].attempt), kernels.REHEARSED: "1"}
+    given |= {ATTEMPT: str(jobs[0].attempt), kernels.PREFLIGHTED: "1"}
     # One cluster for all notebooks, where a batch system starts it.
     for compute in (job.request.settings.compute for job in jobs if job.request and job.request.settings):
         given |= start_scheduler(Workers(compute.engine, compute.workers, compute.address))

@@ -22,7 +22,7 @@ jupyter lab notebooks                      # explore: change a notebook's parame
 
 - `notebooks/` a folder a paper, a notebook a section: both commands execute these, with parameters of their own.
 - `params/` what `biaslab run` takes; `biaslab settings` lists all that can be set in `settings:`.
-- `outputs/` a folder a run, made by the run: open its `index.html`. What is computed once is kept in `outputs/.store`.
+- `outputs/` a folder a run, made by the run: open its `index.html`. What is computed once is kept in `outputs/.cache`.
 
 `biaslab --help` lists the commands; JupyterLab comes with `pip install "biaslab[lab]"`.
 """

@@ -107,10 +107,10 @@ def plan(params: RunParams) -> list[Job]:
             raise ParameterError(planned[0].reason)
         taken = set().union(*(job.takes for job in doing))
         printed = any(sources.stands_beside(name, whole.source) for name in taken)
-        if "baselines" in params.set_here and "published" in whole.beside and not printed:
+        if "baselines" in params.set_here and "published" in whole.baselines and not printed:
             raise ParameterError(
-                "Nothing is printed of what is measured here, so that no printed number could stand beside it. Leave "
-                "out --beside published, or select a paper's notebooks."
+                "The papers publish no values for the tables measured here. Leave out --baselines published, or"
+                " select a paper's notebooks."
             )
         if whole.makes_images:
             from biaslab.pipeline import validation

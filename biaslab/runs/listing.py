@@ -52,7 +52,9 @@ def write(folder: Path, asked: Iterable[Asked]) -> None:
 
 
 def _prompts(one: Asked) -> pd.DataFrame:
-    """Return prompts with the columns of ``custom.prompts_file``; captions are others', unless a package brings them."""
+    """Return prompts with the columns of ``custom.prompts_file``; captions are others', unless a package
+    brings them.
+    """
     rows = one.prompts.drop_duplicates("prompt_id")
     group = next((name for name in ("group", "occupation", "profession") if name in rows), "text")
     if one.captioned and one.pipeline.settings.captions.corpus not in plugins.points(plugins.CORPORA):

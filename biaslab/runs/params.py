@@ -155,7 +155,7 @@ def load(
     overrides: Sequence[str] = (),
     notebooks: Sequence[str] = (),
     notebooks_dir: str | Path | None = None,
-    beside: str = "",
+    baselines: str = "",
 ) -> RunParams:
     """Read and check a parameters file, or what one would hold (``given``).
 
@@ -164,7 +164,7 @@ def load(
         notebooks: Patterns of notebook ids that replace the file's.
         notebooks_dir: Where the notebooks are, beside those that installed packages bring; by default the folder
             ``notebooks`` at or above the parameters file, else at or above the working folder.
-        beside: What is to stand beside the results as well: ``published``.
+        baselines: Additional baseline next to the results: ``published``.
 
     Raises:
         ParameterError: The file is missing or not YAML, a key is unknown (the nearest match is named), a value has a
@@ -182,8 +182,8 @@ def load(
     set_here = _overrides(overrides, given, available)
     given |= set_here
     names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
-    if beside:
-        given["settings"] = _with_beside(given.get("settings") or {}, beside)
+    if baselines:
+        given["settings"] = _with_baseline(given.get("settings") or {}, baselines)
         names.append("baselines")
     for key, value in given.items():
         values.check_key(str(path), key)
@@ -349,15 +349,15 @@ def _measured(cells: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(taken), frozenset(taken - optional)
 
 
-def _with_beside(settings: Any, beside: str) -> Any:
-    """Return settings, or each of several, that compare with what is to stand beside as well."""
+def _with_baseline(settings: Any, baseline: str) -> Any:
+    """Return settings, or each of several, with one more baseline."""
     if isinstance(settings, list):
-        return [_with_beside(one, beside) for one in settings]
+        return [_with_baseline(one, baseline) for one in settings]
     if not isinstance(settings, Mapping):
         return settings
     asked = settings.get("baselines", ())
     own = asked if isinstance(asked, list | tuple) else [asked]
-    return {**settings, "baselines": [*(one for one in own if one not in ("none", beside)), beside]}
+    return {**settings, "baselines": [*(one for one in own if one not in ("none", baseline)), baseline]}
 
 
 def read_yaml(path: Path) -> dict:

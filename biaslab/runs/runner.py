@@ -91,7 +91,7 @@ def run(
             for root in sorted({job.request.opened.store.root for job in left if job.makes_images}):
                 with result_cache.explaining(root):
                     root.mkdir(parents=True, exist_ok=True)
-        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.REHEARSED):
+        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHTED):
             # Printed numbers need none of what it reads.
             from biaslab.runs import dry_run
 

@@ -38,7 +38,7 @@ def compute(
     """
     planned = jobs.plan(params)
     opened = jobs.pipelines(planned, progress=progress)
-    if not os.environ.get(kernels.REHEARSED):
+    if not os.environ.get(kernels.PREFLIGHTED):
         dry_run.rehearse(planned, progress)
     if not opened:
         raise ParameterError("The notebooks of this run make nothing that can be shared; set source to 'pipeline'.")

@@ -28,7 +28,7 @@ _NAMED = ("occupation", "profession", "model")
 
 
 def measured(
-    name: str, *, source: str, annotations: str = "", pipeline: Pipeline | None = None, beside: Iterable[str] = ()
+    name: str, *, source: str, annotations: str = "", pipeline: Pipeline | None = None, baselines: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return the measured table ``name`` from ``source``, checked against its declaration.
 
@@ -36,13 +36,13 @@ def measured(
         source: As of :class:`biaslab.request.Request`; a folder has ``<name>.csv`` in its ``measured`` (a run's
             inputs), in its ``tables``, or in itself.
         pipeline: What measures, for sources that make images; what its settings ask to ``baselines`` follows.
-        beside: For sources that make none, ``published`` where printed numbers of other models are to follow.
+        baselines: For sources that make none, ``published`` where printed numbers of other models are to follow.
 
     Raises:
         InputError: The data are missing or do not fit.
         UnknownNameError: There is no such table in this source.
     """
-    if "published" in beside and not makes_images(source) and stands_beside(name, source):
+    if "published" in baselines and not makes_images(source) and stands_beside(name, source):
         return _with_printed(name, source, annotations)
     if source == "published":
         if name not in _published():
@@ -205,11 +205,11 @@ def check_all(request: Request) -> None:
             measured(name, source=source)
 
 
-def has(name: str, *, source: str, beside: Iterable[str] = ()) -> bool:
-    """Return whether ``source`` holds the measured table ``name``; ``beside`` is the setting ``baselines``."""
+def has(name: str, *, source: str, baselines: Iterable[str] = ()) -> bool:
+    """Return whether ``source`` holds the measured table ``name``; ``baselines`` as the setting."""
     if source == "published":
         return name in _published()
-    if "published" in beside and stands_beside(name, source):
+    if "published" in baselines and stands_beside(name, source):
         return True
     if makes_images(source):
         return name in _pipeline()

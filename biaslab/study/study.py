@@ -65,8 +65,8 @@ class Study:
     Args:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
             project's folder, wherever in it the notebook stands.
-        source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline`` (images
-            are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
+        source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
+            (images are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
             model that an installed package brings (the same with that model and its own settings), or a folder with
             measured tables, such as another run's.
         model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
@@ -144,17 +144,17 @@ class Study:
         if self.model not in set(frame["model"]):
             # A paper may have measured some of its models in some sections only.
             paper = name.partition("_")[0]
-            if self.model not in (sources.models(paper, source=self.source, ratings=self.annotations) or ()):
+            if self.model not in (sources.models(paper, source=self.source, annotations=self.annotations) or ()):
                 kind = f"model in {name} ({self.source})"
                 raise unknown_name(kind, self.model, sorted(set(frame["model"])))
             print(f"The source {self.source!r} has no {name} of {self.model}.")
-        beside = self._printed[name] if self._request.beside else ()
+        beside = self._printed[name] if self._request.baselines else ()
         return frame[frame["model"].isin([self.model, *beside])].reset_index(drop=True)
 
     def has(self, what: Callable | str) -> bool:
         """Return whether the source holds what ``what`` measures, with rows of this study's model."""
         name = sources.table_of(what)
-        if not sources.has(name, source=self.source, beside=self._request.beside):
+        if not sources.has(name, source=self.source, baselines=self._request.baselines):
             return False
         try:
             frame = self._read(name)
@@ -169,7 +169,11 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            how: dict[str, Any] = {"source": self.source, "annotations": self.annotations, "beside": self._request.beside}
+            how: dict[str, Any] = {
+                "source": self.source,
+                "annotations": self.annotations,
+                "baselines": self._request.baselines,
+            }
             how["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.measured(name, **how)
@@ -247,7 +251,7 @@ class Study:
         key = hashlib.sha256(f"{code_digest.digest(analysis)} {sorted(options.items())}".encode())
         for frame in frames:
             key.update(frame.to_csv(index=False, float_format="%.17g").encode())
-        path = self._common / ".store" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
+        path = self._common / ".cache" / f"{analysis.__name__}-{key.hexdigest()[:24]}.parquet"
         with self._writing(path):
             frame = result_cache.once(path, lambda: analysis(*frames, **options))
         # Texts are objects, as the analysis gives them.

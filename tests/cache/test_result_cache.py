@@ -257,7 +257,7 @@ def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
     assert Store().root == tmp_path / "elsewhere"
     monkeypatch.delenv("BIASLAB_CACHE")
     monkeypatch.chdir(root / "tests")
-    assert Store().root == root / "outputs" / ".store"
+    assert Store().root == root / "outputs" / ".cache"
 
 
 def square(rows):

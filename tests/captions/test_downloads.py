@@ -303,7 +303,7 @@ def outcomes(tmp_path_factory):
     with serving() as made:
         urls = [p if not p or ":" in p else made.url(p) for p in HOSTILE]
         table = pd.DataFrame({"caption_id": ids, "url": urls})
-        source = download(table, folder, quick(most_bytes=2_000_000), allow=[made.address], progress=False)
+        source = download(table, folder, quick(max_bytes=2_000_000), allow=[made.address], progress=False)
         found = source.table
         assert found["caption_id"].tolist() == source.table["image_id"].tolist() == ids
         yield found.set_index("caption_id"), made, source

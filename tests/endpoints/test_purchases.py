@@ -86,7 +86,7 @@ def _ask_and_die(url, root, point):
 
 
 def _asked(url, root):
-    given = {"url": url, "model": "some-model", "key_variable": "", "price": 0.25, "cost_limit": 1.25}
+    given = {"url": url, "model": "some-model", "api_key_env": "", "price": 0.25, "cost_limit": 1.25}
     settings = EndpointSettings(**given, concurrency=1)
     return ask(settings, say(*map(str, range(4))), Store(root), charged=True, progress=False)
 
@@ -207,13 +207,13 @@ def test_a_second_host_buys_nothing_until_the_first_has_ended_or_is_released(ser
     refused += rf"biaslab ledger --release {store.root}"
     for killed in (False, True):
         with pytest.raises(RunError, match=refused):
-            made(server, store, asked(2), key_variable="")
+            made(server, store, asked(2), api_key_env="")
         if not killed:
             other.kill()
             other.join(60)
     assert len(server.requests) == 1
     # What there is can be read all the same.
-    assert made(server, store, asked(2), buy=False).spent == 0.25
+    assert made(server, store, asked(2), allow_purchases=False).spent == 0.25
     assert cli.main(["ledger", "--release", str(store.root)]) == 0
     assert "spent: 0.25\nimages: none\nreplies: 0\n" in capsys.readouterr().out
     holding.clear()
@@ -279,7 +279,7 @@ def test_a_database_that_is_locked_for_too_long_is_told(server, store, ten, monk
 
 def test_a_store_that_can_be_read_alone_is_read(server, store, ten, monkeypatch):
     _connecting(monkeypatch, _read_only)
-    assert made(server, store, asked(10), buy=False).digest == ten.digest
+    assert made(server, store, asked(10), allow_purchases=False).digest == ten.digest
     assert ordered(server, store, 12).n_there() == 10
 
 

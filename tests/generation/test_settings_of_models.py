@@ -25,7 +25,7 @@ def test_each_has_its_own_and_all_else_is_that_of_all(folders):
     # Its own goes before what a model brings, and what a model brings before a default.
     own = Pipeline("mini", Settings.of({"models": {"mini": TURBO}})).settings
     assert own.generation.steps == 1 and own.judging.gender == "mini-clip"
-    assert own.people.occupations == pipeline.settings.paired.n_occupations
+    assert own.paired.n_occupations == pipeline.settings.paired.n_occupations
 
 
 @pytest.mark.parametrize(

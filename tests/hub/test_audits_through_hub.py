@@ -28,12 +28,15 @@ IMAGES = {
 # Where captions are asked for: elsewhere nothing takes these.
 OF_CAPTIONS = {"generation.images_per_prompt": 2, "generation.caption_prompts_per_occupation": 2}
 CAPTIONS = {"per_occupation": 4, "candidates_per_occupation": 8, "nearest_per_prompt": 3}
-PEOPLE = {"occupations": 1, "power_runs": 1, "single_images": 1, "three_prompts": 2}
-SCENES = {"scenes": 2, "professions": 2, "social_images": 2, "detector_renders": 10}
-TRIPLETS = {"triplets": 2, "seeds": 1, "professions": 2, "one_triplet": 2, "detector_drawings": 10}
+PEOPLE = {"n_occupations": 1, "power_samples": 1, "single_images": 1, "three_person_prompts": 2}
+SCENES = {"n_scenes": 2, "n_professions": 2, "social_images": 2, "calibration_images": 10}
+TRIPLETS = {
+    **{"n_triplets": 2, "images_per_prompt": 1, "n_professions": 2},
+    **{"single_triplet_images": 2, "calibration_images": 10},
+}
 LEAST = {
     "captions": CAPTIONS | {"occupations": ["nurse", "engineer"]},
-    "people": PEOPLE | {"aspect": 1},
+    "paired": PEOPLE | {"aspect": 1},
     "dalleval": SCENES,
     "triplets": TRIPLETS,
 }
@@ -96,8 +99,8 @@ def dotted(*groups):
 @pytest.mark.usefixtures("here")
 def test_an_audit_by_name(root, tmp_path, monkeypatch):
     """With its rehearsal."""
-    monkeypatch.delenv(kernels.REHEARSED)
-    sets = IMAGES | dotted("people", "dalleval", "triplets") | FACES
+    monkeypatch.delenv(kernels.PREFLIGHTED)
+    sets = IMAGES | dotted("paired", "dalleval", "triplets") | FACES
     record = ran(root, tmp_path, ["audit", tiny.SD14, "--size", "quick"], sets)
     assert said(record) == {}
     assert record["status"] == "ok"
@@ -132,11 +135,11 @@ def test_skin_tones_need_no_answers_to_questions(root, tmp_path, monkeypatch, st
         ("sdxl", "captions"),
         ("triplets-sd14", "triplets"),
         ("dalleval-sd14", "dalleval"),
-        ("paired-sdxl", "people"),
+        ("paired-sdxl", "paired"),
     ],
 )
 def test_a_file_of_parameters(root, tmp_path, yunet, captions, name, group):
-    sets = IMAGES | dotted(group) | (yunet if group == "people" else FACES)
+    sets = IMAGES | dotted(group) | (yunet if group == "paired" else FACES)
     sets |= OF_CAPTIONS | captions if group == "captions" else {}
     if group == "triplets":
         # It looks for no faces.

@@ -44,7 +44,7 @@ NOTEBOOKS = ("paired/4_4_overall", "paired/b_d_judges", "dalleval/4_1_paintskill
 @pytest.fixture(autouse=True)
 def rehearsed(monkeypatch, tmp_path):
     """Rehearse, with nothing that was tried, or looked up, before."""
-    monkeypatch.delenv(kernels.REHEARSED)
+    monkeypatch.delenv(kernels.PREFLIGHTED)
     monkeypatch.delenv("BIASLAB_CACHE", raising=False)
     monkeypatch.setattr(preflight, "_answered", set())
     monkeypatch.setattr(hub_names, "_commits", {})
@@ -255,7 +255,7 @@ def shop():
 
 def audit(root, tmp_path, shop, does) -> int:
     given = {"judging.faces": WHOLE, "judging.gender": f"plugin:picky:{does}", "bootstrap_replicates": 200}
-    given |= {f"people.{name}": value for name, value in LEAST["people"].items()} | {"paired.n_occupations": 2}
+    given |= {f"paired.{name}": value for name, value in LEAST["paired"].items()} | {"paired.n_occupations": 2}
     given |= {"endpoint.url": shop.url, "endpoint.price": 0.01, "endpoint.cost_limit": 10}
     given |= {"endpoint.api_key_env": "''", "jobs": 1}
     words = ["audit", "endpoint:seller", "--size", "quick", "--name", "a", "--no-progress", *in_words(given)]

@@ -70,7 +70,12 @@ def test_every_image_has_its_outcome(run, told):
 def test_what_is_judged_is_not_judged_again(run, told):
     first = run(told)
     # How fast does not matter, nor who else is asked.
-    others = {"ratings": "r.csv", "further": ("annotations:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
+    others = {
+        "annotations": "r.csv",
+        "extra_judges": ("annotations:r.csv",),
+        "questions_file": "q.yaml",
+        "question_model": "endpoint:a",
+    }
     again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):

@@ -32,7 +32,7 @@ def loopback(monkeypatch):
 
 
 def model(server, *, price=0.0, limit=0.0, shown="position", concurrency=4, **more):
-    at = {"url": server.url, "key_variable": "", "timeout": 5.0}
+    at = {"url": server.url, "api_key_env": "", "timeout": 5.0}
     at["concurrency"] = concurrency
     how = VisionSettings(person_view=shown, **more)
     return Vision(EndpointSettings(model="eye", price=price, cost_limit=limit, **at), how)
@@ -270,7 +270,7 @@ def test_answers_that_are_kept_need_no_key_and_no_room_for_more(ask_once, monkey
     monkeypatch.setenv("EYE_KEY", "sk-test-1234567890")
     with FakeVision(lambda *_: "yes").running() as server:
         paid = model(server, price=1.0, limit=1.0)
-        paid = replace(paid, endpoint=paid.endpoint.changed(key_variable="EYE_KEY"))
+        paid = replace(paid, endpoint=paid.endpoint.changed(api_key_env="EYE_KEY"))
         first = ask_once(paid)
         monkeypatch.delenv("EYE_KEY")
         bare = replace(paid, endpoint=paid.endpoint.changed(cost_limit=0.0, price=None))

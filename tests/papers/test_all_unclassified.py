@@ -37,7 +37,13 @@ SMALL = {
     "dalleval": {"n_scenes": 2, "n_professions": 2, "social_images": 1, "calibration_images": 10},
     "triplets": {"n_triplets": 4, "single_triplet_images": 2, "calibration_images": 10},
     "calibration": {
-        **{"unbiased_captions": 3000, "unbiased_per_occupation": 5, "matched_captions": 5, "world_images": 2, "test_images": 20},
+        **{
+            "unbiased_captions": 3000,
+            "unbiased_per_occupation": 5,
+            "matched_captions": 5,
+            "world_images": 2,
+            "test_images": 20,
+        },
     },
     "settings": {"baselines": "none"},
 }

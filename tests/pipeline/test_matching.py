@@ -189,7 +189,12 @@ def test_a_run_names_what_does_not_match_in_the_dry_run_and_in_its_record(four, 
     rated = written(tmp_path, "\n".join([*rated, "pilot/0.png,male"]), "rated.csv")
     command = ["audit", f"images:{four}", "--benchmark", written(tmp_path, LABOUR), "--name", "mine", "--no-progress"]
     command += ["--notebooks-dir", str(root / "notebooks"), "--outputs", str(tmp_path / "outputs")]
-    sets = [f"judging.gender=annotations:{rated}", "judging.faces=", "judging.skin_tone=none", "notebooks=[custom/shares]"]
+    sets = [
+        f"judging.gender=annotations:{rated}",
+        "judging.faces=",
+        "judging.skin_tone=none",
+        "notebooks=[custom/shares]",
+    ]
     command += [text for one in sets for text in ("--set", one)]
     assert cli.main([*command, "--dry-run"]) == 2
     assert "'pilot' (near match: 'pilots')" in capsys.readouterr().err

@@ -360,7 +360,7 @@ def test_printed_numbers_stand_beside_the_pipelines_own(fake):
     assert set(printed["model"]) == {"SD 1.4", "SD 1.5"}
     with pytest.raises(MissingInputError, match="The pipeline has no triplets_printed_chi_square: set source to 'pub"):
         sources.measured("triplets_printed_chi_square", source="mini", pipeline=alone)
-    assert sources.has("paradox_printed_amplification", source="mini", beside=("published",))
+    assert sources.has("paradox_printed_amplification", source="mini", baselines=("published",))
     assert not sources.has("paradox_printed_amplification", source="mini")
 
 
@@ -428,7 +428,9 @@ def test_training_images_are_fetched_by_url_and_kept(fetching, pictures, tmp_pat
     again = fetching(captions={"approaches": ["naive"]})
     assert again.images("training").source.digest == p.images("training").source.digest
     assert len(pictures.asked) == 5
-    again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder.relative_to(tmp_path / "store" / "downloads")
+    again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder.relative_to(
+        tmp_path / "store" / "downloads"
+    )
     assert again.changed(captions={"downloads": {"max_side": 32}})._downloads_folder != again._downloads_folder
     assert again.changed(captions={"downloads": {"timeout": 3}})._downloads_folder == again._downloads_folder
 

@@ -155,7 +155,7 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     rows = [(i, rater, "yes", "", "") for i in ids for rater in ("a", "b")]
     file = tmp_path / "r.csv"
     pd.DataFrame(rows, columns=["image_id", "rater", "objects", "number", "relation"]).to_csv(file, index=False)
-    p = pipeline(store, failures={"missing": 0.5}, ratings=str(file))
+    p = pipeline(store, failures={"missing": 0.5}, annotations=str(file))
     accuracy = dalleval.measure.skill_accuracy(p).set_index(["images", "evaluator"])
     people = accuracy.loc[[("sample", "Human")]]
     assert people["percent_correct"].tolist() == [100.0] * len(people) and people["n"].sum() == 6
@@ -167,8 +167,8 @@ def test_ratings_stand_beside_the_detector(store, world, tmp_path):
     [
         ({"detector": "mini-skillz-detector"}, ParameterError, "mini-skillz-detector"),
         ({"vqa": "mini-clip"}, ParameterError, "mini-clip"),
-        ({"ratings": "no-such.csv"}, InputError, "no-such.csv"),
-        ({"ratings": "other.csv"}, InputError, "99999"),
+        ({"annotations": "no-such.csv"}, InputError, "no-such.csv"),
+        ({"annotations": "other.csv"}, InputError, "99999"),
     ],
 )
 def test_what_is_not_there_is_said_before_any_work(store, tmp_path, monkeypatch, design, error, named):
@@ -232,7 +232,9 @@ def test_tones_that_nothing_reads_are_missing_everywhere(store):
     assert averages["value"].isna().all() and (averages["reason"] != "").all()
     outcomes = dalleval.skin_tone_outcomes(images, images.iloc[:0])
     assert outcomes.loc[outcomes["outcome"] == "not read", "percent"].eq(100).all()
-    assert not [use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.skin_tone"]
+    assert not [
+        use for use in requirements.of_tables(p, {"dalleval_social_images"}) if use.setting == "judging.skin_tone"
+    ]
 
 
 # -- images made from captions -----------------------------------------------------------------------

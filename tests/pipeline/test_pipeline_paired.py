@@ -190,10 +190,10 @@ def test_what_is_not_asked_for_cannot_be_had(tmp_path):
 def test_a_critic_may_have_an_endpoint_of_its_own():
     shared = {"critic": {"model": "gpt-4o"}, "endpoint": {"url": "http://a:1/v1", "api_key_env": "A_KEY"}}
     found = Pipeline("mini", Settings.of(shared)).endpoint("critic")
-    assert (found.url, found.key_variable) == ("http://a:1/v1", "A_KEY")
+    assert (found.url, found.api_key_env) == ("http://a:1/v1", "A_KEY")
     own = {"critic": {"url": "http://b:2/v1", "api_key_env": "B_KEY"}}
     found = Pipeline("mini", Settings.of(shared).changed(**own)).endpoint("critic")
-    assert (found.url, found.key_variable) == ("http://b:2/v1", "B_KEY")
+    assert (found.url, found.api_key_env) == ("http://b:2/v1", "B_KEY")
     # A critic behind an endpoint needs one.
     with pytest.raises(ParameterError, match=r"needs endpoint\.url or critic\.url .* and critic.model"):
         validation.check(Pipeline("mini", Settings.of({"critic": {"kind": "endpoint"}})))

@@ -109,7 +109,12 @@ def test_of_many_captions_the_first_are_looked_at(tmp_path, monkeypatch):
 def test_without_captions_there_are_the_professions(tmp_path, folders):
     given = Settings.of(
         {
-            "triplets": {"n_professions": 2, "images_per_prompt": 3, "single_triplet_images": 5, "objects": "mini-segmenter"},
+            "triplets": {
+                "n_professions": 2,
+                "images_per_prompt": 3,
+                "single_triplet_images": 5,
+                "objects": "mini-segmenter",
+            },
             "generation": {"image_domain": "drawings"},
             "compute": {"cache": str(tmp_path)},
         }
@@ -194,7 +199,9 @@ def test_words_of_a_prompt():
 def test_the_world_draws_triplets(tmp_path):
     for corpus, skew in (("mini", "default"), ("mini", "off"), ("depictions", "off")):
         given = Settings(
-            captions={"corpus": corpus, "synthetic_bias": skew}, triplets={"n_triplets": 2}, compute={"cache": str(tmp_path)}
+            captions={"corpus": corpus, "synthetic_bias": skew},
+            triplets={"n_triplets": 2},
+            compute={"cache": str(tmp_path)},
         )
         found = Pipeline("world", given, seed=5, progress=False).triplets.images()
         assert found.table["seed"].tolist() == [0, 1] * 6 and set(found.table["model"]) == {"world"}

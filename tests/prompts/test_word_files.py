@@ -47,7 +47,11 @@ def write(tmp_path):
 
 
 def pipeline(file, **people):
-    groups = {"captions": {"vocabulary_file": file}, "paired": {"vocabulary_file": file, **people}, "dalleval": {"vocabulary_file": file}}
+    groups = {
+        "captions": {"vocabulary_file": file},
+        "paired": {"vocabulary_file": file, **people},
+        "dalleval": {"vocabulary_file": file},
+    }
     return Pipeline("mini", Settings.of(groups), seed=1, progress=False)
 
 
@@ -132,9 +136,24 @@ def test_a_changed_file_is_another_run(write):
 @pytest.mark.parametrize(
     ("old", "new", "setting", "said"),
     [
-        ("Koch, stereotype: male", "Koch, stereotype: men", "captions.vocabulary_file", r"stereotype is 'men'.*female or male"),
-        (", stereotype: male, dativ: einem P", ", dativ: einem P", "paired.vocabulary_file", r"stereotype of 'Pförtner'"),
-        ("Pförtner, stereotype: male", "Pförtner, stereotype: female", "paired.vocabulary_file", r"has 1 occupations.*male"),
+        (
+            "Koch, stereotype: male",
+            "Koch, stereotype: men",
+            "captions.vocabulary_file",
+            r"stereotype is 'men'.*female or male",
+        ),
+        (
+            ", stereotype: male, dativ: einem P",
+            ", dativ: einem P",
+            "paired.vocabulary_file",
+            r"stereotype of 'Pförtner'",
+        ),
+        (
+            "Pförtner, stereotype: male",
+            "Pförtner, stereotype: female",
+            "paired.vocabulary_file",
+            r"has 1 occupations.*male",
+        ),
         ("occupation: Koch", "occupation: Bäckerin!", "captions.vocabulary_file", r"stands twice"),
         ("dativ: einem Koch, ", "", "captions.vocabulary_file", r"say 'dativ' of 'Koch'"),
         ("[dativ]", "dir", "captions.vocabulary_file", r"'Ein Foto von dir'; .*\[OCCUPATION\]"),

@@ -106,7 +106,7 @@ def test_a_setting_without_effect_is_refused(root, text, papers, said):
 
 
 def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
-    how = {"notebooks_dir": root / "notebooks", "beside": "published"}
+    how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
         run = params.load("audit.yaml", given=audit.params_of(names, size="quick"), **how)
         assert run.values["settings"]["baselines"] == expected
@@ -120,7 +120,7 @@ def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
     # Where nothing is printed, none can stand beside.
     own = audit.params_of(["mini"], size="quick") | {"notebooks": ["custom/*"]}
     run = params.load("audit.yaml", given=own, overrides=["judging.gender=mini-clip"], **how)
-    with pytest.raises(ParameterError, match="Nothing is printed of what is measured here"):
+    with pytest.raises(ParameterError, match="publish no values for the tables measured here"):
         jobs.plan(run)
 
 

@@ -88,9 +88,10 @@ def test_a_vision_model_that_leans_where_a_picture_is_hard_to_tell_is_told_and_p
 
     with FakeVision(see).running() as server:
         sets = [
-            f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, shown: position}}",
+            f"settings.vision={{url: '{server.url}', price: 0.01, cost_limit: 9, person_view: position}}",
             "settings.endpoint.api_key_env=",
-            f"settings.judging={{gender: 'endpoint:eye', further: ['annotations:{ratings}'], questions: '{questions}'}}",
+            f"settings.judging={{gender: 'endpoint:eye', extra_judges: ['annotations:{ratings}'], "
+            f"questions_file: '{questions}'}}",
             f"settings.compute.cache={tmp_path / 'store'}",
             "bootstrap_replicates=1000",
         ]

@@ -20,7 +20,12 @@ from biaslab_world.model import WorldModel
 
 pytest.importorskip("torch", reason="models need the extra 'models'")
 SMALL = {
-    "captions": {"occupations": ["nurse", "doctor"], "max_captions": 4000, "per_occupation": 6, "nearest_per_prompt": 2},
+    "captions": {
+        "occupations": ["nurse", "doctor"],
+        "max_captions": 4000,
+        "per_occupation": 6,
+        "nearest_per_prompt": 2,
+    },
     "generation": {"images_per_prompt": 2, "caption_prompts_per_occupation": 3, "steps": 1},
     "paired": {"n_occupations": 1, "power_samples": 1, "three_person_prompts": 1, "single_images": 1},
     "dalleval": {"n_scenes": 3, "n_professions": 1, "social_images": 1, "calibration_images": 6},
@@ -241,7 +246,7 @@ def test_of_what_denoises_a_few_steps_are_timed(folders, tmp_path, monkeypatch):
 
 
 def test_an_endpoint_is_priced_and_never_asked(server, tmp_path):
-    endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "key_variable": "FAKE_KEY"}
+    endpoint = {"url": server.url, "price": 0.25, "cost_limit": 2, "api_key_env": "FAKE_KEY"}
     bought = pipeline(tmp_path, model="endpoint:dall-e", endpoint=endpoint)
     found = list(image_counts.of_tables(bought, ["dalleval_skill_verdicts", "dalleval_social_images"]))
     text = dry_run.images(found, {})

@@ -193,7 +193,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         frames.append(rows.assign(reference="drawings"))
     if s.annotations:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
-        rated, found = stages.ratings(), stages.objects()
+        rated, found = stages.annotations(), stages.objects()
         seen = rated[rated["image_id"].isin(found.images.loc[found.images["outcome"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"both": hit & shows, "finder_only": hit & ~shows, "reference_only": ~hit & shows}

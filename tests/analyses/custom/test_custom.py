@@ -416,7 +416,9 @@ def test_judges_of_annotations_carry_probability(tmp_path):
     name = f"annotations:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["outcome", "gender"]])
+        return whom.assign(
+            **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["outcome", "gender"]]
+        )
 
     own = SimpleNamespace(judges=(name,), judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))

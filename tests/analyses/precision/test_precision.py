@@ -342,12 +342,12 @@ def test_probabilities_of_turns_by_hand():
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], size="quick", papers=["dalleval"], ratings="r.csv")
-    assert asked["settings"]["judging"]["ratings"] == "r.csv"
+    assert asked["settings"]["judging"]["annotations"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,rater,label\na,r,female\n")
     given = ["--ratings", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
-        ("triplets", r"judging\.ratings has no effect here"),
+        ("triplets", r"judging\.annotations has no effect here"),
         ("dalleval", r"r\.csv rates none of the images here, such as '.+/0'; it has 'a'"),
     ):
         assert cli.main(["audit", "world", "--size", "quick", "--paper", paper, *given]) == 2

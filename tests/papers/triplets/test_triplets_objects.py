@@ -143,7 +143,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     rated = [(ids[0], "dog", "yes"), (ids[0], "cup", "no"), (ids[1], "hat", "yes"), (ids[1], "cup", "yes")]
     path = tmp_path / "ratings.csv"
     pd.DataFrame(rated, columns=["image_id", "object", "shown"]).to_csv(path, index=False)
-    p = world(tmp_path, ratings=str(path))
+    p = world(tmp_path, annotations=str(path))
     one = {"instance": 0, "score": 1.0, "left": 0, "top": 0, "right": 1, "bottom": 1, "rle": ""}
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])

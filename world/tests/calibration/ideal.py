@@ -57,7 +57,11 @@ class IdealPipeline:
         self.occupations = occupations
         self.settings = Settings.of(DEFAULTS).changed(**settings)
         self.store = Store(folder / "store")
-        self.corpus = open_corpus("mini", max_captions=self.settings.captions.max_captions, synthetic_bias=self.settings.captions.synthetic_bias)
+        self.corpus = open_corpus(
+            "mini",
+            max_captions=self.settings.captions.max_captions,
+            synthetic_bias=self.settings.captions.synthetic_bias,
+        )
         self._images = {}
 
     def changed(self, model="", **changes):

@@ -24,7 +24,12 @@ OWN = {"guidance": 3.0, "seed": 1, "replicates": 400}
 SMALL = {
     "captions": {"approaches": ("naive",), "per_occupation": 10, "max_captions": 4_000},
     "generation": {"images_per_prompt": 4},
-    "calibration": {"world_images": 4, "guidance_scales": (), "unbiased_captions": 2_000, "unbiased_per_occupation": 10},
+    "calibration": {
+        "world_images": 4,
+        "guidance_scales": (),
+        "unbiased_captions": 2_000,
+        "unbiased_per_occupation": 10,
+    },
 }
 
 
@@ -321,7 +326,12 @@ def quality(tmp_path, monkeypatch):
         sharpen=0.0,
         captions={"per_occupation": 20, "max_captions": 8_000},
         generation={"images_per_prompt": 6},
-        calibration={"world_images": 8, "guidance_scales": (), "unbiased_captions": 2_000, "unbiased_per_occupation": 10},
+        calibration={
+            "world_images": 8,
+            "guidance_scales": (),
+            "unbiased_captions": 2_000,
+            "unbiased_per_occupation": 10,
+        },
     )
     rows = [
         ("mini", "naive", "published", "mean", 9.0, 6.0, 12.0, 10, ""),
