@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from biaslab import plugins
 from biaslab.errors import ParameterError, name_help
 from biaslab.hub import registry
-from biaslab.schema import values
+from biaslab.schema import old_names, values
 
 if TYPE_CHECKING:
     from biaslab.pipeline import Pipeline
@@ -66,6 +66,8 @@ class Request:
                     "numbers next to a folder or annotations."
                 )
             if source not in names() and not os.path.isdir(source):
+                if new := old_names.replacement("values", source):
+                    raise ParameterError(f"source {source} is now {new}: rename it.")
                 raise ParameterError(
                     f"source is {source!r}, which is neither {', '.join(map(repr, names()))} nor a folder that exists. "
                     f"{name_help(source, names())}"

@@ -14,7 +14,7 @@ from biaslab.generation.settings import GenerationSettings
 from biaslab.judges.settings import JudgeSettings, VisionSettings
 from biaslab.mitigation.settings import CriticSettings
 from biaslab.prompts.settings import CustomDesign, DallEvalDesign, PairedDesign, TripletsDesign
-from biaslab.schema import values
+from biaslab.schema import old_names, values
 from biaslab.schema.groups import Folder, Group, Numbers, Place, Texts, Whole, field
 
 # What may be set of a single model: how its images are made, and not what is asked for or how often.
@@ -119,6 +119,7 @@ class Settings(Group):
                 for wrong in (each for each in fields if each not in known):
                     allowed = [f"{g}.{each}" for g, names in OF_A_MODEL.items() for each in names]
                     asked = ".".join(filter(None, (str(group), str(wrong))))
+                    old_names.check("settings", [asked], f"models.{name}")
                     raise ParameterError(
                         f"models.{name} is {given!r}; of a single model may be set how its images are made, such as "
                         f"{{'generation': {{'steps': 4}}}}. {name_help(asked, allowed)}"

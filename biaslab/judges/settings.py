@@ -10,6 +10,7 @@ from biaslab.endpoints.settings import ENDPOINT, Url, Variable
 from biaslab.errors import ParameterError
 from biaslab.judges.judge_labels import DTYPES, GENDER_TEXTS, NOT_READ, PIXELS
 from biaslab.judges.judge_names import PLUGIN
+from biaslab.schema import old_names
 from biaslab.schema.groups import Folder, Group, Named, Place, Texts, Whole, field
 
 
@@ -90,6 +91,15 @@ class JudgeSettings(Group):
     )
     dtype: Literal[DTYPES] = field("auto", "Precision of the gender classifier's image encoder.")
     batch_size: Whole = field(0, "Images per batch; 0 selects it. Results differ by rounding only.", "images", ge=0)
+
+    @model_validator(mode="after")
+    def _no_old_prefix(self) -> Self:
+        named = [("gender", self.gender), *(("extra_judges", name) for name in self.extra_judges)]
+        for setting, name in named:
+            prefix = f"{name.partition(':')[0]}:"
+            if new := old_names.replacement("values", prefix):
+                raise ParameterError(f"{setting}: {name} is now {new}{name.removeprefix(prefix)}: rename it.")
+        return self
 
     @model_validator(mode="after")
     def _two_texts(self) -> Self:

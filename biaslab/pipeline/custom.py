@@ -111,8 +111,8 @@ class Custom(Part):
         if missing and not s.partial_benchmark:
             raise InputError(
                 f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
-                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or set "
-                "custom.partial_benchmark to true to compare the other groups only."
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or "
+                "set custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(named="the benchmark")
 

@@ -21,7 +21,7 @@ def unmatched(pipelines: Iterable[Pipeline]) -> list[str]:
     """Return a sentence for each file of which a run does not use every row, or which does not name all of the run.
 
     Compared are the groups of ``custom.benchmark_file``, the prompts of ``custom.prompts_file`` and the table of a
-    folder with the folder's images, and the people in files of annotations that serve as judges. A row counts as unused where no
+    folder with its images, and the people in files of annotations that serve as judges. A row counts as unused where no
     model of the run uses it. Raises InputError: A file cannot be read.
     """
     own = [one for one in pipelines if one.custom.is_asked]

@@ -188,8 +188,8 @@ def check_dalleval(pipeline: Pipeline) -> None:
 def check_alignment(pipeline: Pipeline) -> None:
     """Look at captions of images, and at the images behind them.
 
-    Raises InputError: They cannot be used. ParameterError: ``dalleval.image_folder`` is no folder, or the model does not
-    know a caption's word.
+    Raises InputError: They cannot be used. ParameterError: ``dalleval.image_folder`` is no folder, or the model does
+    not know a caption's word.
     """
     s = pipeline.settings.dalleval
     if s.image_folder and not os.path.isdir(s.image_folder):

@@ -28,7 +28,7 @@ from biaslab.errors import InputError, ParameterError, name_help
 from biaslab.io import plainyaml, reading
 from biaslab.io.places import packaged, project_root
 from biaslab.report import records
-from biaslab.schema import tables, values
+from biaslab.schema import old_names, tables, values
 from biaslab.schema.groups import Group, Texts, Whole, field
 from biaslab.schema.values import dotted
 
@@ -179,9 +179,11 @@ def load(
         given = dict(given)
     brought = (folder / "notebooks" for folder in plugins.folders().values())
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
+    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
+    old_names.check("settings", names, "--set")
+    old_names.check("settings", old_names.settings_of(given.get("settings")), str(path))
     set_here = _overrides(overrides, given, available)
     given |= set_here
-    names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
     if baselines:
         given["settings"] = _with_baseline(given.get("settings") or {}, baselines)
         names.append("baselines")
@@ -199,7 +201,7 @@ def load(
         raise ParameterError(" ".join(f"{n.path}: {n.problem}" for n in selected))
     more = {"title": run.title or run.run, "description": run.description.strip(), "file": str(path)}
     more["set_here"] = names
-    checked = _notebook_values(given, selected, available, strict=set_here)
+    checked = _notebook_values(given, selected, available, str(path), strict=set_here)
     return run.changed(**more, values=checked, selected=tuple(selected))
 
 
@@ -432,7 +434,7 @@ def _notebooks_dir(path: Path) -> Path:
 
 
 def _notebook_values(
-    given: dict, selected: list[Notebook], available: list[Notebook], *, strict: Collection[str]
+    given: dict, selected: list[Notebook], available: list[Notebook], file: str, *, strict: Collection[str]
 ) -> dict[str, Any]:
     """Return the values in their types; a file's key of other notebooks is passed over, one in ``strict`` is not."""
     defaults = {k: v for n in selected for k, v in n.parameters.items() if k != _RESERVED}
@@ -446,6 +448,8 @@ def _notebook_values(
                 problems.append(str(error))
         elif name == _RESERVED:
             problems.append(f"{name!r} is set by the run itself; choose the folder with --outputs and run.")
+        elif name not in elsewhere and (renamed := _renamed(name, "--set" if name in strict else file)):
+            problems.append(renamed)
         elif name not in elsewhere:
             problems.append(f"{name!r} is not a parameter. {name_help(name, [*_RUN_KEYS, *defaults])}")
         elif name in strict:
@@ -455,6 +459,11 @@ def _notebook_values(
         problems += [f"{n.path}: {n.problem}" for n in selected if n.problem]
         raise ParameterError(" ".join(problems))
     return typed
+
+
+def _renamed(name: str, where: str) -> str | None:
+    """Return the error for an old name of a parameter, or of a setting outside ``settings``; None for another name."""
+    return old_names.message("parameters", name, where) or old_names.message("settings", name, where)
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:

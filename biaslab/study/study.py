@@ -66,9 +66,9 @@ class Study:
         output_dir: Where tables, figures and findings go; empty for ``outputs/explore``. Paths count from the
             project's folder, wherever in it the notebook stands.
         source: ``published`` (the papers' printed numbers), ``annotations`` (the file ``annotations``), ``pipeline``
-            (images are made and judged here, with the models and captions that ``model`` and ``settings`` name), the name of a
-            model that an installed package brings (the same with that model and its own settings), or a folder with
-            measured tables, such as another run's.
+            (images are made and judged here, with the models and captions that ``model`` and ``settings`` name), the
+            name of a model that an installed package brings (the same with that model and its own settings), or a
+            folder with measured tables, such as another run's.
         model: The model to look at, or ``all`` that the source has; where images are made the one that makes them: a
             folder or a hub name, ``all`` being the model that the source names.
         annotations: A file of annotations or shares, for ``source="annotations"``.
