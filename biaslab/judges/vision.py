@@ -90,8 +90,10 @@ class Vision:
     @property
     def inputs(self) -> dict[str, Any]:
         """What its answers depend on beside pictures and questions."""
-        how = self.how.model_dump(mode="json", include={"temperature", "size", "detail", "shown"})
-        return {"url": self.endpoint.url, "model": self.endpoint.model, **how}
+        how = self.how
+        # Under the settings' first names: answers are kept by them.
+        given = {"temperature": how.temperature, "size": how.max_side, "detail": how.detail, "shown": how.person_view}
+        return {"url": self.endpoint.url, "model": self.endpoint.model, **given}
 
     def ask(
         self,

@@ -17,7 +17,7 @@ from biaslab.io.plaintext import same_text
 from biaslab.judges import vision
 from biaslab.judges.judge_labels import JUDGED, UNCLEAR
 from biaslab.judges.judge_names import ANNOTATIONS, VQA
-from biaslab.judges.questions_file import CHOICES, PERSON, Question, read_questions
+from biaslab.judges.questions import CHOICES, PERSON, Question, read_questions
 from biaslab.pipeline.stages import Part, described, image_ids, kept
 from biaslab.prompts import custom as asking
 from biaslab.ratings import person_ratings
@@ -111,8 +111,8 @@ class Custom(Part):
         if missing and not s.partial_benchmark:
             raise InputError(
                 f"{s.benchmark_file} has no share for {len(missing)} of {len(groups)} groups of "
-                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for each, or "
-                "set custom.partial_benchmark to true to compare the other groups only."
+                f"{self._pipeline.label}: {asking.listed(missing, asking.unused(groups, shares))}. Add a row for "
+                "each, or set custom.partial_benchmark to true to compare the other groups only."
             )
         return rows.assign(named="the benchmark")
 
@@ -158,7 +158,7 @@ class Custom(Part):
         return self._judged(asked, self._pipeline.settings.judging.gender)
 
     @property
-    def annotator(self) -> tuple[str, ...]:
+    def question_model(self) -> tuple[str, ...]:
         """The settings of who answers questions of one's own."""
         return ("judging.question_model" if self._pipeline.settings.judging.question_model else "judging.gender",)
 
@@ -171,12 +171,12 @@ class Custom(Part):
         s = self._pipeline.settings.judging
         by = s.question_model or s.gender
         if s.questions_file and not by.startswith((ENDPOINT, VQA)):
-            setting = self.annotator[0]
+            setting = self.question_model[0]
             who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
-            raise ParameterError(f"judging.questions_file are answered by {setting}, which is {by!r}: {who}")
+            raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions_file) if s.questions_file else []
         if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
-            self._pipeline.check_shown(self.annotator[0])
+            self._pipeline.check_shown(self.question_model[0])
         return found
 
     @kept

@@ -207,7 +207,7 @@ def _questions(found: Rehearsal) -> list[str]:
     for name, by_setting in asked.items():
         n = 0
         for setting, pipeline in by_setting.items():
-            own = len(pipeline.custom.questions()) if setting == pipeline.custom.annotator[0] else 0
+            own = len(pipeline.custom.questions()) if setting == pipeline.custom.question_model[0] else 0
             n += people * (own + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price

@@ -48,7 +48,7 @@ def fast():
 
 
 def quick(**changes):
-    return DownloadSettings(**{"seconds": 10.0, **changes})
+    return DownloadSettings(**{"timeout": 10.0, **changes})
 
 
 def encoded(image, kind="PNG", **options):
@@ -597,12 +597,12 @@ def saved(data, **settings):
 def test_pictures_are_made_smaller_and_keep_their_shape():
     left = Image.new("RGB", (1000, 400), "blue")
     left.paste("red", (0, 0, 500, 400))
-    made, size = saved(encoded(left, "JPEG"), size=100)
+    made, size = saved(encoded(left, "JPEG"), max_side=100)
     assert made.shape == (40, 100, 3) and size == (1000, 400)
     assert np.abs(made[:, :45] - [255, 0, 0]).max() < 20 and np.abs(made[:, 55:] - [0, 0, 255]).max() < 20
     # Never larger, and never thinner than a pixel.
-    assert saved(encoded(Image.new("RGB", (30, 20))), size=100)[0].shape == (20, 30, 3)
-    assert saved(encoded(Image.new("RGB", (4000, 1))), size=100)[0].shape == (1, 100, 3)
+    assert saved(encoded(Image.new("RGB", (30, 20))), max_side=100)[0].shape == (20, 30, 3)
+    assert saved(encoded(Image.new("RGB", (4000, 1))), max_side=100)[0].shape == (1, 100, 3)
 
 
 def test_no_metadata_is_kept():

@@ -218,7 +218,7 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
         return status, headers, body
 
     server.reply = reply
-    images = made(server, store, asked(1), allow=(address.split("/")[2],))
+    images = made(server, store, asked(1), allowed_hosts=(address.split("/")[2],))
     assert images.table["outcome"].tolist() == ["ok"]
     assert np.abs(images.read(["p0/0"])[0].astype(int) - (200, 60, 20)).max() <= 3
     # The key is for the endpoint, not for wherever its pictures are.
@@ -343,7 +343,7 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
     assert len(server.requests) == 1 and server.fetched == []
     # It is paid for: the next run begins with the reply that is kept.
     if port in address:
-        images = made(server, store, asked(1), allow=(f"127.0.0.1:{port}",))
+        images = made(server, store, asked(1), allowed_hosts=(f"127.0.0.1:{port}",))
         assert images.table[["outcome", "revised_prompt"]].values.tolist() == [["ok", "as told"]]
         assert len(server.fetched) == 1
         assert query(store.root, "select count(reply) from images") == [(0,)]

@@ -57,7 +57,7 @@ def test_in_every_role_a_judge_is_refused_for_pictures_that_it_does_not_know(rol
     assert role in told and DRAWN[role] in told and "which knows drawings" in told and "are photographs" in told
     # Where the model makes drawings, this judge is right, and any other that the table takes is not.
     drawn = settings(**DRAWN)
-    drawn["generation"] = {"pictures": "drawings"}
+    drawn["generation"] = {"image_domain": "drawings"}
     check(model, Settings.of(drawn), {TABLES[role]})
     given = settings(**DRAWN | {role: NAMES[role]})
     with pytest.raises(ParameterError, match=r"which knows photographs, and the images of .* are drawings"):

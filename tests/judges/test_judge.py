@@ -97,15 +97,15 @@ def test_outcomes_count_what_never_occurs_and_every_image():
 def test_settings_refuse_what_cannot_be():
     for wrong, message in (
         ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
-        ({"texts": ("A photo of a man",)}, "give two texts"),
+        ({"class_prompts": ("A photo of a man",)}, "give two texts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
-        ({"tone": "pixel"}, r"tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
-        ({"tone": "annotations:tones.csv"}, "tone is"),
+        ({"skin_tone": "pixel"}, r"skin_tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
+        ({"skin_tone": "annotations:tones.csv"}, "skin_tone is"),
     ):
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
     for tone in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(skin_tone=tone).tone == tone
+        assert JudgeSettings(skin_tone=tone).skin_tone == tone
 
 
 def test_raters_as_the_judge(tmp_path):

@@ -205,7 +205,7 @@ def test_a_server_that_fails_stops_the_work_and_keeps_what_it_said(judged_by, re
 
 def test_other_ways_of_asking_are_other_answers(ask_once):
     with FakeVision(lambda *_: "female").running() as server:
-        for more in ({}, {"size": 32}, {"temperature": None}, {"detail": "low"}):
+        for more in ({}, {"max_side": 32}, {"temperature": None}, {"detail": "low"}):
             ask_once(model(server, **more))
     assert len(server.requests) == 4
     assert "temperature" not in server.requests[2]

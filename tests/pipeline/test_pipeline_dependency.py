@@ -108,5 +108,5 @@ def test_a_run_goes_on_without_maps_of_drawings(tmp_path, folders):
 
 
 def test_nouns_of_other_texts_are_refused(known):
-    with pytest.raises(InputError, match=r"triplets\.nouns is 'world'"):
+    with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
         known.triplets.dependency.nouns().of("two zebras on a lawn")

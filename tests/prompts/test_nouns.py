@@ -88,5 +88,5 @@ def test_the_embedded_world_reads_its_own_captions_only():
     asked = triplets.Asked(triplets.ACTIVITIES[0], place, (thing, worn), (triplets.HIDDEN[0],), "female")
     found = finder.of(triplets.write(asked, "woman"))
     assert set(found) == {"person", thing, worn, place, triplets.HIDDEN[0]}
-    with pytest.raises(InputError, match=r"triplets\.nouns is 'world'"):
+    with pytest.raises(InputError, match=r"triplets\.noun_tagger is 'world'"):
         finder.of("two zebras on a lawn")

@@ -68,14 +68,14 @@ def test_templates_take_the_forms_that_a_file_says(write):
     assert some.occupations == ("Ärztin",)
     with pytest.raises(ParameterError, match=r"'Arztin'.*Did you mean 'Ärztin'"):
         _ = made.changed(captions={"occupations": ["Arztin"]}).occupations
-    with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.words"):
+    with pytest.raises(ParameterError, match=r"'my\.csv', a file; set captions\.vocabulary_file"):
         _ = made.changed(captions={"occupations": "my.csv"}).occupations
 
 
 def test_pairs_follow_the_lists_of_a_file(write):
     file = write(GERMAN)
     # More of each list than it has is all of it: a size may ask for five.
-    made = pipeline(file, occupations=5, power_runs=1, three_prompts=24)
+    made = pipeline(file, n_occupations=5, power_samples=1, three_person_prompts=24)
     pairs = made.paired.prompts("paired").texts.set_index("prompt_id")["text"]
     assert pairs["paired-koch-ärztin"] == "Ein Bild von einem Koch links und einer Ärztin rechts."
     assert pairs["paired-r1-chef_bäckerin-lehrling"] == "Ein Bild von Chef (Bäckerin) links und Lehrling rechts."
@@ -127,7 +127,7 @@ def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
 
 def test_a_changed_file_is_another_run(write):
     file = write(GERMAN)
-    found = [validation.digest(pipeline(file, words=file))]
+    found = [validation.digest(pipeline(file, vocabulary_file=file))]
     assert validation.digest(pipeline(file)) == found[0]
     write(GERMAN.replace("Ein Foto", "Eine Fotografie"))
     assert validation.digest(pipeline(file)) != found[0]
@@ -174,7 +174,7 @@ def test_what_a_file_cannot_say_is_named(write, old, new, setting, said):
 
 
 def test_a_file_that_is_none_is_named(write, tmp_path):
-    with pytest.raises(InputError, match=r"people\.words is 'nurse'; .*\.csv.*\.yaml"):
+    with pytest.raises(InputError, match=r"paired\.vocabulary_file is 'nurse'; .*\.csv.*\.yaml"):
         word_files.read("nurse", "paired.vocabulary_file")
     with pytest.raises(InputError, match=r"has no column 'occupation'. Rename 'occupations'"):
         word_files.read(write("occupations,stereotype\nnurse,female\n", "own.csv"), "paired.vocabulary_file")

@@ -92,9 +92,9 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.scenes has no effect here: no notebook of dalleval"),
+        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: no notebook of dalleval"),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
-        ("custom.images_per_prompt=2", [], r"custom\.images has no effect here"),
+        ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
     ],
 )

@@ -161,7 +161,7 @@ def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_p
     settings = Settings(judging=judging, vision={"person_view": shown})
     asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
     if (of, shown) == ("person", "crop"):
-        with pytest.raises(ParameterError, match=r"set vision\.shown to 'position'"):
+        with pytest.raises(ParameterError, match=r"set vision\.person_view to 'position'"):
             asked.questions()
     else:
         assert len(asked.questions()) == 1
