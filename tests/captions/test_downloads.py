@@ -335,7 +335,7 @@ def test_rows_hold_sizes_message_and_number_of_requests(outcomes):
 
 def test_a_body_that_drips_ends_when_its_time_is_up(fetch):
     # Bytes come often enough never to be silent.
-    found = fetch("drip", "drip-header", "red", seconds=1.5)
+    found = fetch("drip", "drip-header", "red", timeout=1.5)
     assert found["outcome"].tolist() == ["timed_out", "timed_out", "ok"]
 
 
@@ -577,7 +577,7 @@ def test_memory_stays_below_a_gigabyte_whatever_servers_send(server, tmp_path):
     # What takes long to make is made before anybody waits for it.
     for make in (LARGE, WEBP, BIG, BOMB):
         make()
-    found = json.loads(child(paths, server, tmp_path / "pictures", seconds=120).communicate()[0])
+    found = json.loads(child(paths, server, tmp_path / "pictures", timeout=120).communicate()[0])
     wanted = HOSTILE | {"large": "ok", "webp": "ok"}
     assert found["outcomes"] == [wanted[kind] for kind in kinds] * 2
     assert found["peak"] < 1e9

@@ -261,7 +261,7 @@ def estimates(root, rated, store):
     for model in ("first", "second"):
         file = store.parent / f"{model}.csv"
         file.write_text(rated[model])
-        judging = {"gender": "mini-clip", "faces": "mini-detector", "further": [f"annotations:{file}"]}
+        judging = {"gender": "mini-clip", "faces": "mini-detector", "extra_judges": [f"annotations:{file}"]}
         given = Settings.of({"judging": judging, "compute": {"cache": str(store)}})
         pipeline = Pipeline(f"images:{root / model}", given, progress=False)
         frames.append(custom.people(pipeline))

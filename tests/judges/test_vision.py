@@ -94,7 +94,7 @@ def test_of_two_people_it_is_told_the_place_or_shown_the_part(tmp_path):
     with FakeVision(lambda *_: "unclear").running() as server:
         for shown in ("position", "crop"):
             units = vision.units_of(whom, vision.GENDER, ("female", "male"), shown)
-            ask_about(images, units, model(server, shown=shown), store=Store(tmp_path))
+            ask_about(images, units, model(server, person_view=shown), store=Store(tmp_path))
     whom = pd.DataFrame({"image_id": "0", "position": [1, 2, 3, 4]})
     asked = vision.units_of(whom, "A hat?", ("yes", "no"), "position")["question"]
     assert asked[3] == "About the person, number 4 from the left, in the picture: A hat?"
@@ -117,7 +117,7 @@ def test_people_are_cut_out_where_the_gate_lets_them_pass(judged_by, monkeypatch
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 40:] = (200, 100, 200)
     with FakeVision(lambda *_: "female").running() as server:
-        judged = judged_by(model(server, shown="crop"), [*[picture] * 3, Unreadable("damaged")], 4, 2)
+        judged = judged_by(model(server, person_view="crop"), [*[picture] * 3, Unreadable("damaged")], 4, 2)
     outcomes = ["judged", "one_face", "no_face", "unreadable"]
     assert judged["outcome"].tolist() == [outcome for outcome in outcomes for _ in range(2)]
     assert judged["x0"].tolist()[:2] == [10, 50] and judged["x0"][2:].isna().all() and len(server.requests) == 2

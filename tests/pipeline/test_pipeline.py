@@ -116,7 +116,7 @@ def fake(tmp_path):
         ({"critic": "counts"}, "critic is a group of settings"),
         ({"paired": {"pair_images": "many"}}, "paired.pair_images is 'many'"),
         ({"generation": {"steps": 0}}, "generation.steps is 0; allowed is 1 to 1000 steps."),
-        ({"captions": {"name_recognizer": "gazeteer"}}, "names is 'gazeteer'. Did you mean 'gazetteer'?"),
+        ({"captions": {"name_recognizer": "gazeteer"}}, "name_recognizer is 'gazeteer'. Did you mean 'gazetteer'?"),
         ({"captions": {"approaches": ["naiv"]}}, "approaches holds 'naiv'. Did you mean 'naive'"),
         ({"baselines": []}, "baselines is (); give one or more."),
         ({"baselines": ["none", "mini"]}, "baselines is ['none', 'mini']"),

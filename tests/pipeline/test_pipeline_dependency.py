@@ -14,7 +14,7 @@ pytest.importorskip("pycocotools.mask", reason="masks need the extra 'models'")
 
 
 def pipeline(store, model="world", **design):
-    few = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 9}
+    few = {"n_triplets": 12, "images_per_prompt": 1, "objects": "truth", "calibration_images": 9}
     settings = Settings(triplets=few | design, compute={"cache": str(store)})
     return Pipeline(model, settings, seed=3, progress=False)
 

@@ -38,7 +38,7 @@ def worlds(tmp_path_factory):
             settings = SMALL | {"captions": {"synthetic_bias": skew}, "compute": {"cache": str(root / "store")}}
             if skew == "off":
                 # Of the world without bias only the pairs are looked at.
-                few = {"occupations": 5, "power_runs": 1, "single_images": 1, "three_prompts": 0}
+                few = {"n_occupations": 5, "power_samples": 1, "single_images": 1, "three_person_prompts": 0}
                 settings |= {"paired": few, "critic": {"rounds": 0}}
             opened[skew] = Study(str(root / skew), source="pipeline", model="world", seed=3, settings=settings)
         return opened[skew]
@@ -226,8 +226,8 @@ def test_names_and_costs_are_checked_before_a_run(model, given, message):
     ("given", "message"),
     [
         ({"gender": "vqa:blip"}, "no vqa model named 'blip'"),
-        ({"further": ["annotations:no.csv"]}, "There is no file no.csv"),
-        ({"further": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
+        ({"extra_judges": ["annotations:no.csv"]}, "There is no file no.csv"),
+        ({"extra_judges": ["mini-clop"]}, "There is no clip model named 'mini-clop'"),
     ],
 )
 def test_names_of_judges_are_looked_up_before_a_run(given, message):
@@ -250,7 +250,7 @@ def test_what_further_judges_say_is_part_of_the_digest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for given in ("annotations:r.csv", ["annotations:r.csv"]):
         found = validation.resolve_paths("mini", {"judging": {"extra_judges": given}})[1]
-        assert Settings.of(found).judging.further == (f"annotations:{file}",)
+        assert Settings.of(found).judging.extra_judges == (f"annotations:{file}",)
 
 
 # -- judges ------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def test_a_changed_table_or_file_is_another_run(tmp_path):
 def test_people_who_are_cut_out_need_somebody_who_looks_for_faces(folders, tmp_path, of, shown):
     (rated := tmp_path / "rated.csv").write_text("image_id,gender\nnurse/0.png,female\n")
     (file := tmp_path / "q.yaml").write_text(f"- {{name: hat, question: Is it a hat, answers: [yes, no], of: {of}}}")
-    judging = {"gender": f"annotations:{rated}", "annotator": "endpoint:eye", "questions": str(file)}
+    judging = {"gender": f"annotations:{rated}", "question_model": "endpoint:eye", "questions_file": str(file)}
     settings = Settings(judging=judging, vision={"person_view": shown})
     asked = Pipeline(f"images:{folders / 'first'}", settings, progress=False).custom
     if (of, shown) == ("person", "crop"):
@@ -182,7 +182,7 @@ def test_files_of_ratings_of_one_name_are_told_apart(folders, tmp_path):
 def test_ratings_of_others_are_refused_before_anybody_is_judged(folders, tmp_path):
     other = tmp_path / "rated.csv"
     other.write_text("image_id,gender\nelsewhere/1.png,female\n")
-    judging = {"faces": "mini-detector", "gender": "mini-clip", "further": [f"annotations:{other}"]}
+    judging = {"faces": "mini-detector", "gender": "mini-clip", "extra_judges": [f"annotations:{other}"]}
     pipeline = Pipeline(f"images:{folders / 'first'}", Settings(judging=judging), progress=False)
     problems = validation.check_models(pipeline, {"custom_judges"})
     assert len(problems) == 1 and "rates none of the 20 people here, such as 'nurse/0.png'" in problems[0]

@@ -89,7 +89,7 @@ def of_all_judges(store, **changes):
     similarity = {"similarity": SMALL["triplets"]["similarity"] | {"dino": "mini"}}
     prompts = Path(store) / "own.csv"
     prompts.write_text("prompt,group,n\na photo of the face of a nurse,nurse,2\n")
-    custom = {"prompts": str(prompts)}
+    custom = {"prompts_file": str(prompts)}
     judges = {"judging": {"extra_judges": ["vqa:mini-vqa"]}, "triplets": similarity, "custom": custom}
     for group, values in changes.items():
         judges[group] = judges.get(group, {}) | values
@@ -101,7 +101,7 @@ def without(*settings):
     changes = {}
     for setting in settings:
         group, name = setting.split(".")
-        empty = {"further": (), "similarity": SMALL["triplets"]["similarity"]}.get(name, "")
+        empty = {"extra_judges": (), "similarity": SMALL["triplets"]["similarity"]}.get(name, "")
         changes.setdefault(group, {})[name] = empty
     return changes
 

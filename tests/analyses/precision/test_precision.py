@@ -125,7 +125,7 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
     pytest.importorskip("torch", reason="models need the extra 'models'")
     text = "image,source,rater,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
     (tmp_path / "r.csv").write_text(text)
-    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 4}
+    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "max_captions": 4000, "per_occupation": 4}
     settings = Settings(
         captions=captions | {"approaches": ["naive", "caption_prompts"]},
         generation={"images_per_prompt": 2},

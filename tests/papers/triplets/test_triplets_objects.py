@@ -17,7 +17,7 @@ from biaslab_world.triplets import nouns
 
 
 def settings(folder, **design):
-    design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
+    design = {"n_triplets": 12, "images_per_prompt": 1, "objects": "truth", "calibration_images": 24} | design
     return Settings(triplets=design, compute={"cache": str(folder / "store")})
 
 
@@ -111,7 +111,7 @@ class Misses:
 
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
-    p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
+    p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
     finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
     monkeypatch.setattr(p.triplets, "found", finder)
     detections = triplets.measure.detections(p)
@@ -258,7 +258,7 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, ParameterError, r"none\.csv"),
-        ("world", {"objects": "truth", "vocabulary": "none.txt"}, MissingInputError, r"none\.txt"),
+        ("world", {"objects": "truth", "object_vocabulary_file": "none.txt"}, MissingInputError, r"none\.txt"),
     ],
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):

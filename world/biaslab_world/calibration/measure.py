@@ -71,7 +71,7 @@ class Calibration:
     def off(self) -> Pipeline:
         """The same in the world without the paradox."""
         s = self.settings.calibration
-        fewer = {"per_occupation": s.unbiased_per_occupation, "rows": s.unbiased_captions}
+        fewer = {"per_occupation": s.unbiased_per_occupation, "max_captions": s.unbiased_captions}
         return self.base.changed(WORLD, captions={"synthetic_bias": "off", "approaches": ("naive",), **fewer})
 
     @cached_property

@@ -396,8 +396,14 @@ def test_quality_says_what_was_not_measured(tmp_path):
 def test_the_pipeline_itself_offers_what_is_asked_of_it(tmp_path, monkeypatch):
     judge = Judge(WholeImage(), SimpleNamespace(answers=lambda people: [(0.97, "")] * len(people)))
     monkeypatch.setattr("biaslab.judges.judge.load", lambda *_, **__: judge)
-    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "rows": 4096}
-    more = {"world_images": 5, "matched_captions": 2, "off_rows": 2048, "off_captions": 10, "test_renders": 20}
+    asked = {"occupations": ["nurse", "mechanic"], "approaches": ["naive", "no_indicators"], "max_captions": 4096}
+    more = {
+        "world_images": 5,
+        "matched_captions": 2,
+        "unbiased_captions": 2048,
+        "unbiased_per_occupation": 10,
+        "test_images": 20,
+    }
     given = {
         "captions": asked | {"per_occupation": 20},
         "generation": {"images_per_prompt": 3},
