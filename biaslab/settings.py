@@ -1,4 +1,4 @@
-"""All that a run can set, in groups; each is declared beside the stage that it sets."""
+"""All settings of a run, in groups; each group is declared next to the stage that it sets."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OF_A_MODEL = {
     "paired": ("guidance_scale", "aspect"),
     "triplets": ("guidance_scale",),
 }
-# What stands beside a run's own model where it is none of other models.
+# Baselines that are no models.
 PUBLISHED, NONE = "published", "none"
 
 
 class ComputeSettings(Group):
-    """Where work runs and where results are kept."""
+    """Devices, workers, and the cache."""
 
     device: str = field("auto", "Device that runs models: `auto` (CUDA, else MPS, else CPU), `cpu`, `cuda`, `mps`, ….")
     offload: Literal["none", "model", "sequential"] = field(
@@ -57,7 +57,7 @@ class ComputeSettings(Group):
 
 
 class CalibrationSettings(Group):
-    """How much is drawn and generated to hold measurements against known truth."""
+    """Sample sizes for calibrating measurements against ground truth."""
 
     guidance_scales: Numbers = field((1.0, 3.0, 7.5), "Guidance scales to compare.")
     guidance_images: Whole = field(
@@ -77,8 +77,8 @@ class CalibrationSettings(Group):
 
 
 class Settings(Group):
-    """What the pipeline does. What makes images and judges them has no default but the model's own: judges that a run
-    takes are named, or come with a model that an installed package brings."""
+    """All settings of the pipeline. Image models and judges have no default: a run names them, or uses a model whose
+    package provides them."""
 
     called: ClassVar[str] = "settings"
 

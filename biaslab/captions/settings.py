@@ -1,4 +1,4 @@
-"""What is decided about captions: where they come from, which are selected, and the images behind them."""
+"""Settings of captions: the corpus, the selection, and the images behind captions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APPROACHES = (*SELECTED, *CAPTIONS_AS_PROMPTS)
 
 
 class DownloadSettings(Group):
-    """How images are fetched and saved."""
+    """How images behind captions are downloaded and saved."""
 
     max_side: Whole = field(
         512,
@@ -56,7 +56,7 @@ class DownloadSettings(Group):
 
 
 class CaptionSettings(Group):
-    """Which captions are searched and selected, and where the images behind them are."""
+    """Caption corpus, caption selection, and the images behind captions."""
 
     corpus: Named = field(
         "",

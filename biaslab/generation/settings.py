@@ -1,4 +1,4 @@
-"""What is asked of a text-to-image model."""
+"""Settings of image generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How images are judged: which models look at them, and what counts."""
+"""Settings of judges: face detector, classifiers, vision models, and inclusion criteria."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from biaslab.schema.groups import Folder, Group, Named, Place, Texts, Whole, fie
 
 
 class Thresholds(Group):
-    """From when on what models see in an image counts as an object there (triplets paper, section 5.1)."""
+    """Thresholds for counting an object as present in an image (triplets paper, section 5.1)."""
 
     tag: float = field(
         0.1,
@@ -37,7 +37,7 @@ class Thresholds(Group):
 
 
 class JudgeSettings(Group):
-    """How images are judged."""
+    """Face detector, classifiers, and inclusion criteria."""
 
     faces: Named = field(
         "",
@@ -121,7 +121,7 @@ class JudgeSettings(Group):
 
 
 class VisionSettings(Group):
-    """Vision models behind an OpenAI-compatible endpoint: `endpoint:NAME` in settings of judges."""
+    """Vision models behind an OpenAI-compatible endpoint: `endpoint:NAME` in settings that name judges."""
 
     url: Url = field("", "Base URL of the vision endpoint; empty is `endpoint.url`.", secret=True)
     api_key_env: Variable = field(

@@ -1,4 +1,4 @@
-"""Who criticises, how often, and what a critic at an endpoint sees."""
+"""Settings of FairCritic's critic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The designs of the Paired Stereotype Test, of DALL-Eval and of the triplets: what is asked, how often, who judges."""
+"""Settings of your own prompts, the Paired Stereotype Test, DALL-Eval and the gender triplets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from biaslab.schema.groups import Folder, Group, Named, Whole, field
 
 
 class CustomDesign(Group):
-    """Prompts of one's own, and what shares are held against."""
+    """Your own prompts, and the benchmark for their shares."""
 
     prompts_file: Folder = field(
         "",
@@ -35,7 +35,7 @@ class CustomDesign(Group):
 
 
 class PairedDesign(Group):
-    """Which people are asked for, alone and together (paired paper)."""
+    """Prompts with one, two and three people (paired paper)."""
 
     vocabulary_file: Folder = field(
         "",
@@ -66,7 +66,7 @@ class PairedDesign(Group):
 
 
 class Failures(Group):
-    """With what probability (0 to 1) a scene of a model that draws known truth fails at its prompt, in each way."""
+    """Probability (0 to 1) of each kind of failure in images of a synthetic model."""
 
     other_class: float = field(0.0, "Probability that another class of object is drawn.", ge=0, le=1)
     other_number: float = field(
@@ -86,7 +86,7 @@ class Failures(Group):
 
 
 class DallEvalDesign(Group):
-    """What is asked for, and who judges it (DALL-Eval)."""
+    """Prompts, detector and question-answering models (DALL-Eval)."""
 
     n_scenes: Whole = field(120, "Scenes of each skill; 0 uses all (2,325, 2,160 and 2,700).", "scenes", ge=0)
     paintskills: Folder = field(
@@ -153,10 +153,10 @@ class DallEvalDesign(Group):
 
 
 class SimilarityNetworks(Group):
-    """Which networks compare images (triplets paper), beside what compares their pixels.
+    """Networks that compare images, in addition to measures on pixels (triplets paper).
 
-    Each is the name of a network, `paper` for the paper's, the name that an installed package brings, or empty: then
-    there is no such measure.
+    Each is the name of a network, `paper` for the paper's network, a name that an installed package provides, or empty
+    to skip the measure.
     """
 
     resnet: Named = field("paper", "Network for object features (paper: ResNet-50).")
@@ -166,7 +166,7 @@ class SimilarityNetworks(Group):
 
 
 class TripletsDesign(Group):
-    """Which captions become triplets of prompts, and how often each is asked (triplets paper)."""
+    """Captions that become triplets of prompts, and images of each prompt (triplets paper)."""
 
     filter: Literal["depicted", "paper"] = field(
         "depicted",

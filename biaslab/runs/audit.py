@@ -87,7 +87,7 @@ def params_of(
             settings = _merged(settings, alone["papers"][paper]["settings"])
     if len(folders) == len(names) and not drawn:
         settings = _merged(settings, pictures)
-    if files := {name: value for name, value in (("prompts", prompts), ("benchmark", benchmark)) if value}:
+    if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
         settings["custom"] = files
     if ratings:
         settings = _merged(settings, {"judging": {"annotations": ratings}})

@@ -399,7 +399,7 @@ def fetching(fake, pictures, tmp_path, monkeypatch):
     pd.DataFrame(rows, columns=["id", "text", "url"]).to_csv(tmp_path / "urls.csv", index=False)
 
     def make(**settings):
-        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"size": 64}}
+        urls = {"corpus": str(tmp_path / "urls.csv"), "training_images": "download", "downloads": {"max_side": 64}}
         return Fake("fake", fake(captions=urls).settings.changed(**settings), progress=False)
 
     return make

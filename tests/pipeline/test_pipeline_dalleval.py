@@ -100,7 +100,7 @@ def test_what_is_shown_and_found_stands_beside_the_verdicts(world, store):
 @pytest.mark.long
 def test_judges_of_people_are_measured_on_drawings(world, store, monkeypatch, folders):
     drawings = dalleval.measure.social_drawings(world)
-    made = mini_social.balanced(prompts.social(), FEW["detector_renders"], seed=world.seed + 3).table
+    made = mini_social.balanced(prompts.social(), FEW["calibration_images"], seed=world.seed + 3).table
     same = ["image_id", "truth_gender", "truth_attributes"]
     pd.testing.assert_frame_equal(drawings[same], made[same], check_dtype=False)
     assert (drawings["truth_skin_tone"].astype(int) == made["truth_skin_tone"]).all()

@@ -136,7 +136,7 @@ def test_without_captions_there_are_the_professions(tmp_path, folders):
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
         validation.check_work(p, names)
     with pytest.raises(MissingInputError, match=r"captions\.corpus names no captions"):
-        Pipeline(p.model, given.changed(n_triplets={"n_professions": 0})).triplets.prompts()
+        Pipeline(p.model, given.changed(triplets={"n_professions": 0})).triplets.prompts()
     # They are beyond the embedded model, which knows its own captions.
     with pytest.raises(ParameterError, match="does not know"):
         validation.check_triplets(Pipeline("mini", given), images=True)

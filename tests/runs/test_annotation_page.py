@@ -311,7 +311,7 @@ source: pipeline
 model: {model}
 seed: 3
 settings:
-  compute: {{store: '{store}'}}
+  compute: {{cache: '{store}'}}
   baselines: none
   captions: {{corpus: mini, occupations: [nurse, doctor], max_captions: 4000, per_occupation: 4, approaches: [naive]}}
   generation: {{images_per_prompt: 2}}
