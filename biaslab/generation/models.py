@@ -167,7 +167,7 @@ def open_model(
 
     ``name`` is a folder or the hub name of a diffusers pipeline, or a checkpoint in one file, also with LoRAs on it
     (:mod:`biaslab.io.model_names`); ``endpoint:NAME``; ``images:FOLDER`` of pictures; or what an installed package
-    brings, which is told ``of`` what prompts ask (``captions``, ``people``, ``dalleval`` or ``triplets``), the
+    brings, which is told ``of`` what prompts ask (``captions``, ``paired``, ``dalleval`` or ``triplets``), the
     ``corpus`` and DALL-Eval's ``design``. Raises ParameterError: The settings do not say where an endpoint is.
     """
     one = registry.brought(name, "text-to-image", of)

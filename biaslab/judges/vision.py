@@ -238,18 +238,18 @@ def _part(image: np.ndarray, row: dict) -> np.ndarray:
     return wider(Person(image, tuple(row[c] for c in BOX), part=part))
 
 
-def units_of(whom: pd.DataFrame, question: str, answers: Sequence[str], shown: str) -> pd.DataFrame:
+def units_of(whom: pd.DataFrame, question: str, answers: Sequence[str], person_view: str) -> pd.DataFrame:
     """Return questions about people as :func:`ask_about` takes them; the index is that of ``whom``.
 
     ``whom`` has a row a person: image_id, and where given position, image_width and x0, y0, x1, y1; without a face
-    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``shown`` is ``crop`` or
-    ``position``.
+    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``person_view`` is
+    ``crop`` or ``position``.
     """
     positions = whom.get("position", pd.Series(1, whom.index)).astype(int)
     counts = positions.groupby(whom["image_id"].astype(str)).transform("max")
     form = json.dumps([*(a for a in answers if a != UNCLEAR), UNCLEAR, NOBODY])
     units = pd.DataFrame({"image_id": whom["image_id"].astype(str).astype(object), "answers": form})
-    if shown == "position":
+    if person_view == "position":
         places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
         asked = [f"About the person{at} in the picture: {question}" if at else question for at in places]
         return units.assign(question=asked)

@@ -176,7 +176,7 @@ class Custom(Part):
             raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
         found = read_questions(s.questions_file) if s.questions_file else []
         if by.startswith(ENDPOINT) and any(question.of == PERSON for question in found):
-            self._pipeline.check_shown(self.question_model[0])
+            self._pipeline.check_person_view(self.question_model[0])
         return found
 
     @kept
@@ -195,9 +195,9 @@ class Custom(Part):
         rows = []
         for one in self.questions():
             whom = (people if one.of == PERSON else of_images).reset_index(drop=True)
-            shown = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
+            view = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
             if one.of == PERSON:
-                units = vision.units_of(whom, one.question, one.answers, shown)
+                units = vision.units_of(whom, one.question, one.answers, view)
             else:
                 units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
             said = self._pipeline.ask(by, source, units)

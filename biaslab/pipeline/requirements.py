@@ -169,7 +169,7 @@ def look_up(use: Use, pipeline: Pipeline) -> list[Located]:
             )
         pipeline.vision(use.name).check()
         if use.setting == "judging.skin_tone":
-            pipeline.check_shown(use.setting)
+            pipeline.check_person_view(use.setting)
     if use.name.startswith(ANNOTATIONS) and pipeline.custom.is_asked:
         pipeline.custom.check_ratings(use.name)
     found = lookup.look_up(use.name, use.kind)

@@ -163,7 +163,7 @@ class Stages:
         by_position = judge.startswith(ENDPOINT) and self.settings.vision.person_view == "position"
         return not (by_position or judge.startswith((ANNOTATIONS, VQA)))
 
-    def check_shown(self, setting: str) -> None:
+    def check_person_view(self, setting: str) -> None:
         """Look whether faces are found that a vision model is to be shown. Raises ParameterError: They are not."""
         s = self.settings
         if s.vision.person_view == "crop" and not self.looks_for_faces(s.judging.gender):
@@ -255,9 +255,11 @@ class Stages:
         """
         captions = self._found.captions.rename(columns={"term": "occupation"})
         check_found(self, captions, int(self._found.totals["n_corpus"].max()))
-        names = self.settings.captions.name_recognizer
+        recognizer = self.settings.captions.name_recognizer
         own = self.words.indicators
-        stage = self.store.stage("indicators", {"names": names, **own}, partial(indicate, names, own))
+        stage = self.store.stage(
+            "indicators", {"name_recognizer": recognizer, **own}, partial(indicate, recognizer, own)
+        )
         found = self.computed(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
         if found.empty:
             found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
@@ -406,7 +408,7 @@ class Stages:
             ids = [f"x-{caption}-{slug(occupation)}" for caption, occupation in both]
             texts, by = captions["text"].tolist(), self.settings.captions
             endpoint = self.endpoint("paraphraser") if by.paraphraser == "endpoint" else None
-            how = {"seed": self.seed, "endpoint": endpoint, "names": by.name_recognizer}
+            how = {"seed": self.seed, "endpoint": endpoint, "name_recognizer": by.name_recognizer}
             made = self.run(paraphrases, texts, captions["occupation"].tolist(), **how)
             made = made.rename(columns={"outcome": "paraphrase_outcome"})
             more = {name: made[name].tolist() for name in ("text", "paraphrase_outcome", "asked_without")}

@@ -51,7 +51,11 @@ class Triplets(Part):
         pipeline, s = self._pipeline, self._pipeline.settings
         if s.triplets.n_professions and not pipeline.has_captions:
             return asking.NO_CAPTIONS
-        how = {"filter": s.triplets.filter, "sample": s.triplets.n_triplets, "names": s.captions.name_recognizer}
+        how = {
+            "filter": s.triplets.filter,
+            "sample": s.triplets.n_triplets,
+            "name_recognizer": s.captions.name_recognizer,
+        }
         return pipeline.run(asking.neutral, self.corpus, self.dataset, seed=pipeline.seed, **how)
 
     @kept

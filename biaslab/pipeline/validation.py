@@ -234,7 +234,7 @@ def check_triplets(pipeline: Pipeline, *, images: bool = False, groups: bool = F
         return
     head, rows = _head(pipeline)
     s = settings.triplets
-    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "names": settings.captions.name_recognizer}
+    how = {"filter": s.filter, "sample": 1, "seed": pipeline.seed, "name_recognizer": settings.captions.name_recognizer}
     found = neutral(head.triplets.corpus, "", **how, progress=False)
     if groups and s.attention:
         for text in found.captions["text"]:

@@ -109,18 +109,18 @@ def test_words_of_another_language_say_a_gender_in_captions(write):
     words = word_files.read(write(GERMAN), "captions.vocabulary_file")
     assert words.forms == {"Koch": ("Koch", "Köchin"), "Bäckerin": ("Bäckerin", "Bäcker")}
     texts = ["SIE ist Koch", "man sieht her", "Er und eine Frau", "Mannheim"]
-    found = indicators(texts, names="off", words=words.indicators)
+    found = indicators(texts, name_recognizer="off", words=words.indicators)
     assert found["indicator"].tolist() == ["female", "none", "both", "none"]
     assert found["spans"].tolist()[0] == "0:3:female-word"
     # Of the paper's, `man` and `her` say one.
-    assert indicators(texts, names="off")["indicator"][1] == "both"
+    assert indicators(texts, name_recognizer="off")["indicator"][1] == "both"
 
 
 def test_words_that_say_a_gender_may_have_blanks_marks_and_apostrophes(write):
     file = write('indicators: {female: [junge Frau, "l’infirmière", महिला], male: [Frau Holle, Straße]}')
     words = word_files.read(file, "captions.vocabulary_file").indicators
     texts = ["Eine JUNGE FRAU liest", "je vois l'infirmière", "एक महिला डॉक्टर", "Frau Holle", "STRASSE", "die Frau"]
-    found = indicators(texts, names="off", words=words)
+    found = indicators(texts, name_recognizer="off", words=words)
     assert found["indicator"].tolist() == ["female"] * 3 + ["male"] * 2 + ["none"]
     assert found["spans"][0] == "5:15:female-word"
 
