@@ -181,7 +181,6 @@ def load(
     available = find_notebooks(notebooks_dir or _notebooks_dir(path), *brought)
     names = [text.partition("=")[0].strip().removeprefix("settings.") for text in overrides]
     old_names.check("settings", names, "--set")
-    old_names.check("settings", old_names.settings_of(given.get("settings")), str(path))
     set_here = _overrides(overrides, given, available)
     given |= set_here
     if baselines:
@@ -190,6 +189,7 @@ def load(
     for key, value in given.items():
         values.check_key(str(path), key)
         values.check(key[:60], value)
+    old_names.check("settings", old_names.settings_of(given.get("settings")), str(path))
     if notebooks:
         given["notebooks"] = list(notebooks)
     run = RunParams(**{"run": ""} | {key: given.pop(key) for key in _RUN_KEYS if key in given})
