@@ -106,7 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     values.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
     values.add_argument("--notebooks-dir", metavar="DIR", help="notebook directory (default: auto-detected)")
     text = "include the papers' published values for comparison"
-    starts.add_argument("--baselines", dest="beside", choices=tuple(_BASELINES), default="", help=text)
+    starts.add_argument("--baselines", choices=("published",), default="", help=text)
     text = "show models, image counts, time, disk and cost; generate nothing"
     starts.add_argument("--dry-run", action="store_true", help=text)
     text = "with --dry-run: download missing models and try them, too"
@@ -116,9 +116,9 @@ def build_parser() -> argparse.ArgumentParser:
     starts.add_argument("--force", action="store_true", help=text)
     outputs.add_argument("--outputs", metavar="DIR", default="outputs", help="folder of all runs (default: outputs)")
     run.add_argument("run", metavar="RUN", help=_RUN)
-    text = "set a parameter of the run, for example compute.store=DIR (repeatable)"
+    text = "set a parameter of the run, for example compute.cache=DIR (repeatable)"
     parameters.add_argument("--set", dest="overrides", metavar="KEY=VALUE", help=text, **repeated)
-    text = "cache directory (default: $BIASLAB_STORE, else outputs/.store)"
+    text = "cache directory (default: $BIASLAB_CACHE, else outputs/.cache)"
     cache.add_argument("--cache", metavar="DIR", help=text)
 
     def command(
@@ -326,8 +326,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 _RUN = "folder of a run, or its name in --outputs"
-# The source of values that --baselines adds to a run, by the option's value.
-_BASELINES = {"reference": "published"}
 
 
 def _wrapped(text: str) -> str:
@@ -363,8 +361,8 @@ def _init(arguments: argparse.Namespace) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from biaslab.runs import params
 
-    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks", "notebooks_dir")}
-    options["beside"] = _BASELINES.get(arguments.beside, "")
+    names = ("overrides", "notebooks", "notebooks_dir", "baselines")
+    options = {name: getattr(arguments, name) for name in names}
     return _execute(arguments, params.load(arguments.params, **options))
 
 
@@ -373,11 +371,10 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     names = ("preset", "name", "corpus", "papers", "prompts", "benchmark", "annotations")
     parameters = audit.params_of(arguments.models, **{name: getattr(arguments, name) for name in names})
-    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir")}
-    options["beside"] = _BASELINES.get(arguments.beside, "")
+    options = {name: getattr(arguments, name) for name in ("overrides", "notebooks_dir", "baselines")}
     checked = params.load(runner.PARAMS, given=parameters, **options)
     # Options without effect are refused, as with --set.
-    settings = {"captions.corpus": arguments.corpus, "judging.ratings": arguments.annotations}
+    settings = {"captions.corpus": arguments.corpus, "judging.annotations": arguments.annotations}
     if set_here := [name for name, value in settings.items() if value]:
         checked = checked.changed(set_here=(*checked.set_here, *set_here))
     return _execute(arguments, checked, print_plan=True)

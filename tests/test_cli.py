@@ -43,7 +43,7 @@ def test_shards_of_a_run_together_compute_all_work(tmp_path, write_notebook, mon
         (tmp_path / f"{name}.txt").write_text("A nurse\nA garden\nShe is a nurse\n")
     captions = {"corpus": f"{tmp_path}/*.txt", "training_images": f"{tmp_path}/images"}
     captions |= {"occupations": ["nurse"], "approaches": ["naive"]}
-    settings = {"captions": captions, "compute": {"store": f"{tmp_path}/store"}}
+    settings = {"captions": captions, "compute": {"cache": f"{tmp_path}/store"}}
     file = tmp_path / "mine.yaml"
     file.write_text(json.dumps({"run": "mine", "source": "pipeline", "model": "mini", "settings": settings}))
 

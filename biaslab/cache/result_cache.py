@@ -244,7 +244,7 @@ class _Fill:
             raise RunError(
                 f"{path.parent} does not exist on {platform.node()}, where a worker runs. Workers on several "
                 "machines need the cache in a folder that all of them share under the same path: name one as the "
-                f"setting compute.store, or as {ROOT_VARIABLE}."
+                f"setting compute.cache, or as {ROOT_VARIABLE}."
             )
         # The read that follows waits for the process that computes the shard.
         with contextlib.suppress(_BusyError), locked(path, wait=False):
@@ -449,7 +449,7 @@ _REFUSED = {
     for number in numbers
 }
 _KEPT = (
-    "Finished shards stay in the cache: {fix}, or name another folder as compute.store or "
+    "Finished shards stay in the cache: {fix}, or name another folder as compute.cache or "
     f"{ROOT_VARIABLE}, and run again."
 )
 

@@ -100,7 +100,12 @@ class Corpus(Protocol):
 
 
 def open_corpus(
-    name: str, *, rows: int = 0, seed: int = 0, skew: str = "default", columns: Mapping[str, str] | None = None
+    name: str,
+    *,
+    max_captions: int = 0,
+    seed: int = 0,
+    synthetic_bias: str = "default",
+    columns: Mapping[str, str] | None = None,
 ) -> Corpus:
     """Open the captions called ``name``; nothing is read yet beyond what identifies them.
 
@@ -108,8 +113,8 @@ def open_corpus(
         name: What an installed package brings (``biaslab.corpora``); a Parquet, Arrow, CSV, TSV, JSONL or text file (in
             which a line is a caption), a folder of files or a pattern such as ``"part-*.parquet"``; or a dataset of the
             Hugging Face Hub, streamed, as ``"owner/name"`` or ``"hf:NAME:CONFIG@SPLIT"`` (both may be left out).
-        rows: How many captions from the start; 0 for all.
-        seed, skew: Seed of captions that a package writes, and what these plant; other corpora have neither.
+        max_captions: Maximum number of captions, from the start; 0 reads all.
+        seed, synthetic_bias: Seed of synthetic captions, and the bias planted in them; other corpora ignore both.
         columns: Which column holds ``text``, ``caption_id`` (each once) and ``url``, such as ``{"text": "TEXT"}``;
             usual names are known. Ids that are missing, or longer than 200 characters, are made of file and row.
 
@@ -128,19 +133,19 @@ def open_corpus(
         )
     if name in (brought := plugins.entry_points(plugins.CORPORA)):
         with loading(name, "captions"):
-            return brought[name].load()(rows=rows, seed=seed, skew=skew)
+            return brought[name].load()(max_captions=max_captions, seed=seed, synthetic_bias=synthetic_bias)
     if name.startswith("hf:"):
-        return HubCorpus(name.removeprefix("hf:"), columns, rows)
+        return HubCorpus(name.removeprefix("hf:"), columns, max_captions)
     folder = Path(os.path.expanduser(name))
     if os.path.isdir(folder):
         paths = _of_captions(folder)
     else:
         paths = [Path(p) for p in sorted(glob.glob(str(folder), recursive=True)) if os.path.isfile(p)]
     if paths:
-        return FileCorpus(name, paths, columns, rows)
+        return FileCorpus(name, paths, columns, max_captions)
     owner, slash, rest = name.partition("/")
     if slash and owner and rest and "/" not in rest and not (Path(name).suffix or set(name) & set("*?[~.")):
-        return HubCorpus(name, columns, rows)
+        return HubCorpus(name, columns, max_captions)
     near = near_matches(name, brought)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise MissingInputError(

@@ -104,7 +104,7 @@ def _fetch(
 ) -> tuple[dict[str, Any], bytes | None]:
     """Return the row of a URL and the image to save, or None where there is none."""
     row: dict[str, Any] = {"url": url, "status": "failed_to_download", "outcome": fetched.OK, "attempt": attempt}
-    limits = fetch.Limits(settings.most_bytes, seconds=settings.seconds, opt_out=settings.opt_out)
+    limits = fetch.Limits(settings.max_bytes, timeout=settings.timeout, opt_out=settings.opt_out)
     try:
         with host:
             body = retrying(ATTEMPTS, stop, abandons=True)(fetch.get, url, limits, allow)
@@ -121,9 +121,9 @@ def _fetch(
 def encode_image(data: bytes, settings: DownloadSettings) -> tuple[bytes, dict[str, int]]:
     """Return the JPEG to save, and widths and heights in pixels. Raises Failed: ``data`` holds no image."""
     try:
-        with _DECODING, image_files.open_image(data, settings.most_pixels) as image:
+        with _DECODING, image_files.open_image(data, settings.max_pixels) as image:
             (width, height), whole = image.size, BytesIO()
-            made = image_files.fit_image(image, settings.size)
+            made = image_files.fit_image(image, settings.max_side)
             made.save(whole, "JPEG", quality=JPEG_QUALITY)
     except image_files.ImageDecodeError as error:
         raise Failed(error.reason.replace(" ", "_"), str(error)) from None

@@ -281,13 +281,13 @@ class Requests:
         """Return the outcome of a reply with another status than 200, or raise where nothing can be asked like this."""
         code, said = replies.error(data)
         told = f"HTTP {status}" + (f": {self.shorten_message(said)}" if said else "")
-        model, variable = self.settings.model, self.settings.key_variable
+        model, variable = self.settings.model, self.settings.api_key_env
         if replies.is_policy(data):
             return self.empty_answer(self.stopped, told)
         if status in (401, 403):
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.key_variable to a variable "
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a variable "
                 f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:

@@ -103,7 +103,7 @@ def buy(
             f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is spent, "
             f"and an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images "
             f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run "
-            "again; to use the bought images only, set buy to false."
+            "again; to use the bought images only, set endpoint.allow_purchases to false."
         ) from None
 
 
@@ -115,7 +115,7 @@ class _Buying(Requests):
         super().__init__(settings, settings.image_fields, worked_before=bool(purchases.done))
         self._purchases = purchases
         # In base64, with room for what stands around it.
-        self.longest_reply = settings.most_bytes * 4 // 3 + 2**17
+        self.longest_reply = settings.max_bytes * 4 // 3 + 2**17
         self._useful = any(b.outcome in (OK, REFUSED) for b in purchases.done.values())
         self._wasted = 0
 
@@ -217,7 +217,7 @@ class _Buying(Requests):
         ending = next((e for start, e in BEGINNINGS if data.startswith(start)), "")
         if not ending or (ending == "webp" and data[8:12] != b"WEBP"):
             return PurchasedImage("not_an_image", "not an image" if data else "empty", **said)
-        image = decode(data, most_bytes=self.settings.most_bytes)
+        image = decode(data, max_bytes=self.settings.max_bytes)
         if isinstance(image, UnreadableImage):
             return PurchasedImage("not_an_image", image.reason, **said)
         self._purchases.save_image(digest, ending, data)
@@ -228,12 +228,12 @@ class _Buying(Requests):
 
         s = self.settings
         # Headers that ask not to use an image are about others' images; this one was made for us.
-        limits = fetch.Limits(s.most_bytes, silence=min(30.0, s.timeout), seconds=s.timeout)
+        limits = fetch.Limits(s.max_bytes, read_timeout=min(30.0, s.timeout), timeout=s.timeout)
 
         def once() -> bytes:
             try:
                 # Some servers name a picture by its path with them.
-                return fetch.get(urljoin(self.target, address), limits, s.allow)
+                return fetch.get(urljoin(self.target, address), limits, s.allowed_hosts)
             except Failed as failed:
                 retry = failed.retry or failed.outcome == "timed_out"
                 # What goes wrong may quote what was sent, and is logged.

@@ -56,7 +56,7 @@ _INSERT = {
 _COSTS = "select cost, count(*) from charges where folder = ? group by cost"
 # What helps where SQLite refuses.
 _KEPT = "Purchases stay in the cache: {fix}, and run again."
-_ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.store or BIASLAB_STORE"
+_ELSEWHERE = "name a folder on a local disk, whose locks work, as compute.cache or BIASLAB_CACHE"
 _WRITABLE = "let this user read and write it and its folder"
 _FIXES = {
     sqlite3.SQLITE_FULL: "free some space",

@@ -29,7 +29,7 @@ from biaslab.io import places
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
 
-PREFLIGHT_DONE = "BIASLAB_REHEARSED"
+PREFLIGHT_DONE = "BIASLAB_PREFLIGHTED"
 """Environment variable of processes whose run was rehearsed, so that they do not do it again."""
 MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
 """Imported by kernels that compute images or vectors, which takes about ten seconds of a processor."""

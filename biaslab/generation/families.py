@@ -93,7 +93,7 @@ class Family:
             return height, settings.width or self.width
         if not (height and self.width and self.takes_size):
             why = f"{name} is a {self.pipeline}, whose own shape is not known"
-            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, people.aspect=1.")
+            raise ParameterError(f"aspect is {settings.aspect:g}, but {why}. Set it to 1; in a run, paired.aspect=1.")
         # As wide as asked for, in what the model makes.
         wide = height * self.width / self.height * settings.aspect
         return height, settings.width or max(self.multiple, round(wide / self.multiple) * self.multiple)

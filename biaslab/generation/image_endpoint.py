@@ -59,7 +59,7 @@ class EndpointImages(GeneratedSource):
         return float(self._purchases.spent)
 
     def complete(self, *, progress: bool = True) -> Self:
-        """Buy what is missing, unless ``buy`` is off; set :attr:`table` and :attr:`digest`.
+        """Buy what is missing, unless ``allow_purchases`` is off; set :attr:`table` and :attr:`digest`.
 
         Raises as :func:`biaslab.endpoints.images.buy`, and ParameterError where ``price`` is not set.
         """
@@ -67,7 +67,7 @@ class EndpointImages(GeneratedSource):
 
         settings, purchases, failed = self._settings, self._purchases, {}
         purchases.load()
-        if settings.buy and self._missing():
+        if settings.allow_purchases and self._missing():
             if settings.price is None:
                 raise ParameterError(f"endpoint.price is not set: set it to what an image of {settings.model} costs.")
             settings.check_key()

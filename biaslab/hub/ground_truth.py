@@ -54,7 +54,7 @@ class GroundTruth(Protocol):
     def instances(self, images: ImageSource, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the instances of objects in images (``rows``: image_id), as :mod:`biaslab.metrics.instances`."""
 
-    def expected(self, prompts: pd.DataFrame, skew: str) -> pd.DataFrame:
+    def expected(self, prompts: pd.DataFrame, synthetic_bias: str) -> pd.DataFrame:
         """Return how many of each object images of prompts show on average: prompt_id, object and expected."""
 
     def word_masks(self, images: ImageSource, image_id: str, text: str) -> Mapping[str, np.ndarray]:

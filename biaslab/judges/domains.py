@@ -12,7 +12,7 @@ from biaslab.endpoints.settings import ENDPOINT
 from biaslab.errors import ParameterError
 from biaslab.hub import registry
 from biaslab.judges import judge_names, plugins
-from biaslab.judges.judge_names import FILES, GROUNDED, NONE, PLUGIN, RATINGS, TRUTH, VQA, WHOLE_IMAGE
+from biaslab.judges.judge_names import ANNOTATIONS, FILES, GROUNDED, NONE, PLUGIN, TRUTH, VQA, WHOLE_IMAGE
 from biaslab.judges.pinned import PINNED, YUNET
 
 
@@ -28,16 +28,16 @@ class Role(NamedTuple):
 
 
 GENDER_ROLES = (
-    *("judging.gender", "judging.further", "judging.tone", "judging.annotator"),
+    *("judging.gender", "judging.extra_judges", "judging.skin_tone", "judging.question_model"),
     *("dalleval.vqa", "dalleval.captioner"),
 )
 """Those of the settings whose judges may be vision models behind an endpoint: they are asked, and look for nothing."""
 ROLES = {
     "judging.faces": Role("finds faces", "detector", YUNET),
     "judging.gender": Role("judges perceived gender", "clip", "ViT-L-14:openai"),
-    "judging.further": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
-    "judging.tone": Role("says skin tones", "", "plugin:NAME"),
-    "judging.annotator": Role("answers questions of one's own", "", "endpoint:NAME"),
+    "judging.extra_judges": Role("judges perceived gender", "clip", "vqa:Salesforce/blip-vqa-base"),
+    "judging.skin_tone": Role("says skin tones", "", "plugin:NAME"),
+    "judging.question_model": Role("answers questions of one's own", "", "endpoint:NAME"),
     "dalleval.detector": Role("finds PaintSkills' objects", "detector", "facebook/detr-resnet-101-dc5"),
     "dalleval.vqa": Role("answers questions about people", "vqa", "Salesforce/blip-vqa-base"),
     "dalleval.captioner": Role("describes images", "captioner", "Salesforce/blip-image-captioning-base"),
@@ -52,7 +52,7 @@ def known_domain(name: str, kind: str) -> str:
     has.
     """
     # What is behind an endpoint has seen pictures of all kinds.
-    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith((RATINGS, ENDPOINT)) or judge_names.is_file(name):
+    if name in (WHOLE_IMAGE, TRUTH, NONE) or name.startswith((ANNOTATIONS, ENDPOINT)) or judge_names.is_file(name):
         return registry.ANY
     if name.startswith(PLUGIN):
         return plugins.known_domain(name)
@@ -89,5 +89,5 @@ def check(setting: str, name: str, image_domain: str, of: str, kind: str = "") -
     raise ParameterError(
         f"{setting} is {name!r}, which is made for {known}, but the images of {of} are {image_domain}, so its answers "
         f"would be meaningless. Set {setting} to a model for {image_domain}{example}. If they are {known}, declare it: "
-        f"for a model by generation.pictures={known}, for a folder by a file {registry.DOMAIN_FILE} in it."
+        f"for a model by generation.image_domain={known}, for a folder by a file {registry.DOMAIN_FILE} in it."
     )

@@ -56,7 +56,7 @@ def load(settings: JudgeSettings, device: str = "auto", *, gender: bool = True) 
     Without ``gender`` faces alone are looked for. Raises ParameterError where a model is unknown or cannot be used,
     MissingInputError where a file or package is missing.
     """
-    options = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_score}
+    options = {"device": device, "batch_size": settings.batch_size, "min_score": settings.min_face_score}
     return Judge(load_faces(settings.faces, **options), load_gender(settings, device) if gender else None)
 
 
@@ -69,7 +69,7 @@ def load_gender(settings: JudgeSettings, device: str = "auto"):
         return FairFaceGender(settings.gender.removeprefix(FAIRFACE), dtype=settings.dtype, **place)
     if settings.gender.startswith(plugins.PLUGIN):
         return plugins.load(settings.gender, **place)
-    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.texts)
+    return ZeroShotGender(ZeroShot(settings.gender, dtype=settings.dtype, **place), settings.class_prompts)
 
 
 def judge(
@@ -99,7 +99,7 @@ def find_faces(
 
     Returns its columns without gender and probability_female; outcome is that of the gate for one person.
     """
-    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_score}
+    inputs = {"images": images.digest, "faces": settings.faces, "min_score": settings.min_face_score}
     inputs["weights"] = files_digest(settings.faces, "detector")
     return _judge_rows(images, settings, "faces", inputs, cache, device, progress)
 
@@ -129,7 +129,7 @@ def _judge_rows(
 
 def inputs_of(images: ImageSource, settings: JudgeSettings) -> dict:
     """Return what the models' answers depend on: not the limits, which decide upon kept answers, nor the speed."""
-    inputs = settings.model_dump(mode="json", include={"faces", "gender", "texts", "min_score", "dtype"})
+    inputs = settings.model_dump(mode="json", include={"faces", "gender", "class_prompts", "min_face_score", "dtype"})
     weights = {"faces": files_digest(settings.faces, "detector"), "gender": files_digest(settings.gender, "clip")}
     return {"images": images.digest, "settings": inputs, "weights": weights}
 
@@ -200,7 +200,7 @@ def apply_threshold(seen: pd.DataFrame, settings: JudgeSettings, people: int | p
     """
     standing = seen["status"] == ""
     sizes = (seen[c] for c in (*BOX, "image_width", "image_height"))
-    counts = standing & large_enough(*sizes, settings.min_face, people)
+    counts = standing & large_enough(*sizes, settings.min_face_size, people)
     gender = decide(seen["probability_female"].to_numpy(float), settings.threshold)
     outcome = np.where(standing, "face_too_small", seen["status"].to_numpy(object))
     return seen.assign(

@@ -53,8 +53,8 @@ def judge_people(
 ) -> pd.DataFrame:
     """Judge everyone whom images were to show; arguments and errors as of :func:`biaslab.judges.judge.judge`.
 
-    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it). ``min_face``
-    is a share of the image's height and, of n people asked for, of an n-th of its width.
+    ``asked`` has a row a person: image_id, position (1 is the leftmost), phrase (as the prompt says it).
+    ``min_face_size`` is a share of the image's height and, of n people asked for, of an n-th of its width.
 
     Returns one row per row of ``asked``, in its order: image_id, position, status (of
     :data:`biaslab.judges.judge_labels.OUTCOMES_OF_PEOPLE`), gender, probability_female, n_faces (in the whole image),

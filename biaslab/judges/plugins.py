@@ -3,7 +3,7 @@
 A package declares ``[project.entry-points."biaslab.judges"]`` with ``name = "module:factory"``; the setting
 ``judging.gender: plugin:name`` or ``plugin:name:ARGUMENT`` calls ``factory(ARGUMENT, device=…, batch_size=…)`` and asks
 ``judge(people)`` of what that returns, which gives an :class:`Answer` to each :class:`biaslab.judges.person.Person`;
-``judging.tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
+``judging.skin_tone`` asks ``tones(people)``, which gives a :class:`Tone` of each.
 
 The factory may have ``known_domain`` (``drawings``, ``photographs``, which is the default, or ``any``), and
 ``files(ARGUMENT)``, the files and folders, such as weights, whose content is part of the keys of results.

@@ -90,7 +90,14 @@ class Vision:
     @property
     def inputs(self) -> dict[str, Any]:
         """What its answers depend on beside pictures and questions."""
-        options = self.settings.model_dump(mode="json", include={"temperature", "size", "detail", "shown"})
+        settings = self.settings
+        # Under the settings' earlier names, which are part of the keys of cached answers.
+        options = {
+            "temperature": settings.temperature,
+            "size": settings.max_side,
+            "detail": settings.detail,
+            "shown": settings.person_view,
+        }
         return {"url": self.endpoint.url, "model": self.endpoint.model, **options}
 
     def ask(
@@ -108,7 +115,7 @@ class Vision:
         of cost; what was answered is kept.
         """
         found = [Reply("")] * len(questions)
-        options = {"longest": self.settings.size, "detail": self.settings.detail, "photograph": photographs}
+        options = {"longest": self.settings.max_side, "detail": self.settings.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
         packed = {
             name: chat.image_message(image, **options) for name, image in {id(one): one for one in images}.items()
@@ -238,18 +245,18 @@ def _part(image: np.ndarray, row: dict) -> np.ndarray:
     return wider(Person(image, tuple(row[c] for c in BOX), part=part))
 
 
-def question_units(whom: pd.DataFrame, question: str, answers: Sequence[str], shown: str) -> pd.DataFrame:
+def question_units(whom: pd.DataFrame, question: str, answers: Sequence[str], person_view: str) -> pd.DataFrame:
     """Return questions about people as :func:`ask_about` takes them; the index is that of ``whom``.
 
     ``whom`` has a row a person: image_id, and where given position, image_width and x0, y0, x1, y1; without a face
-    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``shown`` is ``crop`` or
-    ``position``.
+    nobody can be cut out and asked about. ``unclear`` and ``nobody`` come beside ``answers``; ``person_view`` is
+    ``crop`` or ``position``.
     """
     positions = whom.get("position", pd.Series(1, whom.index)).astype(int)
     counts = positions.groupby(whom["image_id"].astype(str)).transform("max")
     form = json.dumps([*(a for a in answers if a != UNCLEAR), UNCLEAR, NO_PERSON])
     units = pd.DataFrame({"image_id": whom["image_id"].astype(str).astype(object), "answers": form})
-    if shown == "position":
+    if person_view == "position":
         places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
         asked = [f"About the person{at} in the picture: {question}" if at else question for at in places]
         return units.assign(question=asked)
@@ -281,14 +288,14 @@ def judge_people(
     rows = asked[["image_id", "position"]].assign(image_id=asked["image_id"].astype(str)).reset_index(drop=True)
     counts = rows.groupby("image_id")["position"].transform("max")
     seen = rows.reindex(columns=list(people.COLUMNS)).assign(status="", reason="", gender="", answer="", role="")
-    if vision.settings.shown == "crop":
+    if vision.settings.person_view == "crop":
         found = judge.find_faces(images, settings, cache=cache, device=device, progress=progress)
         seen = seen.assign(**_gated(found.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
-        big = large_enough(*sizes, settings.min_face, counts)
+        big = large_enough(*sizes, settings.min_face_size, counts)
         seen.loc[(seen["status"] == "") & ~big, "status"] = "face_too_small"
     standing = seen["status"] == ""
-    units = question_units(seen[standing], GENDER, GENDERS, vision.settings.shown)
+    units = question_units(seen[standing], GENDER, GENDERS, vision.settings.person_view)
     said = ask_about(images, units, vision, cache=cache, progress=progress, unit="people").set_index(units.index)
     for column in ("status", "reason", "answer", "image_width", "image_height"):
         seen.loc[units.index, column] = said[column]
@@ -319,7 +326,7 @@ def tones(images: ImageSource, people: pd.DataFrame, vision: Vision, **options: 
     A row per row of ``people`` (as of :func:`question_units`); ``options`` is as for :func:`ask_about`.
     """
     found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=people.index)
-    units = question_units(people, TONE, TONES, vision.settings.shown)
+    units = question_units(people, TONE, TONES, vision.settings.person_view)
     said = ask_about(images, units, vision, unit="people", **options).set_index(units.index)
     why = said["reason"].where(said["reason"] != "", said["status"]).where(said["answer"] == "", said["answer"])
     read = said["answer"].isin(TONES)

@@ -60,7 +60,7 @@ class Dependency(Part):
     @cached_method
     def nouns(self) -> naming.Nouns:
         """Return who finds nouns."""
-        return naming.load(self._pipeline.settings.triplets.nouns)
+        return naming.load(self._pipeline.settings.triplets.noun_tagger)
 
     @cached_method
     def looked_at(self) -> pd.DataFrame:

@@ -31,7 +31,11 @@ from biaslab.io import cells, plaintext, plainyaml
 from biaslab.schema.genders import GENDERS
 
 COLUMNS = ("occupation", "stereotype", "captions", "power")
-SETTINGS = {"captions.words": "paradox", "people.words": "paired", "dalleval.words": "dalleval"}
+SETTINGS = {
+    "captions.vocabulary_file": "paradox",
+    "paired.vocabulary_file": "paired",
+    "dalleval.vocabulary_file": "dalleval",
+}
 """The settings that name a file, and whose prompts each is for."""
 _WHO = ("person", "woman", "man")
 TEMPLATES = {
@@ -201,7 +205,7 @@ def _lacking(words: Words, paper: str) -> str:
 def chosen(words: Words, names: tuple[str, ...], setting: str) -> tuple[str, ...]:
     """Return the occupations of a file that are named, all where none is; a ParameterError where it lacks one."""
     if files := [name for name in names if name.lower().endswith(ENDINGS)]:
-        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.words to it.")
+        raise ParameterError(f"{setting} is {files[0]!r}, a file; set captions.vocabulary_file to it.")
     if lost := [name for name in names if words.occupations and name not in words.occupations]:
         raise ParameterError(f"{setting} is {lost[0]!r}, which the file lacks. {name_help(lost[0], words.occupations)}")
     return names or tuple(words.occupations)

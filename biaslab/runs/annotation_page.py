@@ -91,12 +91,12 @@ def annotate(
         images: A run's folder, its name below ``outputs``, or a folder of files, each named by its image's id: files in
             a folder ``training``, at any depth, in any spelling and behind links, are training images, and the folder
             right above a file names its occupation. Of ``images:FOLDER`` each person of a picture is asked about, and
-            what comes back is a judge of them, ``ratings:FILE``.
+            what comes back is a judge of them, ``annotations:FILE``.
         n: Images to annotate, spread evenly over sources, models and occupations (paradox paper, A.4: 200).
         paper: The paper whose images of a run are annotated; by default the first that the run has.
         subset: Which of that paper's images, such as ``paired``; by default those of one person.
         show_faces: Whether to show also training images, whose faces are real people's, and what links lead to.
-        overrides: Parameters of the run to replace, such as ``compute.store=FOLDER``: its own name no folders.
+        overrides: Parameters of the run to replace, such as ``compute.cache=FOLDER``: its own name no folders.
         output: The file; by default ``annotate-<name>.html`` in ``outputs``.
 
     Raises:
@@ -315,8 +315,8 @@ def _generated(one: ImageRequest) -> tuple[ImageSource, pd.DataFrame]:
     elif one.prompt_set == "captions":
         images = pipeline.images(one.kind)
         table = images.table
-    elif one.prompt_set == pipeline.people.prompt_set:
-        images, table = pipeline.people.images(one.kind), pipeline.people.requested_people(one.kind)
+    elif one.prompt_set == pipeline.paired.prompt_set:
+        images, table = pipeline.paired.images(one.kind), pipeline.paired.requested_people(one.kind)
     else:
         images = pipeline.dalleval.images(one.kind)
         # A prompt that names a gender asks for no perception of it.

@@ -43,8 +43,8 @@ def params_of(
 
     Pictures that are there (``images:FOLDER``), and models that are asked ``prompts`` of one's own, a file, have the
     notebooks of these alone, unless ``papers`` are named; ``benchmark`` is a file of shares to hold them against.
-    ``annotations`` and ``corpus`` are the settings ``judging.ratings`` and ``captions.corpus``; without captions there
-    is no paradox. An empty ``name`` is made of models and preset.
+    ``annotations`` and ``corpus`` are the settings ``judging.annotations`` and ``captions.corpus``; without captions
+    there is no paradox. An empty ``name`` is made of models and preset.
 
     Raises:
         ParameterError: A model cannot be one, is named twice, draws where others make photographs, or a name, the
@@ -88,10 +88,10 @@ def params_of(
             settings = _merged(settings, alone["papers"][paper]["settings"])
     if len(folders) == len(names) and not drawn:
         settings = _merged(settings, pictures)
-    if files := {name: value for name, value in (("prompts", prompts), ("benchmark", benchmark)) if value}:
+    if files := {name: value for name, value in (("prompts_file", prompts), ("benchmark_file", benchmark)) if value}:
         settings["custom"] = files
     if annotations:
-        settings = _merged(settings, {"judging": {"ratings": annotations}})
+        settings = _merged(settings, {"judging": {"annotations": annotations}})
     if corpus:
         # Captions that a package brings have their images; those behind others are fetched.
         brought = corpus in plugins.entry_points(plugins.CORPORA)
@@ -115,7 +115,7 @@ def params_of(
         "source": "pipeline",
         "model": names[0],
         **content,
-        "settings": {"compare_with": [*names[1:]] or "none", **settings},
+        "settings": {"baselines": [*names[1:]] or "none", **settings},
         "notebooks": notebooks,
         "jobs": 0,
     }

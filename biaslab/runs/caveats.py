@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from biaslab.endpoints.settings import ENDPOINT
 from biaslab.hub import registry
 from biaslab.judges import photographs
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.schema import tables
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _of_settings(settings: pd.DataFrame) -> list[str]:
     judged = [registry.describe(name, "limits", kind) for name, kind in sorted(judges)]
     # How often those erred that find faces and judge gender; packages have words of their own.
     genders = value.get("judging.gender", ())
-    faces = () if all(name.startswith(RATINGS) for name in genders) else value.get("judging.faces", ())
+    faces = () if all(name.startswith(ANNOTATIONS) for name in genders) else value.get("judging.faces", ())
     erred = [photographs.face_errors(name) for name in sorted(faces) if not registry.find_plugin(name, "detector")]
     erred += [photographs.gender_errors(name) for name in sorted(genders)]
     return list(dict.fromkeys(filter(None, [*made, *judged, *erred])))

@@ -61,7 +61,7 @@ def check_cached(one: ImageRequest, run: str) -> None:
     if not one.image_model.truthful and one.n_cached < one.n_images:
         raise ParameterError(
             f"Of {one.n_images:,} images that {run} requests from {one.model}, {one.n_cached:,} are in the cache "
-            f"{one.pipeline.cache.root}. Name the cache that contains them with --set compute.store=FOLDER (a run's "
+            f"{one.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER (a run's "
             f"own parameters name no folders), or run {run} again first."
         )
 
@@ -85,7 +85,7 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
     """
     by_file: dict[str, list[ImageRequest]] = {}
     for one in found:
-        if file := one.pipeline.settings.judging.ratings:
+        if file := one.pipeline.settings.judging.annotations:
             by_file.setdefault(file, []).append(one)
     sentences = []
     for file, of in by_file.items():
@@ -96,7 +96,7 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
         if others and not len(own):
             raise InputError(
                 f"{file} annotates images of {cells.join_values(others)}, and of no model of this run: "
-                f"{cells.join_values(models)}. Name these in the column model, or leave out judging.ratings."
+                f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
             )
         if others:
             listed = asking.listed(others, models)
@@ -109,7 +109,7 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
         if left and len(left) == len(own):
             raise InputError(
                 f"{file} annotates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
-                "it as the page of 'biaslab annotate' does, or leave out judging.ratings."
+                "it as the page of 'biaslab annotate' does, or leave out judging.annotations."
             )
         if left:
             sentences.append(
@@ -210,7 +210,7 @@ def _questions(found: Preflight) -> list[str]:
     for name, by_setting in asked.items():
         n = 0
         for setting, pipeline in by_setting.items():
-            own = len(pipeline.custom.questions()) if setting == pipeline.custom.annotator[0] else 0
+            own = len(pipeline.custom.questions()) if setting == pipeline.custom.question_model[0] else 0
             n += people * (own + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price

@@ -35,7 +35,8 @@ To make and judge the images again, or those of another model with --set model=M
 
     biaslab run FOLDER/params.yaml --set run=NAME
 
-Files and folders of the run's machine are not in it; name yours with --set, such as custom.prompts=FOLDER/{PROMPTS}.
+Files and folders of the run's machine are not in it; name yours with --set, such as
+custom.prompts_file=FOLDER/{PROMPTS}.
 """
 
 

@@ -22,7 +22,7 @@ jupyter lab notebooks                      # explore: change a notebook's parame
 
 - `notebooks/`: one folder per paper, one notebook per section; both commands execute these with their own parameters.
 - `params/`: parameters files for `biaslab run`; `biaslab settings` lists all that can be set in `settings:`.
-- `outputs/`: one folder per run; open its `index.html`. The cache is in `outputs/.store`.
+- `outputs/`: one folder per run; open its `index.html`. The cache is in `outputs/.cache`.
 
 `biaslab --help` lists the commands; JupyterLab comes with `pip install "biaslab[lab]"`.
 """

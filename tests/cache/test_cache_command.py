@@ -23,7 +23,7 @@ DAY = 86400
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """Return the store's folder, which is the default one."""
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "store"))
     return tmp_path / "store"
 
 

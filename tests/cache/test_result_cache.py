@@ -206,7 +206,7 @@ def test_what_the_system_refuses_is_told_with_the_whole_folder_and_the_fix(tmp_p
     def told():
         with pytest.raises(RunError) as error:
             stage.compute(UNITS, shard_rows=3, progress=False)
-        assert fix in str(error.value) and "BIASLAB_STORE" in str(error.value)
+        assert fix in str(error.value) and "BIASLAB_CACHE" in str(error.value)
         return str(error.value)
 
     with monkeypatch.context() as patch:
@@ -253,11 +253,11 @@ def test_what_does_not_fit_is_named(tmp_path):
 
 
 def test_root_by_environment_and_by_project(tmp_path, monkeypatch, root):
-    monkeypatch.setenv("BIASLAB_STORE", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("BIASLAB_CACHE", str(tmp_path / "elsewhere"))
     assert ResultCache().root == tmp_path / "elsewhere"
-    monkeypatch.delenv("BIASLAB_STORE")
+    monkeypatch.delenv("BIASLAB_CACHE")
     monkeypatch.chdir(root / "tests")
-    assert ResultCache().root == root / "outputs" / ".store"
+    assert ResultCache().root == root / "outputs" / ".cache"
 
 
 def square(rows):
@@ -299,7 +299,7 @@ def test_shares_make_the_whole(tmp_path):
 def test_a_worker_without_the_folder_or_the_code_says_so(tmp_path):
     code = code_digest.function_digests(square)
     fill = pickle.loads(pickle.dumps(_Fill(square, code)))
-    with pytest.raises(RunError, match=r"nowhere does not exist on .*all of them share.*BIASLAB_STORE"):
+    with pytest.raises(RunError, match=r"nowhere does not exist on .*all of them share.*BIASLAB_CACHE"):
         fill((tmp_path / "a/b/nowhere" / "000000-0.parquet", UNITS))
     fill = _Fill(square, code | {"biaslab.errors": "other"})
     # The processes of a host share its code.

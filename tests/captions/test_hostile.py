@@ -103,7 +103,7 @@ def hostile_captions():
 
 def harmless_captions():
     """Return captions of the embedded world that name an occupation."""
-    captions = pd.concat(list(open_corpus("mini", rows=3000, seed=2).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=3000, seed=2).batches()), ignore_index=True)
     texts = captions["text"][captions["truth_occupation"].isin(OCCUPATIONS)].tolist()
     assert len(texts) > 50
     return [f"{text}, by example {i}" for i, text in enumerate(texts)]
@@ -188,7 +188,7 @@ def opened(folder, corpus, tmp_path):
         "generation": {"caption_prompts_per_occupation": 2 * N, "images_per_prompt": 1},
         # Whom the pipeline stands in for.
         "judging": {"faces": "whole image", "gender": "plugin:drawn"},
-        "compute": {"store": str(tmp_path / "store")},
+        "compute": {"cache": str(tmp_path / "store")},
     }
     return Drawn("fake", Settings.from_mapping(settings), progress=False)
 

@@ -39,7 +39,7 @@ def test_by_hand(text, occupation, allowed):
 
 
 def test_the_embedded_world_s_captions_keep_occupation_and_gender():
-    captions = pd.concat(list(open_corpus("mini", rows=800, seed=1).batches()), ignore_index=True)
+    captions = pd.concat(list(open_corpus("mini", max_captions=800, seed=1).batches()), ignore_index=True)
     captions = captions[captions["truth_occupation"].notna()].reset_index(drop=True)
     pairs = list(zip(captions["text"], captions["truth_occupation"], strict=True))
     new = [paraphrase(text, occupation, 7) for text, occupation in pairs]
@@ -70,7 +70,7 @@ KINDS = ["text", "status"]
 
 
 def by_model(server, captions, occupations, **more):
-    endpoint = EndpointSettings(url=server.url, model="m", key_variable="FAKE_KEY")
+    endpoint = EndpointSettings(url=server.url, model="m", api_key_env="FAKE_KEY")
     return paraphrases(captions, occupations, endpoint=endpoint, progress=False, **more)
 
 
@@ -180,8 +180,8 @@ def piped(tmp_path, server):
                 "approaches": ["paraphrased"],
                 "paraphraser": "endpoint",
             },
-            "compute": {"store": str(tmp_path / "store")},
-            "endpoint": {"url": server.url, "model": "m", "key_variable": "FAKE_KEY"},
+            "compute": {"cache": str(tmp_path / "store")},
+            "endpoint": {"url": server.url, "model": "m", "api_key_env": "FAKE_KEY"},
         }
         return Pipeline("mini", Settings.from_mapping(given).changed(**more), progress=False)
 
@@ -210,7 +210,7 @@ def test_what_the_endpoint_needs_is_asked_for_before_a_run(piped, monkeypatch):
     monkeypatch.setenv("FAKE_KEY", "")
     settings = piped().settings
     with pytest.raises(ParameterError, match="environment variable FAKE_KEY holds no key"):
-        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "rows": 10})))
+        check(Pipeline("mini", settings.changed(captions={"corpus": "mini", "max_captions": 10})))
     with pytest.raises(ParameterError, match=r"needs endpoint.url .* and endpoint.model\."):
         piped(endpoint={"url": ""}).endpoint("paraphraser")
 

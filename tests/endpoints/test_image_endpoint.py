@@ -218,7 +218,7 @@ def test_pictures_are_taken_in_three_formats_and_ways(server, store, kind, way):
         return status, headers, body
 
     server.reply = reply
-    images = made(server, store, asked(1), allow=(address.split("/")[2],))
+    images = made(server, store, asked(1), allowed_hosts=(address.split("/")[2],))
     assert images.table["status"].tolist() == ["ok"]
     assert np.abs(images.read(["p0/0"])[0].astype(int) - (200, 60, 20)).max() <= 3
     # The key is for the endpoint, not for wherever its pictures are.
@@ -303,7 +303,7 @@ def test_what_has_no_image_has_an_outcome(server, store, body, outcome, detail, 
     bad = body if isinstance(body, tuple) else drawn(body)
     server.reply = lambda text, k: bad if text == "photo 1" else drawn(picture(of(text)))
     # 90,000 bytes are allowed, in base64 with what stands around it up to 251,072.
-    limits = {"most_bytes": 90_000}
+    limits = {"max_bytes": 90_000}
     images = made(server, store, asked(3), **limits)
     assert images.table["status"].tolist() == ["ok", outcome, "ok"]
     assert outcome in OUTCOMES
@@ -325,7 +325,7 @@ def test_an_endpoint_that_is_paid_and_sends_no_image_is_left(server, store):
     with pytest.raises(RunError, match=r"was paid for 5 images and sent none: not_an_image \(not an image\)"):
         made(server, store, asked(20), concurrency=1)
     assert len(server.requests) == 5
-    images = made(server, store, asked(20), buy=False)
+    images = made(server, store, asked(20), allow_purchases=False)
     assert images.table["status"].value_counts().to_dict() == {"not_bought": 15, "not_an_image": 5}
 
 
@@ -343,7 +343,7 @@ def test_a_private_address_is_refused_and_its_image_is_not_bought_again(server, 
     assert len(server.requests) == 1 and server.fetched == []
     # It is paid for: the next run begins with the reply that is kept.
     if port in address:
-        images = made(server, store, asked(1), allow=(f"127.0.0.1:{port}",))
+        images = made(server, store, asked(1), allowed_hosts=(f"127.0.0.1:{port}",))
         assert images.table[["status", "revised_prompt"]].values.tolist() == [["ok", "as told"]]
         assert len(server.fetched) == 1
         assert query(store.root, "select count(reply) from images") == [(0,)]
@@ -374,7 +374,7 @@ def test_addresses_that_fail_lead_astray_or_have_nothing(server, store):
         return drawn(picture(of(text)), url={0: "", 6: "file:///etc/passwd"}.get(k, f"{base}/{k}"))
 
     server.reply = reply
-    more = {"allow": (base.removeprefix("http://"),), "most_bytes": 50_000, "concurrency": 1}
+    more = {"allowed_hosts": (base.removeprefix("http://"),), "max_bytes": 50_000, "concurrency": 1}
     images = made(server, store, asked(7), **more)
     assert " ".join(images.table["status"]) == "ok not_fetched ok lost not_an_image not_an_image lost"
     assert (
@@ -442,7 +442,7 @@ def test_the_limit_stops_midway_and_a_higher_one_goes_on(server, store):
         assert said in str(error.value)
     assert len(server.requests) == 4
     # What is there can be worked with, without the key or another request.
-    some = made(server, store, asked(6), buy=False, key_variable="", price=None)
+    some = made(server, store, asked(6), allow_purchases=False, api_key_env="", price=None)
     assert sorted(some.table["status"]) == ["not_bought"] * 2 + ["ok"] * 4
     for image_id, outcome in zip(some.table["image_id"], some.table["status"], strict=True):
         (image,) = some.read([image_id])
@@ -505,7 +505,7 @@ def buy_from(url, root, n, die_at="", **more):
     """Buy n images from a process of its own, which may be killed where its ledger does something."""
     if die_at:
         setattr(ImagePurchases, die_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    given = PAID | {"url": url, "key_variable": "", **more}
+    given = PAID | {"url": url, "api_key_env": "", **more}
     return bought(asked(n), EndpointSettings(**given), ResultCache(root))
 
 
@@ -576,7 +576,7 @@ def test_what_is_paid_is_worked_up_before_the_limit_stops_the_rest(server, store
     ledger._purchases.save_reply(ledger._keys[2], whole | said)
     with pytest.raises(RunError, match=r"Images left: 2\."):
         made(server, store, asked(3), cost_limit=0, concurrency=1)
-    images = made(server, store, asked(3), buy=False)
+    images = made(server, store, asked(3), allow_purchases=False)
     assert images.table["status"].tolist() == ["not_bought", "not_bought", "ok"]
     assert server.requests == []
 

@@ -164,7 +164,7 @@ def test_pictures_are_had_however_a_server_gives_them(server, store, form):
     of_urls = text.replace("+", "-").replace("/", "_")
     given = {"relative": {"url": "/files/1.jpg"}, "unpadded": {"b64_json": text.rstrip("=")}}
     server.reply = lambda question, n: body({"data": [given.get(form, {"b64_json": of_urls})]})
-    found = bought(server, store, allow=[server.url.split("/")[2]])
+    found = bought(server, store, allowed_hosts=[server.url.split("/")[2]])
     assert found.read(["p0/0"])[0].shape == (5, 7, 3)
 
 

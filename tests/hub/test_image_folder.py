@@ -182,11 +182,11 @@ def test_a_file_says_which_prompts_count_and_for_whom(tmp_path):
         draw(tmp_path / "pictures" / name / "1.png")
     file = tmp_path / "mine.csv"
     file.write_text("prompt,group\nNurse,care\na pilot,travel\n")
-    table = pipeline(tmp_path / "pictures", prompts=str(file)).custom.images().table
+    table = pipeline(tmp_path / "pictures", prompts_file=str(file)).custom.images().table
     assert table[["image_id", "group"]].to_numpy().tolist() == [["nurse/1.png", "care"]]
     file.write_text("prompt\na pilot\n")
     with pytest.raises(InputError, match=r"'a pilot'.*'chef', 'nurse'"):
-        validation.check(pipeline(tmp_path / "pictures", prompts=str(file)))
+        validation.check(pipeline(tmp_path / "pictures", prompts_file=str(file)))
 
 
 def test_a_group_is_not_called_as_the_mean_over_groups_is(tmp_path):

@@ -194,7 +194,7 @@ def test_folder_table_that_differs_for_copies_stops_the_run(tmp_path, rows, is_r
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         save(folder / f"{name}.png", noise(seed))
     (folder / "pictures.csv").write_text(f"file,group\na.png,nurse\nc.png,nurse\n{rows}\n")
-    given = {"compute": {"store": str(tmp_path / "store")}}
+    given = {"compute": {"cache": str(tmp_path / "store")}}
     pipeline = Pipeline(f"images:{folder}", Settings.from_mapping(given), progress=False)
     if is_refused:
         match = r"a\.png and b\.png are copies .*pictures\.csv says prompt 'nurse', group 'nurse' .* group 'chef'"
@@ -267,8 +267,8 @@ def estimates(root, rated, store):
     for model in ("first", "second"):
         file = store.parent / f"{model}.csv"
         file.write_text(rated[model])
-        judging = {"gender": "mini-clip", "faces": "mini-detector", "further": [f"ratings:{file}"]}
-        given = Settings.from_mapping({"judging": judging, "compute": {"store": str(store)}})
+        judging = {"gender": "mini-clip", "faces": "mini-detector", "extra_judges": [f"annotations:{file}"]}
+        given = Settings.from_mapping({"judging": judging, "compute": {"cache": str(store)}})
         pipeline = Pipeline(f"images:{root / model}", given, progress=False)
         frames.append(custom.people(pipeline))
         judged.append(custom.judges(pipeline))
@@ -346,7 +346,7 @@ def test_run_reports_copies_and_files_that_are_not_read(tmp_path):
         save(folder / name, noise(seed))
     save(folder / "nurse/4.png", np.zeros((8, 8, 3), np.uint8))
     (folder / "nurse/5.heic").write_bytes(b"....ftypheic")
-    given = Settings.from_mapping({"compute": {"store": str(tmp_path / "store")}})
+    given = Settings.from_mapping({"compute": {"cache": str(tmp_path / "store")}})
     pipeline = Pipeline(f"images:{folder}", given, progress=False)
     asked = list(asked_for.requests_for_tables(pipeline, ["custom_people"]))
     # Nothing is computed for the page: without results of the run there is nothing to say.

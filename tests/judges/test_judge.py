@@ -70,8 +70,13 @@ def test_every_image_has_its_outcome(run, told):
 def test_what_is_judged_is_not_judged_again(run, told):
     first = run(told)
     # How fast does not matter, nor who else is asked.
-    others = {"ratings": "r.csv", "further": ("ratings:r.csv",), "questions": "q.yaml", "annotator": "endpoint:a"}
-    again = run(None, JudgeSettings(batch_size=7, tone="none", **others))
+    others = {
+        "annotations": "r.csv",
+        "extra_judges": ("annotations:r.csv",),
+        "questions_file": "q.yaml",
+        "question_model": "endpoint:a",
+    }
+    again = run(None, JudgeSettings(batch_size=7, skin_tone="none", **others))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(AssertionError, match="loaded again"):
         run(None, JudgeSettings(faces="other"))
@@ -92,15 +97,15 @@ def test_outcomes_count_what_never_occurs_and_every_image():
 def test_settings_refuse_what_cannot_be():
     for wrong, message in (
         ({"threshold": 0.4}, r"threshold is 0\.4; allowed is 0\.5 to 1"),
-        ({"texts": ("A photo of a man",)}, "give two texts"),
+        ({"class_prompts": ("A photo of a man",)}, "give two texts"),
         ({"dtype": "float31"}, r"dtype is 'float31'.*'float32'"),
-        ({"tone": "pixel"}, r"tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
-        ({"tone": "ratings:tones.csv"}, "tone is"),
+        ({"skin_tone": "pixel"}, r"skin_tone is 'pixel'; give 'pixels', 'none', 'endpoint:NAME'.*'plugin:NAME'"),
+        ({"skin_tone": "annotations:tones.csv"}, "skin_tone is"),
     ):
         with pytest.raises(ParameterError, match=message):
             JudgeSettings(**wrong)
     for tone in ("", "pixels", "none", "plugin:anything"):
-        assert JudgeSettings(tone=tone).tone == tone
+        assert JudgeSettings(skin_tone=tone).skin_tone == tone
 
 
 def test_raters_as_the_judge(tmp_path):
@@ -128,7 +133,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / f"{name}.csv").write_text(text)
-        return files_digest(f"ratings:{folder}", "clip")
+        return files_digest(f"annotations:{folder}", "clip")
 
     # The same bytes one after the other, divided otherwise between files, and under another name.
     found = [digest(a="image,ana\n", b="0,female\n"), digest(a="image,", b="ana\n0,female\n"), digest(a="", c="")]
@@ -140,7 +145,7 @@ def test_ratings_of_a_folder_are_told_apart_by_names_and_contents(tmp_path):
 def test_models_by_name_from_loading_to_outcome(clip_folder, detector_folder, tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(6)]
-    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_score=0.0, threshold=0.5)
+    settings = JudgeSettings(faces=str(detector_folder), gender=str(clip_folder), min_face_score=0.0, threshold=0.5)
     found = judge(ArrayImages(images), settings, cache=ResultCache(tmp_path), progress=False)
     models = module.load(settings)
     alone = judge_images([str(k) for k in range(6)], images, models, settings)

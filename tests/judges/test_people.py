@@ -199,9 +199,9 @@ def test_limits_decide_on_what_is_kept_and_nothing_is_judged_again(run):
     pd.testing.assert_frame_equal(first, again(batch_size=3).reset_index())
     assert again(threshold=0.96).loc["case-5", "status"].tolist() == ["uncertain"] * 2
     assert again(threshold=0.8).loc["case-10", "gender"].tolist() == ["unsure", "female"]
-    assert again(min_face=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
+    assert again(min_face_size=0.05).loc["case-7", "status"].tolist() == ["judged"] * 2
     with pytest.raises(AssertionError, match="loaded again"):
-        again(min_score=0.4)
+        again(min_face_score=0.4)
 
 
 # -- what each crop shows ----------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_it_is_told_whom_it_is_asked_about(installed, tmp_path):
     model = plugins.load("plugin:asked", device="cpu", batch_size=0)
     judges = Judge(types.SimpleNamespace(faces=lambda images: [faces for _ in images]), model)
     image, phrases = np.zeros((24, 48, 3), np.uint8), ["nurse", "pilot"]
-    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face=0.1))
+    found = people.judge_people_images(["i"], [phrases], [image], judges, JudgeSettings(min_face_size=0.1))
     first, second = model._ask.__self__.asked
     assert (first.box, first.landmarks, first.position, first.phrase) == ((10, 4, 20, 14), eyes, 1, "nurse")
     assert (second.box, second.landmarks, second.position, second.people) == ((30, 4, 40, 14), (), 2, 2)

@@ -34,7 +34,7 @@ def said(**other):
 
 
 def criticised(server, given, store=None):
-    settings = EndpointSettings(url=server.url, model="some-vision", key_variable="FAKE_KEY", timeout=5.0)
+    settings = EndpointSettings(url=server.url, model="some-vision", api_key_env="FAKE_KEY", timeout=5.0)
     return endpoint.critiques(given, settings, store)
 
 

@@ -135,7 +135,7 @@ def test_files_of_values_can_be_read(text, tmp_path):
     if isinstance(held, list):
         assert len(questions.read_questions(file)) == len(held)
     elif "occupations" in held:
-        assert word_files.read(str(file), "captions.words").occupations
+        assert word_files.read(str(file), "captions.vocabulary_file").occupations
     else:
         given = {"run": "mine", "source": "pipeline", "model": "owner/name"} | held
         Settings.from_mapping(params.load(runner.PARAMS, given=given).values["settings"])
@@ -201,10 +201,10 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
     assert {one.name: one.meaning for one in found} == known
     by_name = {one.name: one for one in found}
     assert by_name["generation.steps"].facts == "whole number or null; 1 to 1000 steps; default null"
-    assert by_name["people.aspect"].limits == "0.1 to 10"
+    assert by_name["paired.aspect"].limits == "0.1 to 10"
     assert by_name["compute.engine"].facts == 'one of `local`, `dask`; default "local"'
-    assert by_name["judging.texts"].kind == "list of texts"
-    assert by_name["compute.store"].kind == "path" and by_name["judging.gender"].kind == "name or path"
+    assert by_name["judging.class_prompts"].kind == "list of texts"
+    assert by_name["compute.cache"].kind == "path" and by_name["judging.gender"].kind == "name or path"
     # What an installed package brings.
     assert "with models of biaslab-world: mini-clip" in by_name["judging.gender"].package_default
     assert (
@@ -216,7 +216,7 @@ def test_settings_are_listed_as_they_are_declared(root, capsys):
         n for n in known if n.startswith("vision.")
     ]
     assert [one.name for one in settings_reference.find_declared("settings.generation.steps")] == ["generation.steps"]
-    assert "judging.min_face" in {one.name for one in settings_reference.find_declared("FACE")}
+    assert "judging.min_face_size" in {one.name for one in settings_reference.find_declared("FACE")}
     assert cli.main(["settings", "compute.workers"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "compute.workers  (whole number; 0 or more processes; default 0)"
     assert cli.main(["settings", "guidance_scal3"]) == 2

@@ -53,7 +53,7 @@ def test_the_papers_size_is_that_of_the_papers(root):
     assert world.dalleval.prompts("social")["n_images"].sum() == 2268
     assert world.texts("generated")["n_images"].sum() == 124_000
     # As params/paired-endpoint.yaml counts the paper's design.
-    assert world.people.n_images() == 2738
+    assert world.paired.n_images() == 2738
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path, monkeypatch, names,
     [
         ("captions.occupations=[nurse]", [], r"captions\.occupations has no effect here.*--corpus"),
         ("generation.images_per_prompt=3", [], r"images_per_prompt has no effect here.*--corpus"),
-        ("settings.dalleval.scenes=3", ["paired"], r"dalleval\.scenes has no effect here: no notebook of dalleval"),
+        ("settings.dalleval.n_scenes=3", ["paired"], r"dalleval\.n_scenes has no effect here: no notebook of dalleval"),
         ("critic.rounds=2", ["dalleval"], r"critic\.rounds has no effect here: no notebook of paired"),
-        ("custom.images=2", [], r"custom\.images has no effect here"),
+        ("custom.images_per_prompt=2", [], r"custom\.images_per_prompt has no effect here"),
         ("endpoint.price=2", ["paired"], r"endpoint\.price has no effect here: nothing is asked of an endpoint"),
     ],
 )
@@ -106,15 +106,15 @@ def test_a_setting_without_effect_is_refused(root, text, papers, said):
 
 
 def test_printed_numbers_beside_a_model_are_a_word_of_the_command(root):
-    how = {"notebooks_dir": root / "notebooks", "beside": "published"}
+    how = {"notebooks_dir": root / "notebooks", "baselines": "published"}
     for names, expected in ((["mini"], ["published"]), (["mini", "world"], ["world", "published"])):
         run = params.load("audit.yaml", given=audit.params_of(names, preset="quick"), **how)
-        assert run.values["settings"]["compare_with"] == expected
+        assert run.values["settings"]["baselines"] == expected
     # Of several settings each has it, once; what is no setting is refused as ever.
     several = audit.params_of(["mini"], preset="quick")
-    several["settings"] = [{"compare_with": "published"}, {"captions": {"approaches": []}}]
+    several["settings"] = [{"baselines": "published"}, {"captions": {"approaches": []}}]
     run = params.load("audit.yaml", given=several, **how)
-    assert [one["compare_with"] for one in run.values["settings"]] == [["published"]] * 2
+    assert [one["baselines"] for one in run.values["settings"]] == [["published"]] * 2
     with pytest.raises(ParameterError, match="must be a mapping"):
         params.load("audit.yaml", given=several | {"settings": 5}, **how)
     # Where nothing is printed, none can stand beside.
@@ -183,7 +183,7 @@ def test_a_judge_that_was_never_named_is_asked_for_where_it_is_needed(root, fold
     # Its model knows few words.
     monkeypatch.setattr(validation, "check_dalleval", lambda *_, **__: None)
     model = folders("sd1")
-    settings = {"compare_with": "none", "judging": {"faces": "whole image"}}
+    settings = {"baselines": "none", "judging": {"faces": "whole image"}}
     given = {"run": "r", "source": "pipeline", "model": model, "settings": settings}
 
     def plan(notebook):
@@ -219,7 +219,7 @@ def test_a_model_with_loras_is_one_model(root, tmp_path, folders, monkeypatch):
     assert given["title"] == "Audit of a+b+lora:0.8, owner/name+owner/lora"
     model, settings = validation.resolve_paths(given["model"], given["settings"])
     assert model == f"{tmp_path}/a+b+{tmp_path}/lora.safetensors:0.8"
-    assert settings["compare_with"] == ["owner/name+owner/lora"]
+    assert settings["baselines"] == ["owner/name+owner/lora"]
     assert redact.basename(model) == "a+b+lora.safetensors:0.8"
     assert redact.redact(model, redact.sensitive_texts(model)) == "a+b+lora.safetensors:0.8"
 
@@ -243,11 +243,11 @@ def test_an_endpoint_needs_to_know_where_and_for_how_much(root, given, said):
 
 @pytest.mark.long
 def test_other_models_stand_beside_the_first_in_every_table(tmp_path):
-    settings = {"compare_with": ["mini"], "compute": {"store": str(tmp_path)}}
-    settings |= {"dalleval": {"scenes": 2, "professions": 1, "social_images": 1}, "generation": {"steps": 1}}
+    settings = {"baselines": ["mini"], "compute": {"cache": str(tmp_path)}}
+    settings |= {"dalleval": {"n_scenes": 2, "n_professions": 1, "social_images": 1}, "generation": {"steps": 1}}
     both = Pipeline("world", Settings.from_mapping(settings), progress=False)
     frame = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=both)
-    alone = Pipeline("mini", Settings.from_mapping(settings | {"compare_with": "none"}), progress=False)
+    alone = Pipeline("mini", Settings.from_mapping(settings | {"baselines": "none"}), progress=False)
     own = sources.load_measured("dalleval_skill_verdicts", source="pipeline", pipeline=alone)
     assert list(dict.fromkeys(frame["model"])) == ["world", "mini"]
     assert frame[frame["model"] == "mini"].reset_index(drop=True).equals(own)
@@ -266,7 +266,7 @@ def test_a_dry_run_says_what_would_be_made_and_makes_nothing(root, tmp_path, mon
     )
     monkeypatch.setattr(WorldModel, "generate", None)
     how = ["--preset", "quick", "--dry-run", "--notebooks-dir", str(root / "notebooks")]
-    assert cli.main(["audit", "world", *how, "--set", "dalleval.scenes=7"]) == 0
+    assert cli.main(["audit", "world", *how, "--set", "dalleval.n_scenes=7"]) == 0
     out = capsys.readouterr().out
     found = {one.kind: one.n_images for one in drawn}
     assert out.startswith("what ") and "price  pictures\n" in out and " drawings\n" in out

@@ -83,7 +83,7 @@ def test_what_was_measured_of_judges_of_photographs_stands_there_or_that_nothing
     (faces,) = judged(faces="hustvl/yolos-tiny", gender="ViT-L-14:openai")
     assert "How well the face detector `hustvl/yolos-tiny` counts faces in photographs was not measured." in faces
     # Where annotators judge no face is looked for, and all faces count where the whole image is one.
-    assert judged(faces="yunet", gender="ratings:people.csv") == []
+    assert judged(faces="yunet", gender="annotations:people.csv") == []
     assert judged(faces="whole image", gender="ViT-L-14:openai") == []
 
 

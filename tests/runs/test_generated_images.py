@@ -53,7 +53,7 @@ def test_pictures_that_are_not_there_or_cannot_be_shown_take_no_result_along(tmp
 
 @pytest.mark.long
 def test_a_store_without_the_images_gives_none(root, tmp_path):
-    overrides = [f"compute.store={tmp_path}", "captions.rows=3000"]
+    overrides = [f"compute.cache={tmp_path}", "captions.max_captions=3000"]
     planned = jobs.plan(params.load(root / "world" / "params" / "mini.yaml", overrides=overrides))
     assert list(generated_images.draw_images(dry_run.image_requests(jobs.pipelines(planned)))) == []
     # Captions are searched to know what would be asked.

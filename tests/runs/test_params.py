@@ -52,10 +52,10 @@ def test_a_mapping_is_given_whole_or_value_by_value(project):
 
     assert settings() == {"generation": own}
     # A name alone is that of a group of settings.
-    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.rows=9")
-    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "rows": 9}}
-    assert settings("captions.downloads.size=64")["captions"] == {"downloads": {"size": 64}}
-    assert settings("settings={compare_with: none}") == {"compare_with": "none"}
+    got = settings("settings.generation.steps=30", "captions.corpus=a.csv", "captions.max_captions=9")
+    assert got == {"generation": own | {"steps": 30}, "captions": {"corpus": "a.csv", "max_captions": 9}}
+    assert settings("captions.downloads.max_side=64")["captions"] == {"downloads": {"max_side": 64}}
+    assert settings("settings={baselines: none}") == {"baselines": "none"}
     assert project("run: mine\nsettings:\n").values["settings"] == {}
 
 

@@ -338,7 +338,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     for name, code_ in {"a": noisy, "b": failing}.items():
         write_notebook(tmp_path / "notebooks" / "paradox" / f"{name}.ipynb", CELL + "settings = {}\n", code_)
     url = "https://api.example.org/v1"
-    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', key_variable: OURS}}\n"
+    text = f"run: mine\nsource: mini\nsettings:\n  endpoint: {{url: '{url}', api_key_env: OURS}}\n"
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     record = runner.run(params.load("mine.yaml"), outputs="outputs", progress=False)
@@ -351,7 +351,7 @@ print(settings, "https://example.org/home/Alice?w=9", "a man/woman")
     assert {name: key for name, text in texts.items() for key in held.values() if key in text} == {}
     for name in ("run.json", "params.yaml", "notebooks/paradox/a.ipynb", "notebooks/paradox/a.html"):
         assert url in texts[name], name
-    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "key_variable": "OURS"}
+    assert record["parameters"]["settings"]["endpoint"] == {"url": url, "api_key_env": "OURS"}
     assert "https://example.org/home/Alice?w=9 a man/woman" in texts["notebooks/paradox/a.ipynb"]
     assert export.export("mine").exists()
 
@@ -376,13 +376,13 @@ def test_a_folder_of_tables_is_checked_before_anything_starts(project, tmp_path,
 
 
 def test_a_notebook_on_ratings_needs_no_source_in_the_file(tmp_path, write_notebook):
-    cell = 'output_dir = ""\nsource = "ratings"\nratings = ""\n'
+    cell = 'output_dir = ""\nsource = "annotations"\nannotations = ""\n'
     write_notebook(tmp_path / "notebooks/paradox/r.ipynb", cell)
     (tmp_path / "r.csv").write_text("image,source,occupation,r1\n1,training,ceo,male\n2,generated,ceo,female\n")
-    (tmp_path / "mine.yaml").write_text(f"run: mine\nratings: {tmp_path / 'r.csv'}\n")
+    (tmp_path / "mine.yaml").write_text(f"run: mine\nannotations: {tmp_path / 'r.csv'}\n")
     loaded = params.load(tmp_path / "mine.yaml", notebooks_dir=tmp_path / "notebooks")
     (job,) = jobs.plan(loaded)
-    assert job.parameters["source"] == "ratings" and not job.reason
+    assert job.parameters["source"] == "annotations" and not job.reason
 
 
 def test_variants_never_share_a_file_name():
@@ -742,7 +742,7 @@ def test_captions_without_images_run_what_needs_none(tmp_path, root):
     [
         ("model: SD 14\nnotebooks: ['paradox/*']", r"has no measurements of the model 'SD 14'.*'SD 1\.4'"),
         ("source: publishd", "source is 'publishd'.*Did you mean 'published'"),
-        ("source: ratings", "source is 'ratings' but ratings is empty"),
+        ("source: annotations", "source is 'annotations' but annotations is empty"),
         ("source: mini\nsettings: {steps: 3}", r"settings has no 'steps'\. Did you mean 'generation\.steps'"),
         ("source: pipeline", "source is 'pipeline' and model is 'all'"),
         ("source: published\nsettings: {generation: {steps: 3}}", "source is 'published', which makes no images"),
@@ -825,9 +825,9 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
     write_notebook(tmp_path / "notebooks/paired/a.ipynb", parameters)
     (tmp_path / "mine.yaml").write_text("run: mine\nsource: mini\n")
     monkeypatch.setattr(execute, "execute_all", lambda *_: pytest.fail("started"))
-    monkeypatch.setenv("BIASLAB_STORE", f"{tmp_path}/file/b")
+    monkeypatch.setenv("BIASLAB_CACHE", f"{tmp_path}/file/b")
     for outputs, override, place in (
-        ("outputs", f"compute.store={tmp_path}/file/a", "file/a. Finished shards"),
+        ("outputs", f"compute.cache={tmp_path}/file/a", "file/a. Finished shards"),
         ("outputs", "seed=0", "file/b. Finished shards"),
         # The folder of runs.
         ("file/o", "source=published", "file/o. Finished notebooks"),
@@ -836,4 +836,4 @@ def test_a_store_that_cannot_be_made_is_told_before_anything_starts(tmp_path, wr
         assert cli.main([*words, "--no-progress"]) == 2
         said = capsys.readouterr().err
         assert said.startswith(f"biaslab: A file is in the place of a folder: {tmp_path}/{place}")
-        assert ("compute.store or BIASLAB_STORE" in said) == (outputs == "outputs")
+        assert ("compute.cache or BIASLAB_CACHE" in said) == (outputs == "outputs")

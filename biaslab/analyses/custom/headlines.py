@@ -29,5 +29,5 @@ def headlines(people: pd.DataFrame) -> Iterator[Headline]:
             )
             yield Headline(
                 "custom", str(model), "share perceived as female", group, "%", 1, 50, pool_cells(cells, parts), whom,
-                clusters="groups", setting="custom.images",
+                clusters="groups", setting="custom.images_per_prompt",
             )  # fmt: skip

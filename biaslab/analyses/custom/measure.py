@@ -13,7 +13,7 @@ from biaslab.analyses.custom.analysis import TRUTH
 from biaslab.hub import registry
 from biaslab.hub.image_sources import domain_of
 from biaslab.judges.judge_labels import DUPLICATE, TONE_BY_PIXELS, TONE_OF_PHOTOGRAPHS
-from biaslab.judges.judge_names import RATINGS
+from biaslab.judges.judge_names import ANNOTATIONS
 from biaslab.ratings import person_ratings
 from biaslab.schema import tables
 
@@ -39,19 +39,19 @@ def people(pipeline: Pipeline) -> pd.DataFrame:
 
 def judges(pipeline: Pipeline) -> pd.DataFrame:
     """Return what each judge of gender says of each person, and the truth of images of which it is known."""
-    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(RATINGS)]
+    frames, annotators = [], [judge for judge in pipeline.custom.judges if judge.startswith(ANNOTATIONS)]
     for judge in pipeline.custom.judges:
         named = redact.basename(judge)
-        if judge.startswith(RATINGS):
+        if judge.startswith(ANNOTATIONS):
             stems = [Path(one).stem for one in annotators]
             stem = Path(judge).stem
             # Of files of one name each has its number.
             number = f" {annotators.index(judge) + 1}" if stems.count(stem) > 1 else ""
             named = "annotators" if len(annotators) == 1 else f"annotators ({stem}{number})"
         judged = pipeline.custom.people_judged_by(judge)
-        if judge.startswith(RATINGS):
+        if judge.startswith(ANNOTATIONS):
             whom = judged[["image_id", "position"]].reset_index(drop=True)
-            people = person_ratings.read(judge.removeprefix(RATINGS), whom, unknown="aside").people
+            people = person_ratings.read(judge.removeprefix(ANNOTATIONS), whom, unknown="aside").people
             if "probability" in people:
                 judged = judged.assign(probability=people["probability"].to_numpy())
         frames.append(judged.assign(judge=named, model=pipeline.label))

@@ -121,7 +121,7 @@ def _training_curve(pipeline: Pipeline) -> pd.DataFrame:
 
 def skill_ratings(pipeline: Pipeline) -> pd.DataFrame:
     """Return what people say of images (Table 3), beside the detector's verdict; no rows where nobody rated any."""
-    file = pipeline.settings.dalleval.ratings
+    file = pipeline.settings.dalleval.annotations
     if not file:
         return tables.make_table([], "dalleval_skill_ratings")
     judged = skill_verdicts(pipeline).query("chosen == 'yes'").rename(columns={"correct": "detector"})
@@ -439,7 +439,7 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
-    if (path := pipeline.settings.dalleval.inception) and real is not None:
+    if (path := pipeline.settings.dalleval.inception_file) and real is not None:
         features = {name: _vectors(pipeline, *of, INCEPTION + path) for name, of in sets.items()}
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.

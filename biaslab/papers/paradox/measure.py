@@ -76,8 +76,8 @@ def _judged(pipeline: Pipeline, *, made: bool = True) -> Iterator[tuple[str, str
 
 
 def rated_images(pipeline: Pipeline) -> pd.DataFrame:
-    """Return the images of the naive approach that ``judging.ratings`` rates, as judged; none where it is empty."""
-    file, frames = pipeline.settings.judging.ratings, []
+    """Return the images of the naive approach that ``judging.annotations`` rates, as judged; none where it is empty."""
+    file, frames = pipeline.settings.judging.annotations, []
     named = annotated_subset.read(file)["image_id"] if file else pd.Series(dtype=object)
     naive = file and "naive" in pipeline.settings.captions.approaches
     for approach, source, rows in _judged(pipeline) if naive else ():

@@ -401,7 +401,7 @@ def bias_score(
     counts: pd.DataFrame,
     truth: pd.DataFrame | None = None,
     *,
-    minimum_count: int = 0,
+    min_count: int = 0,
     seed: int = 0,
     replicates: int = PERMUTATIONS,
     confidence: float = 0.95,
@@ -411,11 +411,11 @@ def bias_score(
     1 with masculine prompts only; with a test against 0.5 and Wilson intervals (figure 4). Where counts are told by
     case, these are at as many occurrences as the variance between cases stands for (resampled cases cover less:
     ``benchmarks/coverage_triplets.py``), and the test swaps both genders of whole cases. Objects are kept whose larger
-    count reaches ``minimum_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
+    count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
     Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
     """
     counts, of = _counts(counts)
-    rows = _scores(counts, _GROUP if of else _CELL, minimum_count, seed, replicates, confidence)
+    rows = _scores(counts, _GROUP if of else _CELL, min_count, seed, replicates, confidence)
     scores = tables.make_table(rows, f"triplets_{of}bias_score")
     if truth is None or truth.empty:
         return scores
@@ -535,7 +535,7 @@ def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]
 
 
 def _scores(
-    counts: pd.DataFrame, cell: list[str], minimum_count: int, seed: int, replicates: int, confidence: float
+    counts: pd.DataFrame, cell: list[str], min_count: int, seed: int, replicates: int, confidence: float
 ) -> pd.DataFrame:
     """Score the objects of each cell, with intervals and tests from the split of their occurrences."""
     sets = ["masculine", "feminine"]
@@ -545,7 +545,7 @@ def _scores(
     rows = rows.merge(images.dropna().add_prefix("n_images_").reset_index(), on=cell)
     words = reference.load("triplets_text").query("quantity == 'minimum_co_occurrence'")
     stated = rows["dataset"].map(words.set_index("subject")["value"]).fillna(MINIMUM_COUNT)
-    rows = rows.assign(minimum_count=minimum_count or stated.astype(int))
+    rows = rows.assign(minimum_count=min_count or stated.astype(int))
     rows = rows[rows[sets].max(axis=1) >= rows["minimum_count"]]
     masculine, feminine, *sizes = (rows[c].to_numpy() for c in [*sets, "n_images_masculine", "n_images_feminine"])
     n = masculine + feminine

@@ -171,7 +171,7 @@ def object_truth(pipeline: Pipeline) -> pd.DataFrame:
     if not hasattr(images.source, "scene"):
         return tables.make_table([], "triplets_object_truth")
     asked, truth = pipeline.triplets.prompts(), pipeline.require_ground_truth("how often objects are shown", "triplets")
-    expected = truth.expected(asked, pipeline.settings.captions.skew).merge(asked, on="prompt_id")
+    expected = truth.expected(asked, pipeline.settings.captions.synthetic_bias).merge(asked, on="prompt_id")
     by = ["dataset", "object", "prompt_gender"]
     mean = expected.groupby(by, sort=False)["expected"].mean().reset_index()
     mean = mean[mean["prompt_gender"].isin(PROMPT_GENDERS)]
@@ -182,7 +182,7 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
     """Return which objects of drawings are found, and which that they do not show (section 7.3).
 
     By ``triplets.objects``, unless that is the truth, or a file of what was found elsewhere. And of the images
-    themselves, where people say what these show (``triplets.ratings``).
+    themselves, where people say what these show (``triplets.annotations``).
     """
     s, stages = pipeline.settings.triplets, pipeline.triplets
     frames = []
@@ -191,9 +191,9 @@ def detections(pipeline: Pipeline) -> pd.DataFrame:
         shown = made.table.set_index("image_id")["truth_gender"]
         rows = cases.detections(stages.find_instances(made).objects, stages.truth(made).objects, shown)
         frames.append(rows.assign(reference="drawings"))
-    if s.ratings:
+    if s.annotations:
         told = stages.images().table.set_index("image_id")["prompt_gender"].map(_TOLD).fillna("")
-        rated, found = stages.ratings(), stages.objects()
+        rated, found = stages.annotations(), stages.objects()
         seen = rated[rated["image_id"].isin(found.images.loc[found.images["status"] == "", "image_id"])]
         hit, shows = _among(seen[["image_id", "object"]], found), seen["shown"].to_numpy() == "yes"
         counts = {"n_true_positive": hit & shows, "n_false_positive": hit & ~shows, "n_false_negative": ~hit & shows}

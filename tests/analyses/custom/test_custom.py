@@ -413,10 +413,12 @@ def test_corrected_probabilities_of_annotation_weigh_people():
 def test_judges_of_annotations_carry_probability(tmp_path):
     (tmp_path / "r.csv").write_text("image,probability,annotator,label\na,0.25,r,female\nb,0.5,r,male\n")
     whom = pd.DataFrame({"image_id": ["a", "b", "c"], "group": "g", "position": 1})
-    name = f"ratings:{tmp_path / 'r.csv'}"
+    name = f"annotations:{tmp_path / 'r.csv'}"
 
     def judged_by(judge):
-        return whom.assign(**person_ratings.judge_people(whom, judge.removeprefix("ratings:"))[["status", "gender"]])
+        return whom.assign(
+            **person_ratings.judge_people(whom, judge.removeprefix("annotations:"))[["status", "gender"]]
+        )
 
     own = SimpleNamespace(judges=(name,), people_people_people_judged_by=judged_by, truth=lambda: None)
     found = custom.judges(SimpleNamespace(custom=own, label="A"))

@@ -127,12 +127,12 @@ def test_rated_images_are_those_of_the_naive_approach_and_no_others_are_made(tmp
         "image,source,annotator,label\np1-nurse/0,generated,r,female\np2-doctor/1,generated,r,male\nx,training,r,male\n"
     )
     (tmp_path / "r.csv").write_text(text)
-    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "rows": 4000, "per_occupation": 4}
+    captions = {"corpus": "mini", "occupations": ["nurse", "doctor"], "max_captions": 4000, "per_occupation": 4}
     settings = Settings(
         captions=captions | {"approaches": ["naive", "caption_prompts"]},
         generation={"images_per_prompt": 2},
-        judging={"ratings": str(tmp_path / "r.csv")},
-        compute={"store": str(tmp_path / "store")},
+        judging={"annotations": str(tmp_path / "r.csv")},
+        compute={"cache": str(tmp_path / "store")},
     )
     pipeline = Pipeline("world", settings, progress=False)
     asked, judgements = [], Pipeline.judgements
@@ -346,17 +346,17 @@ def test_probabilities_of_turns_by_hand():
 def test_ratings_are_named_on_the_command_line_and_read_before_any_work(tmp_path, root, capsys):
     pytest.importorskip("torch", reason="models need the extra 'models'")
     asked = audit.params_of(["world"], preset="quick", papers=["dalleval"], annotations="r.csv")
-    assert asked["settings"]["judging"]["ratings"] == "r.csv"
+    assert asked["settings"]["judging"]["annotations"] == "r.csv"
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,female\n")
     given = ["--annotations", str(tmp_path / "r.csv"), "--outputs", str(tmp_path)]
     given += ["--notebooks-dir", str(root / "notebooks")]
     for paper, said in (
-        ("triplets", r"judging\.ratings has no effect here"),
+        ("triplets", r"judging\.annotations has no effect here"),
         ("dalleval", r"r\.csv annotates none of the images here, such as '.+/0'; it has 'a'"),
     ):
         assert cli.main(["audit", "world", "--preset", "quick", "--paper", paper, *given]) == 2
         assert re.search(said, capsys.readouterr().err)
     (tmp_path / "r.csv").write_text("image,annotator,label\na,r,perhaps\n")
-    settings = Settings(judging={"ratings": str(tmp_path / "r.csv")}, compute={"store": str(tmp_path / "store")})
+    settings = Settings(judging={"annotations": str(tmp_path / "r.csv")}, compute={"cache": str(tmp_path / "store")})
     with pytest.raises(InputError, match="'perhaps'"):
         validation.check(Pipeline("world", settings, progress=False))

@@ -305,7 +305,7 @@ SHARES += "nurse,generated,90,20,A\nnurse,generated,70,30,B\n"
 )
 def test_the_notebook_runs_through_and_names_its_file_first(read, tmp_path, notebook, content, first, lacking):
     read(content)
-    found = notebook("paradox/ratings", ratings=str(tmp_path / "ratings.csv"))["findings"]
+    found = notebook("paradox/ratings", annotations=str(tmp_path / "ratings.csv"))["findings"]
     assert found[0]["main"] and "ratings.csv" in found[0]["question"] and found[0]["answer"] == first
     # What the file does not hold is printed, and is no finding.
     assert bool(found[1:]) == ("amplification" not in lacking)
@@ -379,7 +379,7 @@ def test_hostile_names_are_drawn_letter_by_letter(read, tmp_path):
     assert "\\$\\frac{\\$  (10 / 10)" in labels and max(map(len, labels)) <= 60
     for figure in (figures.outcomes(outcomes), figures.sensitivity(sensitivity(opened))):
         figure.draw_without_rendering()  # fails on text taken for a formula
-    study = Study(tmp_path / "out", source="ratings", ratings=str(tmp_path / "ratings.csv"))
+    study = Study(tmp_path / "out", source="annotations", annotations=str(tmp_path / "ratings.csv"))
     study.show("ratings_percent_female", shares, confidence=0.95)
     svg = (tmp_path / "out" / "figures" / "ratings_percent_female.svg").read_text()
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg

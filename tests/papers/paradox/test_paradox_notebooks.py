@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     both = [pd.DataFrame(shares, columns=columns), printed.percent_female()[columns]]
     write("paradox_percent_female", pd.concat(both))
     write("paradox_printed_amplification", printed.printed_amplification())
-    told = {"captions.corpus": "mini", "captions.names": "gazetteer", "generation.images_per_caption": 1}
+    told = {"captions.corpus": "mini", "captions.name_recognizer": "gazetteer", "generation.images_per_caption": 1}
     told |= {"generation.guidance_scale": 3.0, "generation.steps": 12}
     settings = [("mini", *s, "It is set.") for s in told.items()]
     write("pipeline_settings", settings, "model", "setting", "set_to", "description")

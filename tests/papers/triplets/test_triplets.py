@@ -309,7 +309,7 @@ def test_bias_scores_of_equal_sets():
     assert scores["p"].to_numpy() == pytest.approx(p)
     assert scores["p_holm"].to_numpy() == pytest.approx(multipletests(p, method="holm")[1])
     assert scores["n"].tolist() == [40, 40, 24]
-    assert set(triplets.bias_score(counts, minimum_count=25)["object"]) == {"suit"}
+    assert set(triplets.bias_score(counts, min_count=25)["object"]) == {"suit"}
     # 0.05: suit 3 x 0.0022 and dress 3 x 1.2e-7 are left.
     (finding,) = answers.leaning.findings(scores.reset_index())
     assert numbers(finding.supported_answer) == [1, 3, 1] and finding.model == "M"

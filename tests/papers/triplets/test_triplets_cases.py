@@ -175,7 +175,7 @@ def test_scores_of_objects_that_come_in_crowds_have_wider_intervals():
     # Wilson's limits of 15 of 25, a little wider by Student's t and by the 24 of 25 in the variance.
     low, high = stats.wilson_interval(15, 25)
     assert 0 < low - single["ci_low"] < 0.02 and 0 < single["ci_high"] - high < 0.02
-    loose = triplets.bias_score(rows.iloc[[0, -1]], minimum_count=1)
+    loose = triplets.bias_score(rows.iloc[[0, -1]], min_count=1)
     # In two triplets only, one of either kind: nothing is known.
     assert loose[["ci_low", "ci_high"]].to_numpy().ravel() == pytest.approx([0, 1], abs=0.02)
 

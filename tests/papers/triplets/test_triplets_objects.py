@@ -17,8 +17,8 @@ from biaslab_world.triplets import nouns
 
 
 def settings(folder, **design):
-    design = {"triplets": 12, "seeds": 1, "objects": "truth", "detector_drawings": 24} | design
-    return Settings(triplets=design, compute={"store": str(folder / "store")})
+    design = {"n_triplets": 12, "images_per_prompt": 1, "objects": "truth", "calibration_images": 24} | design
+    return Settings(triplets=design, compute={"cache": str(folder / "store")})
 
 
 def world(folder, **design):
@@ -72,14 +72,14 @@ def test_objects_are_a_table_with_a_mask_each(truth):
 
 def test_planted_scores_stand_beside_those_found(truth):
     expected = triplets.measure.object_truth(truth)
-    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, minimum_count=3, replicates=99)
+    scores = triplets.bias_score(triplets.measure.object_counts(truth), expected, min_count=3, replicates=99)
     wide = expected.pivot(index="object", columns="prompt_gender", values="expected")
     for row in scores[scores["true_score"].notna()].itertuples():
         m, f = wide.loc[row.object, ["masculine", "feminine"]]
         assert row.true_score == pytest.approx(m / (m + f))
     assert scores.loc[scores["object"] == "person", "true_score"].isna().all()
     # Without any truth there is no such column.
-    plain = triplets.bias_score(triplets.measure.object_counts(truth), minimum_count=3, replicates=99)
+    plain = triplets.bias_score(triplets.measure.object_counts(truth), min_count=3, replicates=99)
     assert "true_score" not in plain
 
 
@@ -113,7 +113,7 @@ class Misses:
 
 @pytest.mark.long
 def test_what_is_missed_beside_women_is_found_to_be(tmp_path, monkeypatch):
-    p = world(tmp_path, objects="mini-segmenter", detector_drawings=60)
+    p = world(tmp_path, objects="mini-segmenter", calibration_images=60)
     finder = Misses(p.triplets, lambda objects, gender: (gender == "female") & (objects["object"] != "person"))
     monkeypatch.setattr(p.triplets, "find_instances", finder)
     detections = triplets.measure.detections(p)
@@ -145,7 +145,7 @@ def test_ratings_say_what_is_there_and_nothing_of_where(tmp_path, monkeypatch):
     rated = [(ids[0], "dog", "yes"), (ids[0], "cup", "no"), (ids[1], "hat", "yes"), (ids[1], "cup", "yes")]
     path = tmp_path / "ratings.csv"
     pd.DataFrame(rated, columns=["image_id", "object", "shown"]).to_csv(path, index=False)
-    p = world(tmp_path, ratings=str(path))
+    p = world(tmp_path, annotations=str(path))
     one = {"instance": 0, "score": 1.0, "left": 0, "top": 0, "right": 1, "bottom": 1, "rle": ""}
     one |= {"height": 1, "width": 1}
     objects = pd.DataFrame([{"image_id": ids[0], "object": "dog"} | one, {"image_id": ids[0], "object": "cup"} | one])
@@ -262,7 +262,7 @@ def test_differences_of_recall_have_the_p_of_their_intervals():
         ("mini", {"objects": "nothing-like-it"}, ParameterError, "segmenter model named"),
         ("mini", {"objects": "grounded:a/b+c"}, ParameterError, "TAGGER"),
         ("mini", {"objects": "none.csv"}, ParameterError, r"none\.csv"),
-        ("world", {"objects": "truth", "vocabulary": "none.txt"}, MissingInputError, r"none\.txt"),
+        ("world", {"objects": "truth", "object_vocabulary_file": "none.txt"}, MissingInputError, r"none\.txt"),
     ],
 )
 def test_what_finds_objects_is_looked_up_before_the_work(model, design, error, said, tmp_path):

@@ -100,7 +100,7 @@ def test_the_notebook_on_captions_and_then_on_its_own_tables(run, tmp_path):
     # What a page, or a spreadsheet, could take for more than text.
     hostile = "=a person riding <b>a horse</b> & 'x'"
     file.write_text(f"{hostile}\na person walking\na person and a man\npeople with a hat, and $y$\n")
-    settings = {"captions": {"corpus": str(file)}, "compute": {"store": str(tmp_path / "store")}}
+    settings = {"captions": {"corpus": str(file)}, "compute": {"cache": str(tmp_path / "store")}}
     _, saved = run(source="mini", settings=settings)
     prompts = tables.read(tmp_path / "triplets/3_prompts/measured/triplets_prompts.csv", "triplets_prompts")
     texts = prompts.set_index("prompt_gender")["text"]

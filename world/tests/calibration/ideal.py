@@ -22,8 +22,8 @@ DEFAULTS = {
     "captions": {
         "approaches": ("naive", "no_indicators", "nearest", "nearest_no_indicators", "caption_prompts"),
         "per_occupation": 60,
-        "rows": 20_000,
-        "skew": "default",
+        "max_captions": 20_000,
+        "synthetic_bias": "default",
     },
     "generation": {"images_per_prompt": 10, "guidance_scale": 3.0},
     "calibration": {
@@ -31,11 +31,11 @@ DEFAULTS = {
         "guidance_images": 4,
         "world_images": 40,
         "matched_captions": 40,
-        "off_rows": 8_000,
-        "off_captions": 40,
-        "test_renders": 620,
+        "unbiased_captions": 8_000,
+        "unbiased_per_occupation": 40,
+        "test_images": 620,
     },
-    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face": 0.1},
+    "judging": {"threshold": 0.9, "faces": "mini-detector", "gender": "mini-clip", "min_face_size": 0.1},
     "compute": {"device": "cpu"},
 }
 
@@ -57,7 +57,11 @@ class IdealPipeline:
         self.occupations = occupations
         self.settings = Settings.from_mapping(DEFAULTS).changed(**settings)
         self.cache = ResultCache(folder / "store")
-        self.corpus = open_corpus("mini", rows=self.settings.captions.rows, skew=self.settings.captions.skew)
+        self.corpus = open_corpus(
+            "mini",
+            max_captions=self.settings.captions.max_captions,
+            synthetic_bias=self.settings.captions.synthetic_bias,
+        )
         self._images = {}
 
     def changed(self, model="", **changes):
@@ -137,7 +141,7 @@ class IdealPipeline:
         rng = np.random.default_rng([self.seed, int(100 * self.settings.generation.guidance_scale)])
         scenes, rows = {}, []
         for row in prompts.itertuples():
-            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.skew))
+            p = world.p_female_for_prompt(row.occupation, world.skew_knobs(self.settings.captions.synthetic_bias))
             p = 1 / (1 + ((1 - p) / p) ** (1 + self.sharpen * self.settings.generation.guidance_scale))
             for i in range(row.n_images):
                 gender = "female" if rng.random() < p else "male"

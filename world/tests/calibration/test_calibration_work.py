@@ -19,10 +19,15 @@ NOTEBOOK = "synthesis/calibration"
 
 def pipeline(store, **changes):
     given = {
-        "captions": {"occupations": ["nurse", "chef"], "rows": 3000, "per_occupation": 6, "approaches": ["naive"]},
+        "captions": {
+            "occupations": ["nurse", "chef"],
+            "max_captions": 3000,
+            "per_occupation": 6,
+            "approaches": ["naive"],
+        },
         "generation": {"images_per_prompt": 1},
-        "calibration": {"world_images": 2, "test_renders": 16, "off_rows": 3000, "matched_captions": 4},
-        "compute": {"store": str(store)},
+        "calibration": {"world_images": 2, "test_images": 16, "unbiased_captions": 3000, "matched_captions": 4},
+        "compute": {"cache": str(store)},
     }
     return Pipeline("world", Settings.from_mapping(given).changed(**changes), seed=1, progress=False)
 
