@@ -129,7 +129,9 @@ def _is_deep(folder: str) -> bool:
 
 
 def sensitive_texts(values: Any = None, *more: str | Path) -> dict[str, str]:
-    """Return the texts that output must not hold, :func:`find_keys` and :func:`find_folders`, and what replaces each."""
+    """Return the texts that output must not hold, :func:`find_keys` and :func:`find_folders`, and what replaces
+    each.
+    """
     replaced = find_folders(values, *more) | dict.fromkeys(find_keys(values), KEY)
     return dict(sorted(replaced.items(), key=lambda item: len(item[0]), reverse=True))
 

@@ -1,8 +1,8 @@
 """Digests of the code that a result depends on, which are part of the result's key.
 
-:func:`function_digests` covers the modules of functions and of the objects that they hold, all modules that these import of this
-package and of packages with plug-ins (:mod:`biaslab.plugins`), the data files next to modules that read files,
-and the versions of libraries that compute numbers. Sources are parsed, not imported. A module counts as a whole,
+:func:`function_digests` covers the modules of functions and of the objects that they hold, all modules that these
+import of this package and of packages with plug-ins (:mod:`biaslab.plugins`), the data files next to modules that read
+files, and the versions of libraries that compute numbers. Sources are parsed, not imported. A module counts as a whole,
 without comments, docstrings, annotations of functions and imports for type checking.
 
 Modules whose names are composed at run time are not found, and neither is what lists and mappings of objects hold.

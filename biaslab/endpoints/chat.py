@@ -81,8 +81,8 @@ def ask(
         longest: Characters of an answer that are kept.
         charged: Whether each reply costs the endpoint's price, up to its limit of cost over all questions to it.
 
-    Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key. RunError:
-    More would pass the limit of cost, or there is no room to keep an answer.
+    Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key.
+    RunError: More would pass the limit of cost, or there is no room to keep an answer.
     """
     fields = {"model": endpoint.model, "temperature": 0.0, **(options or {})}
     fields = {name: value for name, value in fields.items() if value is not None}

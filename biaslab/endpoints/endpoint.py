@@ -89,9 +89,9 @@ class StoppedError(Exception):
 class Requests:
     """The requests of one call, several at a time; a subclass adds what differs between kinds of model.
 
-    ``request_fields(question)`` returns the fields of a request in addition to ``fields``, ``read(digest, data, headers)`` the
-    answer in a reply with status 200, ``empty_answer(outcome, detail)`` the answer where there is no such reply, and
-    ``save(digest, question, answer)`` writes it down. Answers have an outcome and a detail.
+    ``request_fields(question)`` returns the fields of a request in addition to ``fields``, ``read(digest, data,
+    headers)`` the answer in a reply with status 200, ``empty_answer(outcome, detail)`` the answer where there is no
+    such reply, and ``save(digest, question, answer)`` writes it down. Answers have an outcome and a detail.
 
     Raises ParameterError: There is no URL or model, the URL is not valid, or the environment has no key.
     """
@@ -287,7 +287,8 @@ class Requests:
         if status in (401, 403):
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.key_variable to a variable whose "
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.key_variable to a "
+                "variable whose "
                 f"key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
@@ -302,7 +303,8 @@ class Requests:
     def repeated_failure(self, last: Any) -> RunError:
         """Return the error for an endpoint that gave nothing, several times in a row."""
         return RunError(
-            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; see that it "
+            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; "
+            "see that it "
             "runs and takes such requests, and run again."
         )
 

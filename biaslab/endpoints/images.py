@@ -80,9 +80,9 @@ def buy(
     ``pairs`` has each prompt of two images or more, and the keys of its first two, whether missing or not. They are
     bought first, until two of one prompt can be compared: neither is refused or black.
 
-    Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key. RunError:
-    One more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to keep an
-    image.
+    Raises as :meth:`biaslab.endpoints.endpoint.Requests.request_all`. ParameterError: There is no URL, model or key.
+    RunError: One more image would pass ``cost_limit``, two images of a prompt are identical, or there is no room to
+    keep an image.
     """
     # What is paid for already comes first: it may be all that the limit leaves room for.
     missing = dict(sorted(missing.items(), key=lambda item: item[0] not in purchases.replies))
@@ -100,9 +100,11 @@ def buy(
         left = sum(not purchases.is_purchased(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is spent, and "
+            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is "
+            "spent, and "
             f"an image costs {_money(price)}: one more would pass the limit. Images left: {left}. What was bought is "
-            f"kept. To go on, set cost_limit to {_money(purchases.spent + left * price)} or more and run again; to work "
+            f"kept. To go on, set cost_limit to {_money(purchases.spent + left * price)} or more and run again; "
+            "to work "
             "with what there is, set buy to false."
         ) from None
 

@@ -2,7 +2,8 @@
 
 joblib runs the processes of this machine (loky). A Dask cluster is running already, or a batch system starts its
 workers (dask-jobqueue). A worker computes one task at a time. Functions and tasks are pickled. A worker loads a
-function once, and keeps it with what it has loaded (a model, in a :class:`Memoized`) until it is given another function.
+function once, and keeps it with what it has loaded (a model, in a :class:`Memoized`) until it is given another
+function.
 
 The machines of a cluster need the same versions of biaslab and its packages, and the store's folder under one path.
 """

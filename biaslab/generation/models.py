@@ -89,8 +89,8 @@ class ImageModel:
     ) -> ImageSource:
         """Return ``n_images`` images of each prompt (prompt_id, text, n_images; noise_id, occupation, caption_id).
 
-        What diffusers makes is kept as ``storage_class``. Raises ParameterError, InputError, RunError: A prompt or the model
-        cannot be used, or images cannot be had.
+        What diffusers makes is kept as ``storage_class``. Raises ParameterError, InputError, RunError: A prompt or the
+        model cannot be used, or images cannot be had.
         """
         raise NotImplementedError
 

@@ -1,4 +1,5 @@
-"""Pictures whose truth is known, on which judges and measures are tried: found by the entry points ``biaslab.ground_truth``.
+"""Pictures whose truth is known, on which judges and measures are tried: found by the entry points
+``biaslab.ground_truth``.
 
 A package that can make such pictures declares an object with what :class:`GroundTruth` says; a module will do.
 """

@@ -57,8 +57,8 @@ class PluginEntry:
 def find_plugin(name: str, kind: str, prompt_set: str = "") -> PluginEntry | None:
     """Return what an installed package brings under the name of a model of some kind; None where none does.
 
-    Of a name that stands for others: the one for ``prompt_set``, by default for captions, or as a judge for its kind. Raises
-    ParameterError where it cannot be loaded.
+    Of a name that stands for others: the one for ``prompt_set``, by default for captions, or as a judge for its kind.
+    Raises ParameterError where it cannot be loaded.
     """
     return _entry(resolve_alias(name, kind, prompt_set), kind)
 
@@ -112,7 +112,8 @@ def names(kind: str) -> list[str]:
 
 
 def image_domain(where: str | Path, *, judge: bool = False) -> str:
-    """Return which pictures a folder holds, or its model makes or, as a ``judge``, knows, by its file :data:`DOMAIN_FILE`.
+    """Return which pictures a folder holds, or its model makes or, as a ``judge``, knows, by its file
+    :data:`DOMAIN_FILE`.
 
     Raises ParameterError where the file says something else.
     """

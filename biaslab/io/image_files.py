@@ -53,8 +53,8 @@ def decode(
 ) -> np.ndarray | UnreadableImage:
     """Return the image that ``data`` (the content of a file) holds, or why there is none; nothing in it raises.
 
-    The image is ``uint8 (height, width, 3)`` RGB, as :func:`fit_image`. More pixels or bytes than the limits are refused
-    before they are decoded.
+    The image is ``uint8 (height, width, 3)`` RGB, as :func:`fit_image`. More pixels or bytes than the limits are
+    refused before they are decoded.
     """
     if not data:
         return UnreadableImage("empty")

@@ -1,7 +1,8 @@
 """One form of text, before its words, names and ids are compared with others.
 
 Text from elsewhere holds marks that nobody sees, letters with accents in one piece or in two, and hyphens and spaces of
-many kinds. :func:`normalize` gives all of these one form. What users read, and what results are keyed by, stays as written.
+many kinds. :func:`normalize` gives all of these one form. What users read, and what results are keyed by, stays as
+written.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def known_domain(name: str, kind: str) -> str:
 def check(setting: str, name: str, image_domain: str, of: str, kind: str = "") -> None:
     """Refuse a judge that is not named, or that does not know the pictures that it is to look at (ParameterError).
 
-    ``setting`` is a key of :data:`ROLES`; ``image_domain`` are ``drawings`` or ``photographs``, ``of`` says whose, such as
-    ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
+    ``setting`` is a key of :data:`ROLES`; ``image_domain`` are ``drawings`` or ``photographs``, ``of`` says whose,
+    such as ``the model 'X'``; ``kind`` is the kind of model, where a setting names judges of several.
     """
     role = ROLES[setting]
     known = known_domain(name, "vqa" if name.startswith(VQA) else kind or role.kind) if name else ""
@@ -87,7 +87,8 @@ def check(setting: str, name: str, image_domain: str, of: str, kind: str = "") -
             f"knows these{example}."
         )
     raise ParameterError(
-        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {image_domain}: its answers would mean "
+        f"{setting} is {name!r}, which knows {known}, and the images of {of} are {image_domain}: its answers "
+        "would mean "
         f"nothing. Set {setting} to what knows {image_domain}{example}. If they are {known}, say so: of a model by "
         f"generation.pictures={known}, of a folder by a file {registry.DOMAIN_FILE} in it."
     )

@@ -135,7 +135,8 @@ def difference_hash(image: np.ndarray) -> bytes:
 
 
 def group_duplicates(found: pd.DataFrame) -> tuple[int, list[tuple[str, str]]]:
-    """Return how many pairs of images of one group look alike, by the hashes that :func:`find_duplicates` returns, and examples.
+    """Return how many pairs of images of one group look alike, by the hashes that :func:`find_duplicates` returns, and
+    examples.
 
     There is at most one example for each image. Copies and black images are in no pair. Plain images are left out,
     because their hashes say nothing: those with fewer than ``NEAR`` bits of either value.

@@ -168,8 +168,8 @@ class Finding:
     def as_record(self) -> dict:
         """Return it as JSON has it: missing numbers are None.
 
-        ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders, ``significant_texts``
-        the groups whose tests are significant.
+        ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders,
+        ``significant_texts`` the groups whose tests are significant.
         """
         texts = {
             "answer": self.supported_answer,

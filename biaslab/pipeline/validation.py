@@ -135,7 +135,8 @@ def check_captions(pipeline: Pipeline, *, images: bool = True) -> None:
 
     With ``images``, which are generated, the model must know the words of what is known of its prompts.
 
-    Raises InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_search_result`. ParameterError,
+    Raises InputError: The corpus cannot be read, or as of :func:`biaslab.pipeline.stages.check_search_result`.
+    ParameterError,
     UnknownNameError: An occupation cannot be searched, or the model does not know a word.
     """
     Matcher(pipeline.occupations, forms=pipeline.words.forms)

@@ -69,7 +69,9 @@ def check_cached(request: ImageRequest, run: str) -> None:
 
 
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
-    """Try what a run uses, as :func:`biaslab.pipeline.preflight.run_preflight` does; say so beside it with ``progress``."""
+    """Try what a run uses, as :func:`biaslab.pipeline.preflight.run_preflight` does; say so beside it with
+    ``progress``.
+    """
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
     requests = image_requests(opened)
     without = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(requests)]
@@ -112,12 +114,14 @@ def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
         missing_ids = [image_id for image_id in annotated_ids if image_id not in ids]
         if missing_ids and len(missing_ids) == len(annotated_ids):
             raise InputError(
-                f"{file} rates none of the images here, such as {min(ids)!r}; it has {annotated_ids[0]!r}. Name images in "
+                f"{file} rates none of the images here, such as {min(ids)!r}; it has {annotated_ids[0]!r}. Name "
+                "images in "
                 "it as the page of 'biaslab rate' does, or leave out judging.ratings."
             )
         if missing_ids:
             sentences.append(
-                f"{len(missing_ids):,} of {len(annotated_ids):,} annotated images in {name} are not in this run: {cells.join_values(missing_ids)}."
+                f"{len(missing_ids):,} of {len(annotated_ids):,} annotated images in {name} are not in this "
+                f"run: {cells.join_values(missing_ids)}."
             )
     return sentences
 

@@ -338,7 +338,9 @@ def make_table(rows: Sequence[Mapping] | Sequence[Sequence] | pd.DataFrame, name
 
 
 def join_tables(frames: Sequence[pd.DataFrame], name: str) -> pd.DataFrame:
-    """Return frames below one another as the table ``name``, as :func:`make_table` does; without frames it has no rows."""
+    """Return frames below one another as the table ``name``, as :func:`make_table` does; without frames it has no
+    rows.
+    """
     import pandas as pd
 
     return make_table(pd.concat(frames, ignore_index=True) if frames else [], name)

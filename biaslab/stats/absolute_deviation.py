@@ -118,7 +118,8 @@ def mean_deviation(
     """Return the mean over strata of ``|share - center|``, chance taken off; each has a ``center`` of its own (0–1).
 
     ``error`` is a standard error that the centres bring to the mean. NaN where images are so few that the bias exceeds
-    :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as :func:`bounded_mean`.
+    :data:`MAX_BIAS_SHARE` of one half. Arguments else as :func:`corrected_absolute_deviation`, result as
+    :func:`bounded_mean`.
     Raises InputError: Counts above n, fractions, or a centre outside 0–1.
     """
     count, n, center = checks.align(count=count, n=n, center=center)
@@ -146,8 +147,8 @@ def mean_distance(difference: ArrayLike, error: ArrayLike, largest: float, confi
 
     This is :func:`mean_deviation` for differences that are normal instead of binomial: of people who share images, or
     from a benchmark that is itself a sample, whose sampling error is then part of ``error``. NaN where errors are so
-    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean` is the null
-    expectation of a single difference.
+    large that the bias exceeds :data:`MAX_BIAS_SHARE` of ``largest``, or of one half. :func:`normal_null_mean` is the
+    null expectation of a single difference.
 
     A nominal 95 % interval covers 93 % or more, and p is below 0.05 in 5 to 6 % of studies without any difference
     (``benchmarks/coverage_custom.py``). Raises InputError: NaN, or shapes that do not broadcast.
@@ -218,8 +219,8 @@ def judge_corrected_mean(
     """Return the mean of signed averages (-1 to 1, positive less negative images) with the judge's error taken off.
 
     Rogan & Gladen's (mean - sensitivity + specificity) / (sensitivity + specificity - 1), kept within -1 and 1; the
-    Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises InputError:
-    Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
+    Student t interval over units includes the uncertainty of both, as in :func:`judge_corrected_deviation`. Raises
+    InputError: Sensitivity + specificity is 1 or less, or ``values`` hold NaN.
     """
     values = checks.check_sample(values, "values")
     n, youden = values.size, _youden(sensitivity, specificity)

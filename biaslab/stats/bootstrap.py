@@ -74,8 +74,9 @@ def hierarchical_bootstrap(
         seed: One explicit seed, of the standard error; the bias is drawn by the same numbers always.
         confidence: Level of the interval, 0–1.
         fixed: Whether the interval is for these occupations alone, whatever others like them would show.
-        drawing: How the images of the cells are drawn, by default one by one (:class:`IndependentSampling`); :class:`CaptionClusterSampling`
-            keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
+        drawing: How the images of the cells are drawn, by default one by one (:class:`IndependentSampling`);
+            :class:`CaptionClusterSampling` keeps images of the same caption together. Several stand for neighbouring
+            cells, from left to right.
 
     Returns:
         ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)

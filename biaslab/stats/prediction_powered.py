@@ -61,9 +61,9 @@ def prediction_powered(
 
     Annotated people are drawn at known probabilities from some groups or all. Within a group each counts by its
     weight, and the group by its coefficient, however many of its people are unclear to the judge or to annotators.
-    Groups with fewer than :data:`MIN_ANNOTATIONS` annotated images are combined into one; a group of the combined ones counts
-    as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing at
-    random within groups.
+    Groups with fewer than :data:`MIN_ANNOTATIONS` annotated images are combined into one; a group of the combined ones
+    counts as far as its people are annotated as female or male. Annotations that are missing are assumed to be missing
+    at random within groups.
 
     The combined estimate corrects the judge's value by the residuals of annotations (section 6.1 of PPI++, with
     weights). The judge's answers count as far as they narrow the interval (equation 6). Intervals are Student's t, with

@@ -317,8 +317,8 @@ class Study:
         return frame
 
     def table(self, frame: pd.DataFrame, *columns: str, name: str = "") -> TableView:
-        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.table_view.view_table`, by the table's
-        name.
+        """Return rows of a table in words, for a notebook: as :func:`biaslab.study.table_view.view_table`, by the
+        table's name.
 
         Args:
             frame: What :meth:`save` returned, or a part of it.

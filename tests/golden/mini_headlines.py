@@ -1,7 +1,7 @@
 """Headline numbers of the default report, as committed in ``mini_headlines.csv``.
 
-``python tests/golden/mini_headlines.py`` writes them anew from ``outputs/mini``, after ``make report``. Do so where a change
-of code changes numbers on purpose, and name these in the commit.
+``python tests/golden/mini_headlines.py`` writes them anew from ``outputs/mini``, after ``make report``. Do so where a
+change of code changes numbers on purpose, and name these in the commit.
 
 The report names ``float32`` for every network, so that machines differ by the order of sums alone. That changes pixels
 by one level and, of images near a judge's threshold, a few labels. A headline may therefore move by a tenth of the

@@ -448,9 +448,9 @@ def person_answers(people: pd.DataFrame, own_answers: pd.DataFrame | None = None
 def intersections(answers: pd.DataFrame, pairs: Sequence[tuple[str, str]], *, confidence: float = 0.95) -> pd.DataFrame:
     """Return people by two answers at once, as ``custom_intersections``.
 
-    ``answers`` are as of :func:`person_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin tone")``;
-    each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all of them.
-    Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
+    ``answers`` are as of :func:`person_answers`, ``pairs`` of their columns, such as ``("perceived gender", "skin
+    tone")``; each share is of the people with the first answer whose second is not unclear, that of ``unclear`` of all
+    of them. Every answer that could be given has a row, whatever its number, so that no cell is chosen by chance.
     """
     rows = []
     for first, second in pairs:

@@ -57,7 +57,8 @@ def _estimates(one: Headline, ratings: pd.DataFrame, confidence: float) -> list[
         groups["count"], groups["n"], groups["coefficient"], rated["group"], rated["judged"], rated["rated"],
         annotated_subset.weights(rated), people=groups["people"], images=rated["source"] + " " + rated["image_id"],
         design_effect=effect, strata=groups["source"] + " " + groups["stratum"],
-        clusters=groups["cluster"] if one.clusters_random else None, base=one.base - one.null_mean, confidence=confidence,
+        clusters=groups["cluster"] if one.clusters_random else None, base=one.base - one.null_mean,
+        confidence=confidence,
     )  # fmt: skip
     reason = "" if np.isfinite(found.both.value) else _why_none(one, rated)
     shared: dict[str, Any] = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group}

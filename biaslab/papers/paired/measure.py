@@ -228,7 +228,9 @@ def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return who is in images of people, by their identity, and the images (as ``paradox.measure.people_in_images``)."""
+    """Return who is in images of people, by their identity, and the images (as
+    ``paradox.measure.people_in_images``).
+    """
     images = pipeline.people.images(kind)
     people = pipeline.people.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images

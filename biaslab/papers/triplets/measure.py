@@ -108,7 +108,9 @@ def at_first_seed(pipeline: Pipeline, chosen: pd.DataFrame) -> pd.DataFrame:
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the images of triplets by the gender that prompts name, in one order (``paradox.measure.people_in_images``)."""
+    """Return the images of triplets by the gender that prompts name, in one order
+    (``paradox.measure.people_in_images``).
+    """
     images = pipeline.triplets.images()
     seen = images.table.sort_values(["seed", "triplet_id"], kind="stable")
     return seen.assign(
@@ -292,7 +294,8 @@ def dependency_example(pipeline: Pipeline | None) -> Example | None:
     named = [k for k, word in enumerate(maps.words) if stages.nouns().name(word) in set(noun_rows["noun"])]
     return Example(
         image, text, tuple(maps.words[k] for k in named), word_masks(maps.maps[named], height, width),
-        list(group_rows["object"]), list(group_rows["dependency_group"].fillna("")), masks(image_instances, height, width),
+        list(group_rows["object"]), list(group_rows["dependency_group"].fillna("")),
+        masks(image_instances, height, width),
         tuple(noun_rows.loc[noun_rows["hidden"], "noun"]),
     )  # fmt: skip
 
