@@ -241,12 +241,12 @@ def _execute(given: argparse.Namespace, checked: RunParams, *, say_plan: bool = 
         from biaslab.runs import dry_run
 
         options = {"fetch": given.fetch or not stops, "buy": not stops, "always": stops, "time": True}
-        rehearsed = dry_run.run_preflight(jobs.plan(checked), progress, **options)
-        print(dry_run.describe_run(rehearsed, checked.confidence), flush=True)
+        preflight = dry_run.run_preflight(jobs.plan(checked), progress, **options)
+        print(dry_run.describe_run(preflight, checked.confidence), flush=True)
     if stops:
         return 0
     options = {name: getattr(given, name) for name in ("outputs", "overwrite", "again")}
-    record = runner.run(checked, **options, rehearse=not say_plan, progress=progress)
+    record = runner.run(checked, **options, preflight=not say_plan, progress=progress)
     notebooks = record["notebooks"]
     said = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     said += record["problems"]

@@ -81,7 +81,7 @@ def settings(name: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def describe(name: str, where: str, kind: str = "text-to-image") -> str:
-    """Return what pages say of a model that a package brings (:attr:`Brought.words`), if anything."""
+    """Return what pages say of a model that a package brings (:attr:`PluginEntry.words`), if anything."""
     return (_entry(name, kind) or PluginEntry()).words.get(where, "")
 
 

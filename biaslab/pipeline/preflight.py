@@ -1,4 +1,4 @@
-"""The rehearsal of a run: every model and judge that it uses answers on one picture before an image is made or bought.
+"""The preflight check of a run: every model and judge that it uses answers on one picture before an image is made or bought.
 
 What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
 process of its own, which gives all memory back.
@@ -44,7 +44,7 @@ class Preflight:
 
 
 def check_table(pipeline: Pipeline, table: str) -> None:
-    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run."""
+    """Check what a measured table takes of a pipeline, before it is measured outside of a run."""
     if os.environ.get(kernels.PREFLIGHT_DONE):
         return
     requests = list(asked_for.requests_for_tables(pipeline, [table]))
@@ -181,7 +181,7 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
         running = stack.enter_context(kernels.Kernels(1, environment, modules))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        bar = tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr)
+        bar = tqdm(total=len(todo), unit="model", desc="Preflight check", disable=not progress, file=sys.stderr)
         stack.enter_context(bar)
         log, under_way = Path(folder, "log"), Path(folder, "under_way")
         coming = pool.submit(running.call, log, probes.perform, todo, purchases, under_way, threads)
@@ -228,4 +228,4 @@ def _describe_start(parts: Collection[Trial], purchases: list[Trial]) -> str:
     fetched = f", after {formatting.format_bytes(size)} of weights are fetched" if size else ""
     names = " and ".join(trial.request.model for trial in purchases)
     bought = f"; then one image of {names} is bought" if names else ""
-    return f"Rehearsal: {len(parts)} models are tried on one picture{fetched}{bought}."
+    return f"Preflight check: {len(parts)} models are tried on one picture{fetched}{bought}."
