@@ -392,12 +392,12 @@ def _execute(arguments: argparse.Namespace, checked: RunParams, *, print_plan: b
         from biaslab.runs import dry_run
 
         options = {"fetch": arguments.fetch or not plan_only, "buy": not plan_only, "always": plan_only, "time": True}
-        rehearsal = dry_run.run_preflight(jobs.plan(checked), progress, **options)
-        print(dry_run.describe_run(rehearsal, checked.confidence), flush=True)
+        preflight = dry_run.run_preflight(jobs.plan(checked), progress, **options)
+        print(dry_run.describe_run(preflight, checked.confidence), flush=True)
     if plan_only:
         return 0
     options = {"outputs": arguments.outputs, "overwrite": arguments.overwrite, "force": arguments.force}
-    record = runner.run(checked, **options, rehearse=not print_plan, progress=progress)
+    record = runner.run(checked, **options, preflight=not print_plan, progress=progress)
     notebooks = record["notebooks"]
     messages = [f"{n['slug']}: {n['status']}: {n['reason']}" for n in notebooks if n["status"] != "ok"]
     messages += record["problems"]

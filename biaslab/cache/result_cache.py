@@ -157,10 +157,10 @@ class Stage:
                 with contextlib.closing(self.workers.run(fill, tasks, gpu=gpu)) as results:
                     for path, _ in zip(mine, results, strict=True):
                         bar.update(len(missing[path]))
-        left = sum(not path.exists() for path in missing)
-        if left and self.share:
+        n_missing = sum(not path.exists() for path in missing)
+        if n_missing and self.share:
             raise UnfinishedError(
-                f"{self.key['name']}: this shard is done; {left} of {len(shards)} pieces remain for the others."
+                f"{self.key['name']}: this shard is done; {n_missing} of {len(shards)} pieces remain for the others."
             )
         # The time of the last use, for biaslab.cache.pruning.
         with contextlib.suppress(OSError):
@@ -325,8 +325,8 @@ def _write(path: Path, frame: pd.DataFrame) -> None:
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
     # A killed process leaves its temporary file behind; whoever holds the lock next clears it away.
-    for left in path.parent.glob(f".{path.name}.*.tmp"):
-        left.unlink(missing_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
     with explain_errors(path):
         # The checksum comes first: a shard under its own name always has one.
         replace(_checksum_path(path), hashlib.sha256(data).hexdigest().encode() + b"\n")

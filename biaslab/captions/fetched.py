@@ -92,7 +92,7 @@ class FetchedImages:
         self.digest = hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
     def read(self, image_ids: Sequence[str]) -> list[np.ndarray | UnreadableImage]:
-        """Return the images in order; one that was not fetched is Unreadable with its status as the reason."""
+        """Return the images in order; one that was not fetched is an UnreadableImage with its status as the reason."""
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._read, image_ids))
 

@@ -287,7 +287,8 @@ class Requests:
         if status in (401, 403):
             options = f"the key in the environment variable {variable}" if variable else "a request without a key"
             raise ParameterError(
-                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a variable "
+                f"{self.where} does not accept {options} (HTTP {status}). Set endpoint.api_key_env to a "
+                "variable "
                 f"whose key is valid there and may use the model {model!r}, and run again. {self.after_stop}."
             )
         if status == 404:
@@ -302,7 +303,8 @@ class Requests:
     def repeated_failure(self, last: Any) -> RunError:
         """Return the error for an endpoint that gave nothing, several times in a row."""
         return RunError(
-            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; see "
+            f"{self.where} does not answer: {last.detail or self.outcomes[last.outcome]}. {self.after_stop}; "
+            "see "
             "runs and takes such requests, and run again."
         )
 

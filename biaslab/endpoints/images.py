@@ -100,10 +100,12 @@ def buy(
         left = sum(not purchases.is_purchased(key) for key in missing)
         price, limit = Decimal(str(settings.price)), Decimal(str(settings.cost_limit))
         raise RunError(
-            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is spent, "
+            f"{settings.model} at {settings.url}: {_money(purchases.spent)} of cost_limit {_money(limit)} is "
+            "spent, "
             f"and an image costs {_money(price)}: one more would pass the limit. Images left: {left}. Bought images "
             f"are cached. To continue, set cost_limit to {_money(purchases.spent + left * price)} or more and run "
-            "again; to use the bought images only, set endpoint.allow_purchases to false."
+            "again; "
+            "to use the bought images only, set endpoint.allow_purchases to false."
         ) from None
 
 

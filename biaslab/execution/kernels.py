@@ -29,8 +29,8 @@ from biaslab.io import places
 if TYPE_CHECKING:
     from jupyter_client.manager import KernelManager
 
-PREFLIGHT_DONE = "BIASLAB_PREFLIGHTED"
-"""Environment variable of processes whose run was rehearsed, so that they do not do it again."""
+PREFLIGHT_DONE = "BIASLAB_PREFLIGHT_DONE"
+"""Environment variable of processes whose run passed the preflight check, so that they skip it."""
 MODEL_MODULES = ("sentence_transformers", "diffusers.pipelines.auto_pipeline", "open_clip")
 """Imported by kernels that compute images or vectors, which takes about ten seconds of a processor."""
 # Bytes of memory above which a kernel is started again before its next notebook.

@@ -70,7 +70,7 @@ class LatentRecorder:
 
 
 def unpacked(row) -> LatentRecord:
-    """Return the latents of a row with the columns of :meth:`Followed.columns`."""
+    """Return the latents of a row with the columns of :meth:`LatentRecorder.columns`."""
     final = None
     if isinstance(row["latent"], bytes):
         final = np.load(BytesIO(row["latent"]), allow_pickle=False)

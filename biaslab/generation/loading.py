@@ -79,30 +79,30 @@ def look_up(name: str, *, safety_checker: bool = True) -> LocatedFiles:
     given = model_names.split(name)
     repository = repositories.look_up(given.base, "text-to-image", named.base)
     if checkpoints.file_of(named.base):
-        found = _one_file(repository, named.base)
+        located = _one_file(repository, named.base)
     elif checkpoints.INDEX not in repository.files:
         raise checkpoints.no_pipeline(repository)
     else:
-        found = _pipeline(repository, safety_checker)
-        own, others = checkpoints.sibling_files(repository)
-        if own and not (named.adapters or named.removes_adapters):
+        located = _pipeline(repository, safety_checker)
+        own_files, others = checkpoints.sibling_files(repository)
+        if own_files and not (named.adapters or named.removes_adapters):
             used, bare = (
-                f"{given.base}+{checkpoints.name_of_file(repository, own[0])}",
+                f"{given.base}+{checkpoints.name_of_file(repository, own_files[0])}",
                 f"{given.base}+{model_names.NONE}",
             )
             fix = f"Write {used} to use it, or {bare} to leave it out."
-            raise ParameterError(f"{given.base} holds {own[0]} next to the model. {fix}")
-        used = {checkpoints.file_of(one.name) for one in named.adapters}
-        if left := [path for path in (*own, *others) if path not in used]:
-            remark = f"{given.base}: {', '.join(left)} is next to the model and is not used."
-            found = replace(found, base=replace(found.base, remarks=(*found.base.remarks, remark)))
+            raise ParameterError(f"{given.base} holds {own_files[0]} next to the model. {fix}")
+        used = {checkpoints.file_of(adapter.name) for adapter in named.adapters}
+        if unused := [path for path in (*own_files, *others) if path not in used]:
+            remark = f"{given.base}: {', '.join(unused)} is next to the model and is not used."
+            located = replace(located, base=replace(located.base, remarks=(*located.base.remarks, remark)))
     if not named.adapters:
-        return found
+        return located
     _check_package("peft", f"A LoRA on {given.base} needs")
-    loras = tuple(checkpoints.look_up_lora(one, given.base) for one in named.adapters)
+    loras = tuple(checkpoints.look_up_lora(adapter, given.base) for adapter in named.adapters)
     for lora in loras:
-        _check_fits(lora, (found.configurations or found.base).repository, given.base)
-    return replace(found, adapters=loras)
+        _check_fits(lora, (located.configurations or located.base).repository, given.base)
+    return replace(located, adapters=loras)
 
 
 def _pipeline(repository: Repository, safety_checker: bool) -> LocatedFiles:
@@ -113,10 +113,10 @@ def _pipeline(repository: Repository, safety_checker: bool) -> LocatedFiles:
     spared = frozenset({"image_encoder", *([] if safety_checker else ["safety_checker"])}.intersection(parts))
     files, variants = [], {}
     for part in [part for part in parts if part not in spared]:
-        there = [path for path in repository.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
-        whole = [path for path in there if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
+        weights = [path for path in repository.matching([f"{part}/*.safetensors"]) if path.rpartition("/")[0] == part]
+        whole = [path for path in weights if not any(fnmatch(path, pattern) for pattern in _VARIANTS)]
         for variant in _LOADED_VARIANTS:
-            if not whole and (whole := [path for path in there if f".{variant}" in path and ".non_ema" not in path]):
+            if not whole and (whole := [path for path in weights if f".{variant}" in path and ".non_ema" not in path]):
                 variants[part] = variant
         files += whole
         # What has weights has a config.json; schedulers and tokenizers have files of other names.
@@ -140,10 +140,10 @@ def _no_weights(repository: Repository, part: str) -> ParameterError:
 
 def _check_quantised(repository: Repository, part: str) -> None:
     """Refuse quantised weights that cannot be read here."""
-    said = repository.json(f"{part}/config.json").get("quantization_config")
-    if not isinstance(said, dict):
+    config = repository.json(f"{part}/config.json").get("quantization_config")
+    if not isinstance(config, dict):
         return
-    method = str(said.get("quant_method", "bitsandbytes"))
+    method = str(config.get("quant_method", "bitsandbytes"))
     package = _QUANTISERS.get(method.removesuffix("_4bit").removesuffix("_8bit"))
     what = f"{repository.name} is quantised ({part}: {method})"
     if not package:
@@ -169,8 +169,8 @@ def _one_file(repository: Repository, where: str) -> LocatedFiles:
     checkpoints.check_file(repository, tensors)
     base = checkpoints.configurations(repository, where)
     try:
-        of = repositories.look_up(base, "text-to-image", base)
-        _, parts = safety.check_index(of.file(checkpoints.INDEX))
+        config_repository = repositories.look_up(base, "text-to-image", base)
+        _, parts = safety.check_index(config_repository.file(checkpoints.INDEX))
     except BiaslabError as error:
         fix = f"Run once with a network, or put it into a folder with {checkpoints.INDEX} and these configurations."
         raise ParameterError(f"{name} is read by the configurations of {base}: {error} {fix}") from error
@@ -180,7 +180,7 @@ def _one_file(repository: Repository, where: str) -> LocatedFiles:
     if base != str(repository.folder) and huggingface.on_hub(base)[0] != repository.on_hub:
         remarks = (f"{name} is one file, and taken for a model like {base}, whose configurations it is read by.",)
     located = repository.with_weights([glob.escape(path)], safety.CONFIGURATIONS)
-    configurations = Located(of, (), tuple(of.matching(safety.CONFIGURATIONS)))
+    configurations = Located(config_repository, (), tuple(config_repository.matching(safety.CONFIGURATIONS)))
     spared = frozenset(safety.SPARED).intersection(parts)
     return LocatedFiles(replace(located, remarks=remarks), {}, spared, configurations)
 
@@ -208,16 +208,16 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
     (path,) = lora.weights
     tensors = lora.repository.tensors(path)
     index = parts.json(checkpoints.INDEX)
-    own = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
+    denoisers = {part for part in ("unet", "transformer") if isinstance(index.get(part), list) and index[part][1]}
     network = [name for name in tensors if not re.match(r"(text_encoder|lora_te)", name)]
     kinds = {"unet": _OF_UNETS, "transformer": _OF_TRANSFORMERS}
     kind = next((kind for kind, names in kinds.items() if any(map(names.search, network))), "")
-    said = checkpoints.base_of(lora.repository)
-    trained = f" Name the model that it was trained on{f', by its card {said}' if said else ''}."
-    if kind and own and kind not in own:
+    base_name = checkpoints.base_of(lora.repository)
+    trained = f" Name the model that it was trained on{f', by its card {base_name}' if base_name else ''}."
+    if kind and denoisers and kind not in denoisers:
         raise ParameterError(
             f"{lora.repository.name} is a LoRA for a model with a {kind}, such as the tensor {network[0]}, and {base} "
-            f"has a {own.pop()}.{trained}"
+            f"has a {denoisers.pop()}.{trained}"
         )
     if kind == "unet" and "unet/config.json" in parts.files:
         width = parts.json("unet/config.json").get("cross_attention_dim")
@@ -231,17 +231,17 @@ def _check_fits(lora: Located, parts: Repository, base: str) -> None:
 
 def fetch(name: str, *, safety_checker: bool = True) -> Files:
     """Return the files of :func:`look_up`, downloaded; ParameterError also where the model brings code."""
-    found = look_up(name, safety_checker=safety_checker)
+    located_files = look_up(name, safety_checker=safety_checker)
     given = model_names.split(name).adapters
-    for remark in (remark for located in found.located for remark in located.remarks):
+    for remark in (remark for located in located_files.located for remark in located.remarks):
         _log.info(remark)
     with quiet(bars=True):
-        on_it = tuple(zip(map(_file, found.adapters), given, strict=True))
-        file = _file(found.base) if found.configurations else None
-        folder = (found.configurations or found.base).fetch()
+        on_it = tuple(zip(map(_file, located_files.adapters), given, strict=True))
+        file = _file(located_files.base) if located_files.configurations else None
+        folder = (located_files.configurations or located_files.base).fetch()
     # The hub's cache names a model's folder by its commit.
-    known = folder.name if folder.parent.name == "snapshots" and not file else ""
-    return Files(found, folder, file, found.base.repository.commit or known, on_it)
+    commit = folder.name if folder.parent.name == "snapshots" and not file else ""
+    return Files(located_files, folder, file, located_files.base.repository.commit or commit, on_it)
 
 
 def _file(located: Located) -> Path:
@@ -260,15 +260,15 @@ def pipeline_class(folder: Path, name: str):
     # The two libraries say themselves which classes they do not have, or call otherwise by now.
     others = {kind for kind in parts.values() if kind[0] not in ("diffusers", "transformers")}
     unknown = sorted({library for library, kind in others if not inspect.isclass(_class(library, kind))})
-    found = getattr(diffusers, class_name, None)
-    if unknown or not (inspect.isclass(found) and issubclass(found, diffusers.DiffusionPipeline)):
+    pipeline = getattr(diffusers, class_name, None)
+    if unknown or not (inspect.isclass(pipeline) and issubclass(pipeline, diffusers.DiffusionPipeline)):
         needs = f"code that diffusers {diffusers.__version__} does not have ({', '.join(unknown) or class_name})"
         raise ParameterError(f"{name} needs {needs}. Code that comes with a model is never run.")
-    takes = set(inspect.signature(found.__call__).parameters)
-    known = found in TEXT_TO_IMAGE.values() and "Control" not in class_name
-    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not known):
+    takes = set(inspect.signature(pipeline.__call__).parameters)
+    is_supported = pipeline in TEXT_TO_IMAGE.values() and "Control" not in class_name
+    if "prompt" not in takes or takes & _OTHER_OUTPUTS or (takes & _IMAGE_INPUTS and not is_supported):
         raise ParameterError(f"{name} is a {class_name}, which does not make images from text alone.")
-    return found
+    return pipeline
 
 
 def load_pipeline(files: Files, name: str, *, dtype):
@@ -307,8 +307,8 @@ def _from_file(made: type, files: Files, name: str, dtype):
         raise ParameterError(f"{name} is one file of a {made.__name__}, of which diffusers reads folders only.")
     with tempfile.TemporaryDirectory() as folder:
         # Without weights: diffusers would take those for parts that the file lacks.
-        left = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
-        shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=left)
+        ignored = shutil.ignore_patterns(*(f"*{ending}*" for ending in (*_ANY_WEIGHTS, ".onnx", ".xml")))
+        shutil.copytree(files.folder, folder, dirs_exist_ok=True, ignore=ignored)
         given = {"config": folder, "local_files_only": True, "torch_dtype": dtype}
         pipe = made.from_single_file(str(files.file), **given, **dict.fromkeys(files.located_files.spared))
     if _IS_VELOCITY in repositories.read_folder(files.file.parent, str(files.file)).tensors(files.file.name):
@@ -340,10 +340,10 @@ def set_scheduler(pipe, name: str) -> None:
 
     fitting = [type(pipe.scheduler), *getattr(pipe.scheduler, "compatibles", [])]
     # Those that need a package which is not installed are stand-ins of another class.
-    known = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
-    short = {k.lower().removesuffix("scheduler"): v for k, v in known.items()}
+    schedulers = {c.__name__: c for c in fitting if inspect.isclass(c) and issubclass(c, SchedulerMixin)}
+    short = {k.lower().removesuffix("scheduler"): v for k, v in schedulers.items()}
     wanted = short.get(name.lower().removesuffix("scheduler"))
     if wanted is None:
-        raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, known)}")
+        raise ParameterError(f"scheduler is {name!r}, which this model cannot take. {name_help(name, schedulers)}")
     with quiet():
         pipe.scheduler = wanted.from_config(pipe.scheduler.config)

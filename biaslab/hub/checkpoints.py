@@ -85,7 +85,9 @@ def label(name: str) -> str:
 
 
 def digest(name: str) -> str:
-    """Return a digest of a name and the configurations of a single file; raises as :func:`find_checkpoint`."""
+    """Return a digest of a name and the configurations of a single file; raises as
+    :func:`find_checkpoint`.
+    """
     named = find_checkpoint(name)
     whole = registry.digest(named.base)
     if file_of(named.base):
@@ -160,7 +162,8 @@ def configurations(repository: Repository, where: str) -> str:
 
 
 def look_up_lora(adapter: Adapter, base: str) -> Located:
-    """Return the file of a LoRA that :func:`find_checkpoint` returned; ``base`` is the name of the model that it is put
+    """Return the file of a LoRA that :func:`find_checkpoint` returned; ``base`` is the name of the model that it is
+    put
     on.
 
     Raises ParameterError: It is not to be had, or is none.

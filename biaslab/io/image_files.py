@@ -83,7 +83,7 @@ def formats() -> tuple[str, ...]:
 def open_image(data: bytes, max_pixels: int = MOST_PIXELS) -> Iterator[Image.Image]:
     """Open the picture in some bytes; its pixels are decoded when they are asked for.
 
-    Raises NoPictureError: It is none, here or where pixels are asked for within, or it has more than ``max_pixels``.
+    Raises ImageDecodeError: It is none, here or where pixels are asked for within, or it has more than ``max_pixels``.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -115,7 +115,7 @@ def fit_image(image: Image.Image, side: int | None = None) -> Image.Image:
     are scaled to 8, numbers of floating point from 0–1, or from 0–255 where one is above 1. With ``side`` it is made to
     fit into so many pixels of width and height, in the same pass.
 
-    Raises NoPictureError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which one is white.
+    Raises ImageDecodeError: Its numbers are negative, not finite or beyond 16 bits, so nothing says which one is white.
     """
     from PIL import Image
 

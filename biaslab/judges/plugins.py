@@ -93,17 +93,17 @@ def _declaration(name: str) -> Iterator[None]:
 
 
 def known_domain(name: str) -> str:
-    """Return which pictures a judge knows, as its factory's attribute ``known_domain`` says; photographs where it has
+    """Return which pictures a judge knows, as its factory's attribute ``image_domain`` says; photographs where it has
     none.
 
     Raises ParameterError where the factory cannot be had, or says something else, else as :func:`digest`.
     """
     point, _ = _entry_point(name)
     with loading(name, "a judge"):
-        told = getattr(point.load(), "knows", registry.PHOTOGRAPHS)
+        told = getattr(point.load(), "image_domain", registry.PHOTOGRAPHS)
     if told not in (*registry.IMAGE_DOMAINS, registry.ANY):
         raise ParameterError(
-            f"{name} says that it knows {told!r}; {point.value}.knows must be drawings, photographs or any."
+            f"{name} says that it knows {told!r}; {point.value}.image_domain must be drawings, photographs or any."
         )
     return told
 

@@ -114,11 +114,11 @@ class Vision:
         Raises ParameterError: It cannot be asked. RunError: The endpoint is out of order, or more would pass the limit
         of cost; what was answered is kept.
         """
-        found = [Reply("")] * len(questions)
+        replies = [Reply("")] * len(questions)
         options = {"longest": self.settings.max_side, "detail": self.settings.detail, "photograph": photographs}
         # An image about which several things are asked is packed once.
         packed = {
-            name: chat.image_message(image, **options) for name, image in {id(one): one for one in images}.items()
+            name: chat.image_message(image, **options) for name, image in {id(image): image for image in images}.items()
         }
         forms: dict[tuple[str, ...], list[int]] = {}
         for k, form in enumerate(answers):
@@ -127,9 +127,9 @@ class Vision:
             texts = [{"type": "text", "text": f"{questions[k]} {_form(form)}".strip()} for k in at]
             shown = [packed[id(images[k])] for k in at]
             talks = [[{"role": "user", "content": list(content)}] for content in zip(texts, shown, strict=True)]
-            for k, said in zip(at, self._replies(talks, form, cache), strict=True):
-                found[k] = said
-        return found
+            for k, reply in zip(at, self._replies(talks, form, cache), strict=True):
+                replies[k] = reply
+        return replies
 
     def _replies(self, talks: list, form: tuple[str, ...], cache: ResultCache | None) -> list[Reply]:
         def wrong(_: list[int], answers: list[chat.Answer]) -> list[str]:
@@ -183,21 +183,21 @@ def chosen(text: str, form: Sequence[str]) -> str:
     """
     inner = re.search(r"\{[^{}]*\}", text)
     try:
-        said = json.loads(inner.group() if inner else text)
-        said = said["answer"] if isinstance(said, dict) else said
-        text = ("no", "yes")[said] if isinstance(said, bool) else str(said)
+        reply = json.loads(inner.group() if inner else text)
+        reply = reply["answer"] if isinstance(reply, dict) else reply
+        text = ("no", "yes")[reply] if isinstance(reply, bool) else str(reply)
     except (ValueError, KeyError, RecursionError):
         pass
-    known = {normalize(answer).casefold(): answer for answer in form}
-    said = normalize(text).casefold()
-    bare = said.strip(" .!\"'`*\n\t")
-    if found := next((known[one] for one in (said.strip(), bare) if one in known), ""):
-        return found
+    choices = {normalize(answer).casefold(): answer for answer in form}
+    reply = normalize(text).casefold()
+    bare = reply.strip(" .!\"'`*\n\t")
+    if matches := next((choices[candidate] for candidate in (reply.strip(), bare) if candidate in choices), ""):
+        return matches
     # The longest first, so that "dark brown" is not taken for "brown".
-    either = "|".join(re.escape(answer) for answer in sorted(known, key=len, reverse=True))
-    found = set(re.findall(rf"(?<!\w)(?:{either})(?!\w)", bare))
-    denied = re.search(r"\b(?:not?|neither|nor|never|cannot|without)\b|n['’]t\b", bare) and not found & {"no", "not"}
-    return known[found.pop()] if len(found) == 1 and not denied else ""
+    either = "|".join(re.escape(answer) for answer in sorted(choices, key=len, reverse=True))
+    matches = set(re.findall(rf"(?<!\w)(?:{either})(?!\w)", bare))
+    denied = re.search(r"\b(?:not?|neither|nor|never|cannot|without)\b|n['’]t\b", bare) and not matches & {"no", "not"}
+    return choices[matches.pop()] if len(matches) == 1 and not denied else ""
 
 
 # -- whom it is asked about ----------------------------------------------------------------------------------
@@ -258,16 +258,16 @@ def question_units(whom: pd.DataFrame, question: str, answers: Sequence[str], pe
     units = pd.DataFrame({"image_id": whom["image_id"].astype(str).astype(object), "answers": form})
     if person_view == "position":
         places = [place(k, n) for k, n in zip(positions, counts, strict=True)]
-        asked = [f"About the person{at} in the picture: {question}" if at else question for at in places]
-        return units.assign(question=asked)
-    known = whom[list(BOX)].notna().all(axis=1)
+        questions = [f"About the person{at} in the picture: {question}" if at else question for at in places]
+        return units.assign(question=questions)
+    has_box = whom[list(BOX)].notna().all(axis=1)
     units = units.assign(question=question, **whom[list(BOX)].astype(float))
-    several = whom[known & (counts > 1)]
+    several = whom[has_box & (counts > 1)]
     for _, rows in several.groupby(several["image_id"].astype(str)):
         rows = rows.sort_values("position")
         faces = [Face(*box, 1.0) for box in rows[list(BOX)].to_numpy(float)]
         units.loc[rows.index, list(_PART)] = people.parts(faces, int(rows["image_width"].iloc[0]))
-    return units[known]
+    return units[has_box]
 
 
 def judge_people(
@@ -289,16 +289,16 @@ def judge_people(
     counts = rows.groupby("image_id")["position"].transform("max")
     seen = rows.reindex(columns=list(people.COLUMNS)).assign(status="", reason="", gender="", answer="", role="")
     if vision.settings.person_view == "crop":
-        found = judge.find_faces(images, settings, cache=cache, device=device, progress=progress)
-        seen = seen.assign(**_gated(found.set_index("image_id"), rows, counts))
+        faces = judge.find_faces(images, settings, cache=cache, device=device, progress=progress)
+        seen = seen.assign(**_gated(faces.set_index("image_id"), rows, counts))
         sizes = (seen[c].astype(float) for c in (*BOX, "image_width", "image_height"))
         big = large_enough(*sizes, settings.min_face_size, counts)
         seen.loc[(seen["status"] == "") & ~big, "status"] = "face_too_small"
     standing = seen["status"] == ""
     units = question_units(seen[standing], GENDER, GENDERS, vision.settings.person_view)
-    said = ask_about(images, units, vision, cache=cache, progress=progress, unit="people").set_index(units.index)
+    replies = ask_about(images, units, vision, cache=cache, progress=progress, unit="people").set_index(units.index)
     for column in ("status", "reason", "answer", "image_width", "image_height"):
-        seen.loc[units.index, column] = said[column]
+        seen.loc[units.index, column] = replies[column]
     answered = standing & (seen["status"] == "")
     answer = seen.loc[answered, "answer"]
     seen.loc[answered, "status"] = answer.map({UNCLEAR: "uncertain", NO_PERSON: "no_face"}).fillna(JUDGED)
@@ -307,10 +307,10 @@ def judge_people(
     return judge.frame(seen, vqa.COLUMNS)
 
 
-def _gated(found: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
+def _gated(face_rows: pd.DataFrame, rows: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
     """Return what the gate makes of people, and the box of each whom it lets pass."""
     gated = []
-    looked = found.loc[rows["image_id"]].to_dict("records")
+    looked = face_rows.loc[rows["image_id"]].to_dict("records")
     for row, position, n in zip(looked, rows["position"], counts, strict=True):
         faces = sorted((Face(*box, 1.0) for box in np.reshape(row["boxes"], (-1, 4))), key=lambda f: f.x0 + f.x1)
         outcome = row["status"] if np.isnan(row["n_faces"]) else people.gate(faces, n)
@@ -325,11 +325,15 @@ def tones(images: ImageSource, people: pd.DataFrame, vision: Vision, **options: 
 
     A row per row of ``people`` (as of :func:`question_units`); ``options`` is as for :func:`ask_about`.
     """
-    found = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=people.index)
+    table = pd.DataFrame({"tone": np.nan, "reason": "no face"}, index=people.index)
     units = question_units(people, TONE, TONES, vision.settings.person_view)
-    said = ask_about(images, units, vision, unit="people", **options).set_index(units.index)
-    why = said["reason"].where(said["reason"] != "", said["status"]).where(said["answer"] == "", said["answer"])
-    read = said["answer"].isin(TONES)
-    found.loc[units.index, "tone"] = pd.to_numeric(said["answer"].where(read))
-    found.loc[units.index, "reason"] = why.where(~read, "")
-    return found
+    replies = ask_about(images, units, vision, unit="people", **options).set_index(units.index)
+    why = (
+        replies["reason"]
+        .where(replies["reason"] != "", replies["status"])
+        .where(replies["answer"] == "", replies["answer"])
+    )
+    read = replies["answer"].isin(TONES)
+    table.loc[units.index, "tone"] = pd.to_numeric(replies["answer"].where(read))
+    table.loc[units.index, "reason"] = why.where(~read, "")
+    return table

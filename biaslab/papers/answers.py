@@ -322,13 +322,13 @@ def _read(path: Path) -> dict[str, Answer]:
 
 def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return an entry's fields as :class:`Answer` has them, those of ``fallback`` too."""
-    known = {one.name: one.type for one in fields(Answer)}
-    if unknown := [key for key in entry if key not in known]:
-        raise InputError(f"{where} has {unknown[0]!r}. {name_help(unknown[0], known)}")
+    types = {field.name: field.type for field in fields(Answer)}
+    if unknown := [key for key in entry if key not in types]:
+        raise InputError(f"{where} has {unknown[0]!r}. {name_help(unknown[0], types)}")
     listed = {
         key: (value,) if isinstance(value, str) else tuple(value)
         for key, value in entry.items()
-        if known[key] == "tuple[str, ...]"
+        if types[key] == "tuple[str, ...]"
     }
     nested = {"fallback": _fields(entry["fallback"], where)} if "fallback" in entry else {}
     return {**entry, **listed, **nested}

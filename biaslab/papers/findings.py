@@ -129,18 +129,18 @@ class Finding:
 
     def __str__(self) -> str:
         """Return it as text: question, answer, numbers, details."""
-        whom = f"{self.model}: " if self.model else ""
+        prefix = f"{self.model}: " if self.model else ""
         numbers = f" {self.numbers}." if self.numbers else ""
-        return " ".join([f"{whom}{self.question} {self.supported_answer}{numbers}", *self._standalone_details])
+        return " ".join([f"{prefix}{self.question} {self.supported_answer}{numbers}", *self._standalone_details])
 
     def _repr_html_(self) -> str:
         """Return it as a notebook shows it: the question, its answer, numbers behind it, and what belongs to it."""
-        whom, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
-        said = f"<p><b>{escape(whom + self.question)}</b> {escape(self.supported_answer + numbers)}</p>"
+        prefix, numbers = ((f"{self.model}: " if self.model else ""), f" {self.numbers}." if self.numbers else "")
+        html = f"<p><b>{escape(prefix + self.question)}</b> {escape(self.supported_answer + numbers)}</p>"
         return (
-            f"{said}<p><small>{escape(' '.join(self._standalone_details))}</small></p>"
+            f"{html}<p><small>{escape(' '.join(self._standalone_details))}</small></p>"
             if self._standalone_details
-            else said
+            else html
         )
 
     @property
@@ -171,7 +171,7 @@ class Finding:
         ``answer`` is what the test supports at its own level, ``claim`` the answer with its placeholders,
         ``significant_texts`` the groups whose tests are significant.
         """
-        told = {
+        texts = {
             "answer": self.supported_answer,
             "claim": self.answer,
             "details": list(self._details),
@@ -179,7 +179,7 @@ class Finding:
         }
         return (
             _plain(asdict(self))
-            | told
+            | texts
             | {
                 "is_significant": self.is_significant,
                 "is_tested": self.is_tested,
@@ -286,11 +286,11 @@ def _at_level(record: dict[str, Any], p_page: float, level: float) -> dict[str, 
     return record | {"answer": answer, "is_significant": False, "significant_texts": []}
 
 
-def _singular(of: str) -> str:
+def _singular(unit: str) -> str:
     """Return what is counted as one of it: ``people`` as ``person``, ``images (naive)`` as ``image (naive)``."""
-    noun = re.split(r"[(,]", of, maxsplit=1)[0]
-    noun = noun if noun == of else noun.rstrip()
-    rest = of[len(noun) :]
+    noun = re.split(r"[(,]", unit, maxsplit=1)[0]
+    noun = noun if noun == unit else noun.rstrip()
+    rest = unit[len(noun) :]
     noun = re.sub(r"people$", "person", re.sub(r"ies$", "y", noun))
     return noun.removesuffix("s") + rest
 

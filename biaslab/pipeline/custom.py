@@ -58,31 +58,31 @@ class Custom(Part):
                     "There are no prompts of one's own: set custom.prompts_file to a file, or model to 'images:FOLDER'."
                 )
             return file
-        asked = prompts_of(self.folder)
+        table = prompts_of(self.folder)
         if file is None:
-            return asked
-        known = asked.assign(text_plain=asked["text"].map(same_text)).drop(columns=["text", "group"])
+            return table
+        existing = table.assign(text_plain=table["text"].map(same_text)).drop(columns=["text", "group"])
         rows = file.assign(text_plain=file["text"].map(same_text))[["text", "group", "text_plain"]]
-        rows = rows.merge(known, on="text_plain").drop(columns="text_plain")[list(asked)]
+        rows = rows.merge(existing, on="text_plain").drop(columns="text_plain")[list(table)]
         if rows.empty:
-            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, asked['text'][:3]))}."
+            asks = f"such as {file['text'][0]!r}; they were for {', '.join(map(repr, table['text'][:3]))}."
             raise InputError(f"No image of {self.folder.name} has a prompt of {s.prompts_file}, {asks}")
         return rows
 
     def groups(self) -> list[str]:
         """Return the groups that people belong to, in order. Raises InputError: One is called as their mean is."""
         if self.folder is None:
-            found = self.prompts()["group"]
+            group_names = self.prompts()["group"]
         elif not self._pipeline.settings.custom.prompts_file:
-            found = self.folder.people["group"]
+            group_names = self.folder.people["group"]
         else:
-            asked = self.prompts()
+            prompts = self.prompts()
             # As in `people`: a file names the group of an image, its folder those of several people in one.
-            several = set(asked.loc[asked["people"] > 1, "text"].map(same_text))
+            several = set(prompts.loc[prompts["people"] > 1, "text"].map(same_text))
             of_people = self.folder.people.groupby("image_id").filter(lambda rows: len(rows) > 1)
             of_people = of_people.loc[of_people["prompt"].map(same_text).isin(several), "group"]
-            found = [*asked.loc[asked["people"] == 1, "group"], *of_people]
-        groups = list(dict.fromkeys(found))
+            group_names = [*prompts.loc[prompts["people"] == 1, "group"], *of_people]
+        groups = list(dict.fromkeys(group_names))
         if asking.ALL in groups:
             raise InputError(f"A group is called {asking.ALL!r}, which is the mean over groups; name it otherwise.")
         return groups
@@ -118,10 +118,10 @@ class Custom(Part):
 
     def check_ratings(self, judge: str) -> None:
         """Look at ``annotations:FILE``, before anybody is judged. Raises InputError: It rates nobody here."""
-        whom, file = self.expected_people(), judge.removeprefix(ANNOTATIONS)
-        if (person_ratings.judge_people(whom, file)["status"] == "unannotated").all():
+        people, file = self.expected_people(), judge.removeprefix(ANNOTATIONS)
+        if (person_ratings.judge_people(people, file)["status"] == "unannotated").all():
             raise InputError(
-                f"{file} annotates none of the {len(whom):,} people here, such as {whom['image_id'].iloc[0]!r}."
+                f"{file} annotates none of the {len(people):,} people here, such as {people['image_id'].iloc[0]!r}."
             )
 
     def expected_people(self) -> pd.DataFrame:
@@ -129,16 +129,16 @@ class Custom(Part):
         if self.folder is not None:
             return self.folder.people[["image_id", "position"]].reset_index(drop=True)
         each = image_ids(self.prompts())
-        whom = each.loc[each.index.repeat(each["people"]), ["image_id"]]
-        return whom.assign(position=whom.groupby("image_id").cumcount() + 1).reset_index(drop=True)
+        people = each.loc[each.index.repeat(each["people"]), ["image_id"]]
+        return people.assign(position=people.groupby("image_id").cumcount() + 1).reset_index(drop=True)
 
     @cached_method
     def images(self) -> ImageSource:
         """Return the images, with a table of one row per image and the columns of its prompt."""
-        asked = self.prompts()
-        named = asked.assign(occupation=asked["group"])
+        prompts = self.prompts()
+        named = prompts.assign(occupation=prompts["group"])
         return with_prompt_columns(
-            self._pipeline.generate_images(named, several=bool((asked["people"] > 1).any())), asked
+            self._pipeline.generate_images(named, several=bool((prompts["people"] > 1).any())), prompts
         )
 
     @cached_method
@@ -150,14 +150,14 @@ class Custom(Part):
         """
         self._pipeline.check_inclusion_judges()
         table = self.images().table.drop(columns="status", errors="ignore")
-        asked = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
-        asked["position"] = asked.groupby("image_id").cumcount() + 1
+        requested = table.loc[table.index.repeat(table["people"])].reset_index(drop=True)
+        requested["position"] = requested.groupby("image_id").cumcount() + 1
         if self.folder is not None:
             # Whom a picture shows may be of several groups.
             group = self.folder.people.set_index(["image_id", "position"])["group"]
-            at = pd.MultiIndex.from_frame(asked[["image_id", "position"]])
-            asked["group"] = asked["group"].where(asked["people"] == 1, group.reindex(at).to_numpy())
-        return self._judge_people(asked, self._pipeline.settings.judging.gender)
+            at = pd.MultiIndex.from_frame(requested[["image_id", "position"]])
+            requested["group"] = requested["group"].where(requested["people"] == 1, group.reindex(at).to_numpy())
+        return self._judge_people(requested, self._pipeline.settings.judging.gender)
 
     @property
     def question_model(self) -> tuple[str, ...]:
@@ -176,10 +176,10 @@ class Custom(Part):
             setting = self.question_model[0]
             who = f"set judging.question_model to '{ENDPOINT}NAME' of a vision model, or to '{VQA}NAME'."
             raise ParameterError(f"judging.questions_file is answered by {setting}, which is {by!r}: {who}")
-        found = read_questions(s.questions_file) if s.questions_file else []
-        if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in found):
+        questions = read_questions(s.questions_file) if s.questions_file else []
+        if by.startswith(ENDPOINT) and any(question.image_source == PERSON for question in questions):
             self._pipeline.check_person_view(self.question_model[0])
-        return found
+        return questions
 
     @cached_method
     def answers(self) -> pd.DataFrame:
@@ -195,29 +195,31 @@ class Custom(Part):
         by, people, source = s.question_model or s.gender, self.people(), self.images().source
         of_images = people.drop_duplicates("image_id")
         rows = []
-        for one in self.questions():
-            whom = (people if one.of == PERSON else of_images).reset_index(drop=True)
+        for question in self.questions():
+            people_asked = (people if question.of == PERSON else of_images).reset_index(drop=True)
             view = self._pipeline.settings.vision.person_view if by.startswith(ENDPOINT) else "position"
-            if one.of == PERSON:
-                units = vision.question_units(whom, one.question, one.answers, view)
+            if question.of == PERSON:
+                units = vision.question_units(people_asked, question.question, question.answers, view)
             else:
-                units = whom[["image_id"]].assign(question=one.question, answers=json.dumps(one.answers))
-            said = self._pipeline.ask(by, source, units)
+                units = people_asked[["image_id"]].assign(
+                    question=question.question, answers=json.dumps(question.answers)
+                )
+            replies = self._pipeline.ask(by, source, units)
             if by.startswith(VQA):
-                said["answer"] = [vision.chosen(text, one.answers) for text in said["answer"]]
-            said = said.set_index(units.index)
-            answer = said["answer"].where(said["answer"] != vision.NO_PERSON, "")
-            why = said["reason"].where(said["reason"] != "", said["status"])
-            why = why.where(said["answer"] != vision.NO_PERSON, "the judge detects no person")
+                replies["answer"] = [vision.chosen(text, question.answers) for text in replies["answer"]]
+            replies = replies.set_index(units.index)
+            answer = replies["answer"].where(replies["answer"] != vision.NO_PERSON, "")
+            why = replies["reason"].where(replies["reason"] != "", replies["status"])
+            why = why.where(replies["answer"] != vision.NO_PERSON, "the judge detects no person")
             why = why.where((why != "") | (answer != ""), "no answer of the list").where(answer == "", "")
-            none = whom["status"].where(whom["status"] != "judged", "no face")
+            none = people_asked["status"].where(people_asked["status"] != "judged", "no face")
             rows.append(
-                whom[["image_id", "group", "text", "position"]].assign(
-                    question=one.name,
-                    choices=CHOICES.join(a for a in one.answers if a != UNCLEAR),
-                    position=whom["position"] if one.of == PERSON else 0,
-                    answer=answer.reindex(whom.index, fill_value=""),
-                    reason=why.reindex(whom.index).fillna(none),
+                people_asked[["image_id", "group", "text", "position"]].assign(
+                    question=question.name,
+                    choices=CHOICES.join(a for a in question.answers if a != UNCLEAR),
+                    position=people_asked["position"] if question.of == PERSON else 0,
+                    answer=answer.reindex(people_asked.index, fill_value=""),
+                    reason=why.reindex(people_asked.index).fillna(none),
                 )
             )
         return pd.concat(rows, ignore_index=True)[columns]
@@ -227,10 +229,10 @@ class Custom(Part):
         table = self.images().table
         if "truth_gender" not in table:
             return None
-        known = self.people()[["image_id", "group", "position"]]
-        gender = known["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
-        judged = gender.isin(GENDERS) & (known["position"] == 1)
-        return known.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
+        people = self.people()[["image_id", "group", "position"]]
+        gender = people["image_id"].map(table.set_index("image_id")["truth_gender"]).fillna("").astype(str)
+        judged = gender.isin(GENDERS) & (people["position"] == 1)
+        return people.assign(gender=gender.where(judged, ""), status=np.where(judged, JUDGED, "unannotated"))
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -245,11 +247,11 @@ class Custom(Part):
             return people
         return self._judge_people(people[["image_id", "group", "position"]], judge)
 
-    def _judge_people(self, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
+    def _judge_people(self, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
         """Return people with what a judge makes of them."""
-        whom = asked[["image_id", "position"]].assign(phrase="person")
-        judged = self._pipeline.paired.judge_images_of_people(self.images().source, whom, judge)
-        return asked.join(judged[[c for c in judged if c not in asked]].set_axis(asked.index))
+        people = requested[["image_id", "position"]].assign(phrase="person")
+        judged = self._pipeline.paired.judge_images_of_people(self.images().source, people, judge)
+        return requested.join(judged[[c for c in judged if c not in requested]].set_axis(requested.index))
 
 
 def prompts_of(folder: ImageFolder) -> pd.DataFrame:
@@ -259,7 +261,7 @@ def prompts_of(folder: ImageFolder) -> pd.DataFrame:
     """
     images = folder.described_images.assign(same=lambda rows: rows["prompt"].map(same_text))
     prompts = images.groupby(["same", *TABLE_COLUMNS], sort=False)["prompt"]
-    asked = prompts.agg(n_images="size", prompt="first").reset_index()
-    ids = [f"custom-{k:05d}" for k in range(len(asked))]
-    more = {"text": asked["prompt"], "group": asked["told_group"], "people": asked["told_people"]}
-    return asked.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])
+    table = prompts.agg(n_images="size", prompt="first").reset_index()
+    ids = [f"custom-{k:05d}" for k in range(len(table))]
+    more = {"text": table["prompt"], "group": table["told_group"], "people": table["told_people"]}
+    return table.assign(prompt_id=ids, **more).drop(columns=["same", "prompt"])

@@ -68,13 +68,13 @@ class ImageRequest:
 
     def __reduce__(self) -> tuple:
         # Another process opens the pipeline anew.
-        own = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
-        return _opened, (Request.from_pipeline(self.pipeline), own)
+        fields = {name: value for name, value in vars(self).items() if name not in ("image_model", "pipeline")}
+        return _opened, (Request.from_pipeline(self.pipeline), fields)
 
 
-def _opened(request: Request, own: dict) -> ImageRequest:
-    made_by = request.opened.image_model(own["prompt_set"], several=own["several_people"])
-    return ImageRequest(**own, image_model=made_by, pipeline=request.opened)
+def _opened(request: Request, fields: dict) -> ImageRequest:
+    made_by = request.opened.image_model(fields["prompt_set"], several=fields["several_people"])
+    return ImageRequest(**fields, image_model=made_by, pipeline=request.opened)
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def requests_for_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Im
     """Yield the images of a pipeline's own model that measured tables take, by the tables' names."""
     declared, names = tables.schemas(), list(names)
     for paper in tables.measuring_papers():
-        own = [name for name in names if name in declared and declared[name].paper == paper]
-        wanted = {kind for name in own for kind in requirements.generated_kinds(pipeline, name)}
+        paper_tables = [name for name in names if name in declared and declared[name].paper == paper]
+        wanted = {kind for name in paper_tables for kind in requirements.generated_kinds(pipeline, name)}
         for kind in pipeline.kinds if pipeline.has_images else ():
             if kind in wanted:
                 yield request_for_captions(pipeline, paper, kind)
@@ -104,7 +104,7 @@ def requests_for_tables(pipeline: Pipeline, names: Iterable[str]) -> Iterator[Im
         for kind in dalleval.KINDS:
             if kind in wanted:
                 prompts = pipeline.dalleval.prompts(kind)
-                yield _make_request(pipeline, paper, kind, prompts, of=pipeline.dalleval.prompt_set)
+                yield _make_request(pipeline, paper, kind, prompts, prompt_set=pipeline.dalleval.prompt_set)
         if "custom" in wanted:
             # What draws the truth of captions goes by whom they name.
             prompts = pipeline.custom.prompts().assign(occupation=lambda rows: rows["group"])
@@ -119,22 +119,22 @@ def _make_request(
     kind: str,
     prompts: pd.DataFrame,
     *,
-    of: str = "captions",
-    known: bool = True,
+    prompt_set: str = "captions",
+    texts_final: bool = True,
     at_most: int | None = None,
     storage_class: type[GeneratedImages] | None = None,
     several: bool = False,
 ) -> ImageRequest:
-    """Return what is asked; which images are there can be told only where the very texts are ``known``."""
-    several = several or (of == "paired" and kind != "single")
-    made_by = pipeline.image_model(of, several=several)
-    n, there = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
-    if known and at_most is None:
-        there = made_by.n_cached(prompts, seed=pipeline.seed, cache=pipeline.cache, storage_class=storage_class)
+    """Return what is asked; which images are there can be told only where the very texts are ``texts_final``."""
+    several = several or (prompt_set == "paired" and kind != "single")
+    made_by = pipeline.image_model(prompt_set, several=several)
+    n, n_cached = int(prompts["n_images"].sum()) if at_most is None else at_most, 0
+    if texts_final and at_most is None:
+        n_cached = made_by.n_cached(prompts, seed=pipeline.seed, cache=pipeline.cache, storage_class=storage_class)
         # Nobody makes pictures that a folder lacks.
-        n = there if pipeline.custom.folder is not None else n
-    what = paper, pipeline.label, kind, n, there, at_most is not None, prompts
-    return ImageRequest(*what, made_by, storage_class, pipeline, of, several)
+        n = n_cached if pipeline.custom.folder is not None else n
+    what = paper, pipeline.label, kind, n, n_cached, at_most is not None, prompts
+    return ImageRequest(*what, made_by, storage_class, pipeline, prompt_set, several)
 
 
 def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> Iterator[ImageRequest]:
@@ -147,10 +147,10 @@ def _requests_for_people(pipeline: Pipeline, paper: str, kinds: list[str]) -> It
             # By what the store has; nothing is computed.
             with contextlib.suppress(UnfinishedError):
                 texts = read_only_pipeline(pipeline).paired.prompts(kind).texts
-        known = not depends or texts is not None
+        texts_final = not depends or texts is not None
         texts = pipeline.paired.placeholder_texts(kind) if texts is None else texts
-        yield (one := _make_request(pipeline, paper, kind, texts, of="paired", known=known))
-        complete = complete and one.n_cached == one.n_images
+        yield (request := _make_request(pipeline, paper, kind, texts, prompt_set="paired", texts_final=texts_final))
+        complete = complete and request.n_cached == request.n_images
 
 
 def read_only_pipeline(pipeline: Pipeline) -> Pipeline:
@@ -180,67 +180,70 @@ def _request_for_triplets(pipeline: Pipeline, paper: str) -> ImageRequest:
     if not s.n_triplets or _is_small(pipeline):
         prompts, storage_class = pipeline.triplets.texts()
         return _make_request(
-            pipeline, paper, "triplets", prompts, of=pipeline.triplets.prompt_set, storage_class=storage_class
+            pipeline, paper, "triplets", prompts, prompt_set=pipeline.triplets.prompt_set, storage_class=storage_class
         )
     most = (3 + s.placebo) * (s.n_triplets * s.images_per_prompt + s.single_triplet_images)
     if s.n_professions:
         most += int(pipeline.triplets.professions()["n_images"].sum())
-    return _make_request(pipeline, paper, "triplets", pipeline.texts(), of=pipeline.triplets.prompt_set, at_most=most)
+    return _make_request(
+        pipeline, paper, "triplets", pipeline.texts(), prompt_set=pipeline.triplets.prompt_set, at_most=most
+    )
 
 
-def measure_cost(one: ImageRequest, left: int = 10**9, ready: Ready | None = None) -> Cost:
-    """Return what an image takes here, from some that are made for it and thrown away; of few ``left``, fewer are made.
+def measure_cost(request: ImageRequest, n_remaining: int = 10**9, ready: Ready | None = None) -> Cost:
+    """Return what an image takes here, from some that are made for it and thrown away; of few ``n_remaining``, fewer
+    are made.
 
     Of a model that denoises, two numbers of a few steps tell what a step takes, and what comes beside. Noise that was
     left in makes bytes rather too many. ``ready`` is the model, where it is loaded. Raises as
     :meth:`biaslab.generation.models.ImageModel.generate`.
     """
-    ready = ready or one.image_model.ready()
+    ready = ready or request.image_model.ready()
     # Prompts that share noise are asked together.
-    groups = one.prompts["noise_id" if "noise_id" in one.prompts else "prompt_id"]
+    groups = request.prompts["noise_id" if "noise_id" in request.prompts else "prompt_id"]
     few, many = _STEPS
-    n, spent, found = 1, 0.0, []
+    n, spent, rounds_measured = 1, 0.0, []
     while True:
-        some = one.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
+        subset = request.prompts[groups.isin(groups.unique()[:n])].assign(n_images=1)
         if ready.set_steps is not None and ready.steps > many:
             ready.set_steps(few)
-            first, _ = _time_images(one, ready, some)
+            first, _ = _time_images(request, ready, subset)
             ready.set_steps(many)
-            took, kept = _time_images(one, ready, some)
+            took, kept = _time_images(request, ready, subset)
             step = max(took - first, 0.0) / (many - few)
             seconds, took = took + (ready.steps - many) * step, took + first
         else:
-            took, kept = _time_images(one, ready, some)
+            took, kept = _time_images(request, ready, subset)
             seconds = took
         spent += took
-        found.append((len(some), seconds / len(some), kept / len(some)))
-        filled = n > 1 and (took > TIMED / 4 or len(some) >= MOST)
-        rounds = sum(made == len(some) for made, *_ in found)
-        enough = sum(made for made, *_ in found) >= ENOUGH * left
+        rounds_measured.append((len(subset), seconds / len(subset), kept / len(subset)))
+        filled = n > 1 and (took > TIMED / 4 or len(subset) >= MOST)
+        rounds = sum(made == len(subset) for made, *_ in rounds_measured)
+        enough = sum(made for made, *_ in rounds_measured) >= ENOUGH * n_remaining
         if (filled and rounds >= _ROUNDS) or spent > 4 * TIMED or n >= groups.nunique() or enough:
             break
         n *= 1 if filled else 4
     # The first ones take what is prepared as well, and few at a time are slower than many.
-    last = [seconds for made, seconds, _ in found if made == found[-1][0]]
-    total = sum(made for made, *_ in found)
-    return Cost(min(last), found[-1][2], total, longest=max(last))
+    last = [seconds for made, seconds, _ in rounds_measured if made == rounds_measured[-1][0]]
+    total = sum(made for made, *_ in rounds_measured)
+    return Cost(min(last), rounds_measured[-1][2], total, longest=max(last))
 
 
-def _time_images(one: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
+def _time_images(request: ImageRequest, ready: Ready, prompts: pd.DataFrame) -> tuple[float, int]:
     """Return the seconds that images of prompts took, and their bytes in a store."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        options = {"seed": one.pipeline.seed, "progress": False, "storage_class": one.storage_class}
+        options = {"seed": request.pipeline.seed, "progress": False, "storage_class": request.storage_class}
         made = ready.generate(prompts, cache=ResultCache(folder), **options)
         made.read(list(made.table["image_id"]))
         took = time.perf_counter() - began
         return took, sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
 
 
-def requests_to_time(found: Iterable[ImageRequest]) -> dict[tuple, tuple[ImageRequest, int]]:
+def requests_to_time(requests: Iterable[ImageRequest]) -> dict[tuple, tuple[ImageRequest, int]]:
     """Return what is to be timed, by :attr:`Asked.alike`: one of each, and how many images are left of all alike."""
     alike: dict[tuple, list[ImageRequest]] = {}
-    for one in found:
-        if one.n_remaining > 0 and one.price is None:
-            alike.setdefault(one.cost_key, []).append(one)
-    return {key: (some[0], sum(one.n_remaining for one in some)) for key, some in alike.items()}
+    for request in requests:
+        if request.n_remaining > 0 and request.price is None:
+            alike.setdefault(request.cost_key, []).append(request)
+    return {key: (similar[0], sum(request.n_remaining for request in similar)) for key, similar in alike.items()}

@@ -46,13 +46,13 @@ class Paired(Part):
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prompts that the settings ask for, in order."""
         s = self._pipeline.settings
-        own = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
+        kinds = [k for k in KINDS if k != "three" or s.paired.three_person_prompts]
         if self._pipeline.custom.folder is not None:
             # Of pictures that are there, what some of them were asked for.
             made_by = self._pipeline.image_model("paired")
-            own = [k for k in own if made_by.n_cached(self._make_prompts(k).texts)]
-        rounds = range(1, s.critic.rounds + 1) if "paired" in own else ()
-        return (*own, *(f"{ROUND}{r}" for r in rounds))
+            kinds = [k for k in kinds if made_by.n_cached(self._make_prompts(k).texts)]
+        rounds = range(1, s.critic.rounds + 1) if "paired" in kinds else ()
+        return (*kinds, *(f"{ROUND}{r}" for r in rounds))
 
     def expand_kinds(self, words: Collection[str]) -> list[str]:
         """Return the kinds that words stand for: ``people`` for all, ``criticised`` for what a critic sees."""
@@ -139,13 +139,13 @@ class Paired(Part):
 
     def placeholder_texts(self, kind: str) -> pd.DataFrame:
         """Return as many texts as will be asked for a kind, or others like them, before any image is generated."""
-        asked = self.possible_prompts(kind)
+        prompts = self.possible_prompts(kind)
         if kind == "intervention":
             # Which occupations stereotypes fit most is not known yet, but how many there will be.
-            people = asked.people[asked.people["level"] == ""].drop_duplicates("occupation")
-            some = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
-            asked = asking.only(asked, _of_top(asked, some))
-        return asked.texts
+            people = prompts.people[prompts.people["level"] == ""].drop_duplicates("occupation")
+            top = {g: of["occupation"].head(TOP).tolist() for g, of in people.groupby("stereotype")}
+            prompts = asking.only(prompts, _of_top(prompts, top))
+        return prompts.texts
 
     def depends_on_judgements(self, kind: str) -> bool:
         """Return whether the texts of a kind depend on what judges say of another."""
@@ -154,9 +154,9 @@ class Paired(Part):
     def top_occupations(self) -> dict[str, list[str]]:
         """Return the five occupations of each list whose pairs fit the stereotype most often, the most first."""
         people = self.people("paired")
-        known = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
-        known = known.assign(share=known["gender"] == known["stereotype"])
-        share = known.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
+        judged = people[(people["aspect"] == "occupation") & people["gender"].isin(GENDERS)]
+        judged = judged.assign(share=judged["gender"] == judged["stereotype"])
+        share = judged.groupby(["stereotype", "occupation"])["share"].mean().reset_index()
         # Names decide between equals, so that the choice does not depend on the order of rows.
         ranked = share.sort_values(["share", "occupation"], ascending=[False, True])
         return {g: ranked.loc[ranked["stereotype"] == g, "occupation"].head(TOP).tolist() for g in GENDERS[::-1]}
@@ -187,21 +187,21 @@ class Paired(Part):
         """Return the same by a judge: ``vqa:NAME``, ``endpoint:NAME``, ``annotations:FILE``, or one of faces."""
         if judge.startswith(ANNOTATIONS):
             self.check_ratings(judge)
-        asked = self.requested_people(kind)
+        requested = self.requested_people(kind)
         columns = ["image_id", "position", "phrase"]
-        found = self.judge_images_of_people(self.images(kind).source, asked[columns], judge)
-        new = [c for c in found if c not in asked]
-        return asked.join(found[new].set_axis(asked.index))
+        judgements = self.judge_images_of_people(self.images(kind).source, requested[columns], judge)
+        new = [c for c in judgements if c not in requested]
+        return requested.join(judgements[new].set_axis(requested.index))
 
-    def judge_images_of_people(self, source: ImageSource, asked: pd.DataFrame, judge: str) -> pd.DataFrame:
-        """Return what any judge makes of people of any images, ``asked`` by image_id, position and phrase.
+    def judge_images_of_people(self, source: ImageSource, requested: pd.DataFrame, judge: str) -> pd.DataFrame:
+        """Return what any judge makes of people of any images, ``requested`` by image_id, position and phrase.
 
-        One row per row of ``asked``, as of :func:`biaslab.judges.people.judge_people`.
+        One row per row of ``requested``, as of :func:`biaslab.judges.people.judge_people`.
         """
         pipeline = self._pipeline
         if judge.startswith(ANNOTATIONS):
             file = judge.removeprefix(ANNOTATIONS)
-            return duplicates.drop_duplicates(source, person_ratings.judge_people(asked, file), file)
+            return duplicates.drop_duplicates(source, person_ratings.judge_people(requested, file), file)
         pipeline.check_gate(judge, source)
         s = pipeline.settings.judging.changed(gender=judge)
         options, by = judge_people, (s,)
@@ -209,7 +209,7 @@ class Paired(Part):
             options, by = judge_people_vqa, (judge.removeprefix(VQA),)
         elif judge.startswith(ENDPOINT):
             options, by = vision.judge_people, (pipeline.vision(judge), s)
-        return pipeline.run(options, source, asked, *by, device=pipeline.device)
+        return pipeline.run(options, source, requested, *by, device=pipeline.device)
 
     @cached_method
     def check_ratings(self, judge: str) -> None:
@@ -230,7 +230,7 @@ class Paired(Part):
         s = pipeline.settings.critic
         before = "paired" if round_ == 1 else f"{ROUND}{round_ - 1}"
         people = self.people(before).drop(columns="role").rename(columns={"asked_role": "role"})
-        found = []
+        critiques = []
         for aspect in dict.fromkeys(people["aspect"]):
             given = briefs(
                 people[people["aspect"] == aspect],
@@ -244,10 +244,10 @@ class Paired(Part):
                 earlier=self.critiques(round_ - 1) if round_ > 1 else (),
             )
             if s.kind == "counts":
-                found += map(counts.critique, given)
+                critiques += map(counts.critique, given)
             else:
-                found += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.cache)
-        return found
+                critiques += endpoint.critiques(given, pipeline.endpoint("critic"), pipeline.cache)
+        return critiques
 
 
 def _of_top(prompts: Prompts, top: dict[str, list[str]]) -> list[str]:

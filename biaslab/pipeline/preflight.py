@@ -1,4 +1,4 @@
-"""The rehearsal of a run: every model and judge that it uses answers on one picture before an image is made or bought.
+"""The preflight check of a run: every model and judge that it uses answers on one picture before an image is made or bought.
 
 What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
 process of its own, which gives all memory back.
@@ -44,11 +44,11 @@ class Preflight:
 
 
 def check_table(pipeline: Pipeline, table: str) -> None:
-    """Rehearse what a measured table takes of a pipeline, before it is measured outside of a run."""
+    """Check what a measured table takes of a pipeline, before it is measured outside of a run."""
     if os.environ.get(kernels.PREFLIGHT_DONE):
         return
-    asked = list(asked_for.requests_for_tables(pipeline, [table]))
-    if not (made := [probes.make_trial(one) for one in asked if one.n_remaining > 0]):
+    requests = list(asked_for.requests_for_tables(pipeline, [table]))
+    if not (made := [probes.make_trial(request) for request in requests if request.n_remaining > 0]):
         return
     judged = [
         Trial(use, Request.from_pipeline(pipeline))
@@ -60,7 +60,7 @@ def check_table(pipeline: Pipeline, table: str) -> None:
         return
     if problems := validation.check_models(pipeline, {table}):
         raise requirements.combine_problems(problems)
-    run_preflight(asked, [(pipeline, {table})])
+    run_preflight(requests, [(pipeline, {table})])
 
 
 # The trials that this process has seen answer.
@@ -68,8 +68,8 @@ _answered: set[str] = set()
 
 
 def run_preflight(
-    asked: list[ImageRequest],
-    of: Iterable[tuple[Pipeline, set[str]]],
+    requests: list[ImageRequest],
+    pipelines: Iterable[tuple[Pipeline, set[str]]],
     *,
     fetch: bool = True,
     buy: bool = True,
@@ -77,32 +77,37 @@ def run_preflight(
     time: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> Preflight:
-    """Try what pipelines use for measured tables, before the images ``asked`` for are made.
+    """Try what pipelines use for measured tables, before the images ``requests`` for are made.
 
     Nothing is tried where all images are there, unless ``always``, or another process of this run has done so. ``time``
     finds out what images of all kinds take; ``fetch`` and ``buy`` say whether weights are fetched, and the first image
     of each model at an endpoint is bought. ``say`` is told what is done. Raises ParameterError: Something does not
     answer, or an input cannot be used: all of it in one message.
     """
-    left = [one for one in asked if one.n_remaining > 0]
+    remaining = [request for request in requests if request.n_remaining > 0]
     done = bool(os.environ.get(kernels.PREFLIGHT_DONE))
-    if not always and (done or not left):
-        return Preflight(asked, [])
+    if not always and (done or not remaining):
+        return Preflight(requests, [])
     # What a model cannot do is said before it is fetched; how strong guidance is does not matter for that.
-    for one in {one.image_model.cost_key: one for one in left}.values():
-        one.image_model.look_up()
-    timed = asked_for.requests_to_time(asked)
+    for request in {request.image_model.cost_key: request for request in remaining}.values():
+        request.image_model.look_up()
+    timed = asked_for.requests_to_time(requests)
     if not time:
         # Each model once, and one image of it.
-        once = {(one.model, one.prompt_set, one.storage_class): key for key, (one, _) in reversed(timed.items())}
+        once = {
+            (request.model, request.prompt_set, request.storage_class): key
+            for key, (request, _) in reversed(timed.items())
+        }
         timed = {key: (timed[key][0], 1) for key in once.values()}
-    parts = _parts(of)
+    parts = _parts(pipelines)
     # One model after the other, so that each is loaded once for all that it makes.
     of_key = {}
-    for key, (one, n) in sorted(timed.items(), key=lambda item: item[1][0].image_model.cost_key):
-        of_key[key] = replace(probes.make_trial(one, n), located=tuple(one.image_model.look_up()))
+    for key, (request, n) in sorted(timed.items(), key=lambda item: item[1][0].image_model.cost_key):
+        of_key[key] = replace(probes.make_trial(request, n), located=tuple(request.image_model.look_up()))
         parts.append(of_key[key])
-    purchases = {one.model: probes.make_trial(one) for one in reversed(left) if one.price is not None}
+    purchases = {
+        request.model: probes.make_trial(request) for request in reversed(remaining) if request.price is not None
+    }
     todo: dict[str, Trial] = {}
     for part in parts if not done else ():
         # What workers of a cluster have, this machine may not.
@@ -118,15 +123,15 @@ def run_preflight(
         _check_disk(todo.values())
         if say:
             say(_describe_start(todo.values(), bought))
-        found = _perform(list(todo.values()), bought, progress=say is not None)
-        results = dict(zip(todo, found, strict=True))
-        if problems := [tried.problem for tried in found if tried.problem]:
+        results_found = _perform(list(todo.values()), bought, progress=say is not None)
+        results = dict(zip(todo, results_found, strict=True))
+        if problems := [tried.problem for tried in results_found if tried.problem]:
             raise requirements.combine_problems(problems)
         # What a model has done once, it does for all that is asked of it.
-        _answered.update((*todo, *(probes.make_trial(one).key for one in left)))
+        _answered.update((*todo, *(probes.make_trial(request).key for request in remaining)))
     costs = {key: tried.cost for key, p in of_key.items() if (tried := results.get(p.key)) and tried.cost}
     parts = [replace(part, result=results.get(part.key)) for part in (*parts, *purchases.values())]
-    return Preflight(asked, parts, costs)
+    return Preflight(requests, parts, costs)
 
 
 def download_size(parts: Iterable[Trial]) -> int:
@@ -152,15 +157,15 @@ def _check_disk(parts: Iterable[Trial]) -> None:
         )
 
 
-def _parts(of: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
+def _parts(pipelines: Iterable[tuple[Pipeline, set[str]]]) -> list[Trial]:
     """Return the judges that pipelines take for measured tables, with their files."""
-    found: dict[tuple, Trial] = {}
-    for pipeline, tables in of:
+    trials: dict[tuple, Trial] = {}
+    for pipeline, tables in pipelines:
         for use in requirements.uses_of_tables(pipeline, tables):
             trial = Trial(use, Request.from_pipeline(pipeline))
-            if use.setting != "model" and (use.setting, trial.key) not in found:
-                found[use.setting, trial.key] = replace(trial, located=tuple(requirements.look_up(use, pipeline)))
-    return list(found.values())
+            if use.setting != "model" and (use.setting, trial.key) not in trials:
+                trials[use.setting, trial.key] = replace(trial, located=tuple(requirements.look_up(use, pipeline)))
+    return list(trials.values())
 
 
 def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> list[TrialResult]:
@@ -176,28 +181,28 @@ def _perform(todo: list[Trial], purchases: list[Trial], *, progress: bool) -> li
         running = stack.enter_context(kernels.Kernels(1, environment, modules))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        bar = tqdm(total=len(todo), unit="model", desc="Rehearsal", disable=not progress, file=sys.stderr)
+        bar = tqdm(total=len(todo), unit="model", desc="Preflight check", disable=not progress, file=sys.stderr)
         stack.enter_context(bar)
         log, under_way = Path(folder, "log"), Path(folder, "under_way")
         coming = pool.submit(running.call, log, probes.perform, todo, purchases, under_way, threads)
-        told = None
+        shown = None
         try:
             while not coming.done():
                 wait([coming], timeout=1)
-                if (now := (_number(under_way), _describe_progress(todo, _number(under_way), log))) != told:
-                    bar.n, told = now[0], now
+                if (now := (_number(under_way), _describe_progress(todo, _number(under_way), log))) != shown:
+                    bar.n, shown = now[0], now
                     bar.set_postfix_str(now[1])
-            found = coming.result()
+            results = coming.result()
         except EOFError:
-            of = (todo or purchases)[min(_number(under_way), len(todo or purchases) - 1)]
-            said = f"{of.use.setting} is {of.use.name!r}: its process was killed, likely because "
-            raise ParameterError(said + probes.too_large(of)) from None
+            trial = (todo or purchases)[min(_number(under_way), len(todo or purchases) - 1)]
+            problem = f"{trial.use.setting} is {trial.use.name!r}: its process was killed, likely because "
+            raise ParameterError(problem + probes.too_large(trial)) from None
         except BaseException:
             running.kill()
             raise
         bar.n = len(todo)
         bar.set_postfix_str("")
-        return found
+        return results
 
 
 def _number(under_way: Path) -> int:

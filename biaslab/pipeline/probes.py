@@ -78,10 +78,10 @@ class Trial:
         return repr((role, use.name.removeprefix(VQA), use.network, judging, settings.compute.device, finder))
 
 
-def make_trial(one: ImageRequest, left: int = 0) -> Trial:
+def make_trial(request: ImageRequest, n_remaining: int = 0) -> Trial:
     """Return the trial of a model by images that are asked of it."""
-    use = ModelUse("model", one.pipeline.model, "text-to-image")
-    return Trial(use, Request.from_pipeline(one.pipeline), one, left or one.n_remaining)
+    use = ModelUse("model", request.pipeline.model, "text-to-image")
+    return Trial(use, Request.from_pipeline(request.pipeline), request, n_remaining or request.n_remaining)
 
 
 @dataclass(frozen=True)
@@ -114,29 +114,29 @@ def perform(trials: Sequence[Trial], purchases: Sequence[Trial], under_way: Path
         import torch
 
         torch.set_num_threads(threads)
-    found, looks, held = [], {}, None
+    results, looks, held = [], {}, None
     for number, trial in enumerate(trials):
         under_way.write_text(str(number), encoding="ascii")
         tried, look, held = _try(trial, held)
-        found.append(tried)
+        results.append(tried)
         if look and purchases:
             looks[number] = look
         gc.collect()
-    if any(tried.problem for tried in found):
-        return found
+    if any(tried.problem for tried in results):
+        return results
     for purchase in purchases:
         image = _buy_first_image(purchase)
         for number, look in looks.items() if image is not None else ():
             if problem := _problem(trials[number], lambda look=look, image=image: look(image)):
-                found[number] = replace(found[number], problem=problem)
-    return found
+                results[number] = replace(results[number], problem=problem)
+    return results
 
 
 def _buy_first_image(purchase: Trial) -> np.ndarray | None:
     """Return the first image, bought where it was not before; None where there is none."""
-    one = purchase.image_request
-    options = {"seed": one.pipeline.seed, "cache": one.pipeline.cache, "progress": False}
-    made = one.image_model.generate(one.prompts.iloc[:1].assign(n_images=1), **options)
+    request = purchase.image_request
+    options = {"seed": request.pipeline.seed, "cache": request.pipeline.cache, "progress": False}
+    made = request.image_model.generate(request.prompts.iloc[:1].assign(n_images=1), **options)
     (image,) = made.read(list(made.table["image_id"]))
     return None if isinstance(image, UnreadableImage) else image
 
@@ -169,10 +169,10 @@ def _problem(trial: Trial, work: Callable[[], object]) -> str:
         return requirements.problem(trial.use, error)
     # A judge of another package may raise anything.
     except Exception as error:
-        kind, said = type(error).__name__, " ".join(str(error).split())
+        kind, message = type(error).__name__, " ".join(str(error).split())
         # torch has an error of its own.
         is_memory = isinstance(error, MemoryError) or kind == "OutOfMemoryError"
-        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {said:.400}"
+        return f"{what}: {too_large(trial)}" if is_memory else f"{what}, which fails: {kind}: {message:.400}"
     return ""
 
 
@@ -184,7 +184,7 @@ def too_large(trial: Trial) -> str:
         size = 0
     where = _where(trial)
     free, whole = processor.memory(where)
-    of = "the GPU's memory" if where != "cpu" else "memory"
+    memory_name = "the GPU's memory" if where != "cpu" else "memory"
     needs = f" Its weights alone are {size / 1e9:.1f} GB." if size else ""
     fits = ["close what else uses it", "choose a smaller model"]
     if where != "cpu" and size < processor.memory("cpu")[0]:
@@ -192,7 +192,8 @@ def too_large(trial: Trial) -> str:
     if trial.use.setting == "model" and size / 2 < free:
         fits.insert(0, "set generation.dtype to bfloat16, which takes half of float32")
     return (
-        f"it does not fit in {of}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} To make it fit, "
+        f"it does not fit in {memory_name}, of which {free / 1e9:.1f} of {whole / 1e9:.1f} GB are free.{needs} "
+        "To make it fit, "
         f"{', or '.join(fits)}."
     )
 
@@ -226,8 +227,8 @@ def _load_probe(trial: Trial) -> Probe | None:
         form = (*GENDERS, UNCLEAR, vision.NO_PERSON)
         return lambda image: model.ask([image], [vision.GENDER], [form], pipeline.cache)
     if use.setting == "judging.faces":
-        found = faces.load(use.name, min_score=s.judging.min_face_score, device=device)
-        return lambda image: found.faces([image])
+        face_detector = faces.load(use.name, min_score=s.judging.min_face_score, device=device)
+        return lambda image: face_detector.faces([image])
     if use.setting == "judging.skin_tone":
         by = plugins.load(use.name, tones=True, device=device, batch_size=s.judging.batch_size)
         return lambda image: by.answers([whole_image(image)])

@@ -41,16 +41,16 @@ def uses_of_tables(pipeline: Pipeline, names: Collection[str]) -> list[ModelUse]
 
     What a table can do without is left out where it is not named; what it needs then has an empty name.
     """
-    found: dict[ModelUse, None] = {}
+    uses: dict[ModelUse, None] = {}
     if any(generated_kinds(pipeline, name) for name in names):
-        found[ModelUse("model", pipeline.model, "text-to-image")] = None
+        uses[ModelUse("model", pipeline.model, "text-to-image")] = None
     for name in sorted(names):
         bare = missing_settings(pipeline, name)
         for look in classifier_uses(pipeline, name):
             roles = judge_settings(pipeline, look)
             if look.how == NEEDED or bare or not pipeline.unset_settings(*roles):
-                found |= dict.fromkeys(use for role in roles for use in _uses_of_setting(pipeline, look.at, role))
-    return list(found)
+                uses |= dict.fromkeys(use for role in roles for use in _uses_of_setting(pipeline, look.at, role))
+    return list(uses)
 
 
 def generated_kinds(pipeline: Pipeline, name: str) -> tuple[str, ...]:
@@ -74,7 +74,10 @@ def judge_settings(pipeline: Pipeline, look: ClassifierUse) -> tuple[str, ...]:
 
 
 def _holds(pipeline: Pipeline, conditions: Iterable[str]) -> bool:
-    return all(bool(attrgetter(one.removeprefix("not "))(pipeline)) != one.startswith("not ") for one in conditions)
+    return all(
+        bool(attrgetter(condition.removeprefix("not "))(pipeline)) != condition.startswith("not ")
+        for condition in conditions
+    )
 
 
 def missing_settings(pipeline: Pipeline, name: str) -> tuple[str, ...]:
@@ -161,8 +164,8 @@ def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
     """
     if use.setting == "model":
         # A name that a package brings may stand for a model for each kind of images.
-        found = [pipeline.image_model(asked).look_up() for asked in PROMPT_SETS]
-        return list({located.repository.name: located for each in found for located in each}.values())
+        repositories = [pipeline.image_model(prompt_set).look_up() for prompt_set in PROMPT_SETS]
+        return list({located.repository.name: located for each in repositories for located in each}.values())
     if use.setting == "captions.encoder":
         return embeddings.look_up(use.name)
     if use.name.startswith(ENDPOINT):
@@ -176,12 +179,12 @@ def look_up(use: ModelUse, pipeline: Pipeline) -> list[Located]:
             pipeline.check_person_view(use.setting)
     if use.name.startswith(ANNOTATIONS) and pipeline.custom.has_prompts_or_images:
         pipeline.custom.check_ratings(use.name)
-    found = lookup.look_up(use.name, use.kind)
-    if use.setting == "judging.faces" and use.name != WHOLE_IMAGE and found:
-        lookup.check_faces(found[0])
+    repositories = lookup.look_up(use.name, use.kind)
+    if use.setting == "judging.faces" and use.name != WHOLE_IMAGE and repositories:
+        lookup.check_faces(repositories[0])
     if use.setting == "dalleval.detector":
-        lookup.check_classes(found[0], dalleval.CLASSES)
-    return found
+        lookup.check_classes(repositories[0], dalleval.CLASSES)
+    return repositories
 
 
 def digest(use: ModelUse) -> str:
@@ -204,24 +207,24 @@ def digest(use: ModelUse) -> str:
     return files_digest(use.name, use.kind)
 
 
-def digests(pipeline: Pipeline, names: Collection[str], known: dict[str, str]) -> dict[str, str]:
-    """Return digests of the judges that measured tables take, by setting and name; ``known`` holds those found."""
+def digests(pipeline: Pipeline, names: Collection[str], cache: dict[str, str]) -> dict[str, str]:
+    """Return digests of the judges that measured tables take, by setting and name; ``cache`` holds those found."""
     judges = {
         f"{use.setting} {use.name}": use
-        for one in (pipeline, *pipeline.baseline_pipelines)
-        for use in uses_of_tables(one, names)
+        for member in (pipeline, *pipeline.baseline_pipelines)
+        for use in uses_of_tables(member, names)
         if use.setting != "model" and use.name
     }
-    known |= {key: digest(use) for key, use in judges.items() if key not in known}
-    return {key: known[key] for key in judges}
+    cache |= {key: digest(use) for key, use in judges.items() if key not in cache}
+    return {key: cache[key] for key in judges}
 
 
 def problem(use: ModelUse, error: BiaslabError) -> str:
     """Return what is wrong with a model that is used, in words that name its setting."""
-    said = str(error)
-    if use.setting in said:
-        return said
-    return f"{use.setting}: {said}" if use.name in said else f"{use.setting} is {use.name!r}: {said}"
+    message = str(error)
+    if use.setting in message:
+        return message
+    return f"{use.setting}: {message}" if use.name in message else f"{use.setting} is {use.name!r}: {message}"
 
 
 def combine_problems(problems: Collection[str]) -> ParameterError:
@@ -229,5 +232,5 @@ def combine_problems(problems: Collection[str]) -> ParameterError:
     each = list(dict.fromkeys(problems))
     if len(each) == 1:
         return ParameterError(each[0])
-    listed = "\n".join(f"  - {said}" for said in each)
+    listed = "\n".join(f"  - {message}" for message in each)
     return ParameterError(f"{len(each)} things are missing, and nothing was started:\n{listed}")

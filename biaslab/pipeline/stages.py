@@ -63,8 +63,8 @@ def cached_method(method: Callable) -> Callable:
         key = (method.__name__, *args)
         if key not in self._kept:
             self._kept[key] = method(self, *args)
-        found = self._kept[key]
-        return found.copy() if hasattr(found, "iloc") else found
+        result = self._kept[key]
+        return result.copy() if hasattr(result, "iloc") else result
 
     return once
 
@@ -109,8 +109,8 @@ class Stages:
         filled = settings.for_model(model).with_defaults(registry.settings(model))
         if not filled.captions.encoder:
             # Nobody says which captions are the nearest.
-            left = [name for name in filled.captions.approaches if name not in NEAREST]
-            filled = filled.changed(captions={"approaches": left})
+            unsupported = [name for name in filled.captions.approaches if name not in NEAREST]
+            filled = filled.changed(captions={"approaches": unsupported})
         self.settings = filled
         self.seed = seed
         self.progress = progress
@@ -136,18 +136,18 @@ class Stages:
         """Pipelines of the models that stand beside this one's."""
         return tuple(self.changed(name, baselines="none") for name in self.settings.baseline_models)
 
-    def find_ground_truth(self, of: str = "captions") -> GroundTruth | None:
-        """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``of``."""
-        return ground_truth.for_domain(self.image_model(of).image_domain)
+    def find_ground_truth(self, prompt_set: str = "captions") -> GroundTruth | None:
+        """Return pictures of known truth, if any, of the kind that :meth:`image_model` makes of ``prompt_set``."""
+        return ground_truth.for_domain(self.image_model(prompt_set).image_domain)
 
-    def require_ground_truth(self, what: str, of: str = "captions") -> GroundTruth:
+    def require_ground_truth(self, what: str, prompt_set: str = "captions") -> GroundTruth:
         """Return the same; ``what``, for messages, is measured on them. Raises MissingInputError: There are none."""
-        if (found := self.find_ground_truth(of)) is None:
-            image_domain = self.image_model(of).image_domain
+        if (ground_truth_provider := self.find_ground_truth(prompt_set)) is None:
+            image_domain = self.image_model(prompt_set).image_domain
             raise MissingInputError(
                 f"No installed package provides {image_domain} with ground truth, on which to measure {what}."
             )
-        return found
+        return ground_truth_provider
 
     def check_judge(self, setting: str, images: ImageSource, name: str = "", kind: str = "") -> None:
         """Refuse a judge (by default the one that ``setting`` names) that does not know images (ParameterError)."""
@@ -256,14 +256,18 @@ class Stages:
         captions = self._search_result.captions.rename(columns={"term": "occupation"})
         check_search_result(self, captions, int(self._search_result.totals["n_corpus"].max()))
         recognizer = self.settings.captions.name_recognizer
-        own = self.words.indicators
+        word_indicators = self.words.indicators
         stage = self.cache.stage(
-            "indicators", {"name_recognizer": recognizer, **own}, partial(indicate, recognizer, own)
+            "indicators",
+            {"name_recognizer": recognizer, **word_indicators},
+            partial(indicate, recognizer, word_indicators),
         )
-        found = self.compute_stage(stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions")
-        if found.empty:
-            found = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
-        return pd.concat([captions.reset_index(drop=True), found], axis=1)
+        indicators_table = self.compute_stage(
+            stage, captions[["text"]], _SHARD_CAPTIONS, "gender indicators", "captions"
+        )
+        if indicators_table.empty:
+            indicators_table = pd.DataFrame(columns=["indicator", "spans"], dtype=object)
+        return pd.concat([captions.reset_index(drop=True), indicators_table], axis=1)
 
     def totals(self) -> pd.DataFrame:
         """Return how many captions name each occupation: occupation, n_captions, n_corpus."""
@@ -310,13 +314,13 @@ class Stages:
         sample = sample.assign(approach="naive", prompt="captions", cosine=float("nan"))
         free = sample[sample["indicator"] == "none"].assign(approach="no_indicators")
         free["rank"] = free.groupby("occupation").cumcount() + 1
-        own = pd.concat([sample, free], ignore_index=True)[COLUMNS]
+        selected = pd.concat([sample, free], ignore_index=True)[COLUMNS]
         if self.asks_for_nearest:
             mean = self.cosines().groupby(["caption_id", "occupation"], as_index=False)["cosine"].mean()
-            own = own.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
+            selected = selected.drop(columns="cosine").merge(mean, on=["caption_id", "occupation"], how="left")
             near = nearest_captions(self.captions(), self.filled_templates(), self._vectors(), k=s.nearest_per_prompt)
-            own = pd.concat([own, near], ignore_index=True)[COLUMNS]
-        return own[own["approach"].isin(s.approaches)].reset_index(drop=True)
+            selected = pd.concat([selected, near], ignore_index=True)[COLUMNS]
+        return selected[selected["approach"].isin(s.approaches)].reset_index(drop=True)
 
     @cached_method
     def cosines(self) -> pd.DataFrame:
@@ -424,21 +428,21 @@ class Stages:
     def endpoint(self, use: str) -> EndpointSettings:
         """Return the endpoint for ``paraphraser`` or ``critic``. Raises ParameterError: The settings name none."""
         shared, critic = self.settings.endpoint, self.settings.critic
-        asked, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
+        setting, model, urls = "captions.paraphraser", "endpoint.model", "endpoint.url"
         if use == "critic":
-            asked, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
+            setting, model, urls = "critic.kind", "critic.model", "endpoint.url or critic.url"
             shared = shared.changed(model=critic.model, **_groups_by_text(critic))
         if not shared.url or not shared.model:
             raise ParameterError(
-                f"{asked} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
+                f"{setting} is 'endpoint', which needs {urls} (such as 'http://localhost:8000/v1') and {model}."
             )
         return shared
 
     def vision(self, name: str) -> vision.Vision:
         """Return the vision model behind ``endpoint:NAME`` in a setting of a judge; nothing is asked."""
         s = self.settings.vision
-        own = {"model": name.removeprefix(ENDPOINT), "price": s.price, "cost_limit": s.cost_limit}
-        return vision.Vision(self.settings.endpoint.changed(**own, **_groups_by_text(s)), s)
+        options = {"model": name.removeprefix(ENDPOINT), "price": s.price, "cost_limit": s.cost_limit}
+        return vision.Vision(self.settings.endpoint.changed(**options, **_groups_by_text(s)), s)
 
     # -- images and judgements -----------------------------------------------------------------------
 
@@ -459,7 +463,7 @@ class Stages:
         return with_prompt_columns(self.generate_images(self.texts(kind)), prompts)
 
     def generate_images(
-        self, prompts: pd.DataFrame, of: str = "captions", several: bool = False, **more
+        self, prompts: pd.DataFrame, prompt_set: str = "captions", several: bool = False, **more
     ) -> ImageSource:
         """Return images of prompts, by :meth:`image_model`; copies and black images read as unreadable.
 
@@ -467,35 +471,35 @@ class Stages:
         known truth are independent by construction and are not searched. Raises InputError: The table of a folder says
         different things of copies; else as ``generate`` of the model.
         """
-        model = self.image_model(of, several=several)
+        model = self.image_model(prompt_set, several=several)
         made = self.run(model.generate, prompts, seed=self.seed, **more)
         if model.truthful:
             return made
         name = "occupation" if "occupation" in prompts else "prompt_id"
         once = prompts.drop_duplicates("prompt_id")
         groups = made.table["prompt_id"].map(dict(zip(once["prompt_id"], once[name], strict=True)))
-        found = self.run(duplicates.find_duplicates, made, groups)
+        duplicates_found = self.run(duplicates.find_duplicates, made, groups)
         folder = getattr(model, "folder", None)
         if folder is not None and folder.description_files:
-            duplicates.check_descriptions(found, folder.people, folder.description_files)
-        return duplicates.DistinctImages(made, found)
+            duplicates.check_descriptions(duplicates_found, folder.people, folder.description_files)
+        return duplicates.DistinctImages(made, duplicates_found)
 
     def image_remarks(self, made: ImageSource) -> list[str]:
         """Return sentences on images of :meth:`made`: copies, black images, and files of a folder that are left out."""
         folder = getattr(self.image_model(), "folder", None)
         return [*(folder.remarks if folder is not None else ()), *duplicates.remarks(made)]
 
-    def image_model(self, of: str = "captions", *, several: bool = False) -> ImageModel:
+    def image_model(self, prompt_set: str = "captions", *, several: bool = False) -> ImageModel:
         """Return the model that makes images; nothing is loaded.
 
         Args:
-            of: What prompts ask for, one of :data:`PROMPT_SETS`.
+            prompt_set: What prompts ask for, one of :data:`PROMPT_SETS`.
             several: Whether they ask for several people, who need a wider image.
         """
         s = self.settings
         generation, endpoint = s.generation, s.endpoint
         # The group of the settings that is of these prompts may have a guidance of its own.
-        guidance = getattr(getattr(s, of, None), "guidance_scale", None)
+        guidance = getattr(getattr(s, prompt_set, None), "guidance_scale", None)
         if guidance is not None:
             generation = generation.changed(guidance_scale=guidance)
         if several:
@@ -504,7 +508,7 @@ class Stages:
             endpoint = endpoint.changed(size=s.paired.image_size or endpoint.size)
         more = {"endpoint": endpoint, "corpus": lambda: self.corpus}
         more |= {"device": s.compute.device, "offload": s.compute.offload}
-        return open_model(self.model, generation, of=of, design=s.dalleval, **more)
+        return open_model(self.model, generation, of=prompt_set, design=s.dalleval, **more)
 
     @cached_method
     def judgements(self, kind: str) -> pd.DataFrame:
@@ -545,8 +549,8 @@ class Stages:
         """Return what ``endpoint:NAME``, ``vqa:NAME`` or NAME answers: :func:`biaslab.judges.vision.ask_about`."""
         if name.startswith(ENDPOINT):
             return self.run(vision.ask_about, images, units, self.vision(name), **options)
-        asked, model = units[["image_id", "question"]], name.removeprefix(VQA)
-        return self.run(vqa.ask_about, images, asked, model, device=self.device, **options)
+        questions, model = units[["image_id", "question"]], name.removeprefix(VQA)
+        return self.run(vqa.ask_about, images, questions, model, device=self.device, **options)
 
     @property
     def training_domain(self) -> str:

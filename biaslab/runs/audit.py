@@ -53,7 +53,7 @@ def params_of(
     if preset not in PRESETS:
         raise ParameterError(f"--preset is {preset!r}. {name_help(preset, PRESETS)}")
     names = models_of(names)
-    folders = [one for one in names if one.startswith(IMAGES)]
+    folders = [pattern for pattern in names if pattern.startswith(IMAGES)]
     if benchmark and not (prompts or folders):
         raise ParameterError(
             f"--benchmark is {benchmark!r}, which compares shares of your own prompts or images: name them with "
@@ -63,26 +63,28 @@ def params_of(
     files = (_FOLDER / f"{n}.yaml" for n in ("all", preset))
     content = _merged(*(yaml.safe_load(file.read_text(encoding="utf-8")) for file in files))
     parts = ("photographs", "pictures", "custom", "corpus", "no_corpus", "asked")
-    photographs, pictures, alone, with_corpus, without, asked = (content.pop(key) for key in parts)
+    photographs, pictures, alone, with_corpus, without, requested = (content.pop(key) for key in parts)
     notebooks = [*content["notebooks"], *(with_corpus["notebooks"] if corpus else ())]
-    known = dict.fromkeys(one.split("/")[0] for one in notebooks if one.split("/")[0] in tables.measuring_papers())
-    own = bool(prompts or folders) and not papers
-    if own:
+    papers_used = dict.fromkeys(
+        pattern.split("/")[0] for pattern in notebooks if pattern.split("/")[0] in tables.measuring_papers()
+    )
+    is_custom = bool(prompts or folders) and not papers
+    if is_custom:
         notebooks = list(alone["notebooks"])
     for paper in papers:
-        if paper not in known:
-            needs = any(one.startswith(f"{paper}/") for one in with_corpus["notebooks"])
+        if paper not in papers_used:
+            needs = any(pattern.startswith(f"{paper}/") for pattern in with_corpus["notebooks"])
             more = " It needs captions: name them with --corpus." if needs else ""
-            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, known)}{more}")
+            raise ParameterError(f"--paper is {paper!r}. {name_help(paper, papers_used)}{more}")
     chosen = (with_corpus if corpus else without)["settings"]
     judges = {} if drawn else photographs
-    if own:
+    if is_custom:
         # What the papers ask is not asked.
         judges = {name: judges[name] for name in ("judging",) if name in judges}
         content["settings"] = {}
     settings = _merged(content["settings"], chosen, judges)
-    if own and folders:
-        of_pictures = (ImageFolder(one.removeprefix(IMAGES)).people["prompt"] for one in folders)
+    if is_custom and folders:
+        of_pictures = (ImageFolder(pattern.removeprefix(IMAGES)).people["prompt"] for pattern in folders)
         for paper in asking.papers_of(chain.from_iterable(of_pictures)):
             notebooks += alone["papers"][paper]["notebooks"]
             settings = _merged(settings, alone["papers"][paper]["settings"])
@@ -97,15 +99,17 @@ def params_of(
         brought = corpus in plugins.entry_points(plugins.CORPORA)
         of_corpus = {"corpus": corpus} | ({} if brought else {"training_images": "download"})
         settings["captions"] = of_corpus | settings["captions"]
-    notebooks = [one for one in notebooks if not papers or one.split("/")[0] in papers]
+    notebooks = [pattern for pattern in notebooks if not papers or pattern.split("/")[0] in papers]
     named = list(map(display_name, names))
     listed, joined = ", ".join(named), "-".join(["audit", *named, *papers, preset])
-    if own and folders:
+    if is_custom and folders:
         description = f"Images of {listed}, classified by the same models, by group and over all groups."
-    elif own:
+    elif is_custom:
         description = f"Prompts of one's own were asked of {listed}, and the images judged by the same models."
     else:
-        words = [text for paper, text in asked.items() if any(one.startswith(f"{paper}/") for one in notebooks)]
+        words = [
+            text for paper, text in requested.items() if any(pattern.startswith(f"{paper}/") for pattern in notebooks)
+        ]
         description = f"The same prompts were asked of {listed}, and the images judged by the same models: "
         description += f"{'; '.join(words)}."
     return {
@@ -125,17 +129,20 @@ def models_of(names: Sequence[str]) -> list[str]:
     """Return the models to audit side by side, each of a folder that holds pictures of several; errors as above."""
     if not names:
         raise ParameterError("Name a model to audit: a folder, a hub name or 'endpoint:NAME'.")
-    names = [one for name in names for one in each_model(name)]
-    for one in names:
-        _check_model(one)
+    names = [name_given for name in names for name_given in each_model(name)]
+    for name_given in names:
+        _check_model(name_given)
     # All names of one model are alike.
-    known = [os.path.realpath(path) if os.path.exists(path := os.path.expanduser(one)) else one for one in names]
-    for one, same in zip(names, known, strict=True):
-        if known.count(same) > 1:
-            raise ParameterError(f"The model {one!r} is named twice; name each once.")
-    drawn = [one for one in names if _image_domain(one) == registry.DRAWINGS]
+    resolved = [
+        os.path.realpath(path) if os.path.exists(path := os.path.expanduser(name_given)) else name_given
+        for name_given in names
+    ]
+    for name_given, same in zip(names, resolved, strict=True):
+        if resolved.count(same) > 1:
+            raise ParameterError(f"The model {name_given!r} is named twice; name each once.")
+    drawn = [name_given for name_given in names if _image_domain(name_given) == registry.DRAWINGS]
     if drawn and len(drawn) < len(names):
-        other = next(one for one in names if one not in drawn)
+        other = next(name_given for name_given in names if name_given not in drawn)
         raise ParameterError(
             f"{drawn[0]!r} generates drawings and {other!r} photographs: no judge is made for both. Audit them "
             "separately, and compare the runs with 'biaslab compare'."
@@ -156,11 +163,11 @@ def _merged(first: dict, *others: dict) -> dict:
     whole = dict(first)
     for other in others:
         for key, value in other.items():
-            own = whole.get(key)
-            if isinstance(own, dict):
-                whole[key] = _merged(own, value)
+            current = whole.get(key)
+            if isinstance(current, dict):
+                whole[key] = _merged(current, value)
             else:
-                whole[key] = own + value if isinstance(own, list) else value
+                whole[key] = current + value if isinstance(current, list) else value
     return whole
 
 
@@ -177,8 +184,8 @@ def _check_model(name: str) -> None:
             f"{name[:120]!r} cannot be the name of a model: it may have letters, digits, spaces and "
             ". _ - + @ : / ( ) , ; ' & = ! [ ] ~ # % $, at most 120. A folder of another name can be renamed."
         )
-    one = registry.find_plugin(name, "text-to-image")
-    if not name.startswith(ENDPOINT) and not (one and one.factory):
+    entry = registry.find_plugin(name, "text-to-image")
+    if not name.startswith(ENDPOINT) and not (entry and entry.factory):
         checkpoints.find_checkpoint(name)
 
 
@@ -186,10 +193,10 @@ def _image_domain(name: str) -> str:
     """Return what a model's images are, as far as it says so."""
     if name.startswith(IMAGES):
         return ImageFolder(name.removeprefix(IMAGES)).image_domain
-    one = registry.find_plugin(name, "text-to-image")
-    if one and one.factory:
-        return one.image_domain
-    return registry.image_domain(one.folder if one else model_names.base(name))
+    entry = registry.find_plugin(name, "text-to-image")
+    if entry and entry.factory:
+        return entry.image_domain
+    return registry.image_domain(entry.folder if entry else model_names.base(name))
 
 
 def display_name(name: str) -> str:

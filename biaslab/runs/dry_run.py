@@ -38,62 +38,68 @@ def image_requests(opened: Iterable[jobs.OpenPipeline]) -> list[ImageRequest]:
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used.
     """
-    found: dict[tuple, ImageRequest] = {}
-    for own in opened:
-        pipeline = own.pipeline
-        some = [
-            asks for one in (pipeline, *pipeline.baseline_pipelines) for asks in requests_for_tables(one, own.tables)
+    requests: dict[tuple, ImageRequest] = {}
+    for entry in opened:
+        pipeline = entry.pipeline
+        pipeline_requests = [
+            asks
+            for member in (pipeline, *pipeline.baseline_pipelines)
+            for asks in requests_for_tables(member, entry.tables)
         ]
-        for notebook in sorted(own.notebooks):
+        for notebook in sorted(entry.notebooks):
             for more in jobs.work(notebook, pipeline):
                 paper = notebook.split("/")[0]
-                some += [request_for_captions(one, paper, "generated") for one in more.generators]
-        for asks in some:
+                pipeline_requests += [request_for_captions(member, paper, "generated") for member in more.generators]
+        for asks in pipeline_requests:
             # Whoever asks for the same images, they are made once.
             texts = pd.util.hash_pandas_object(asks.prompts[["prompt_id", "text", "n_images"]], index=False)
             same = asks.n_images, int(texts.sum()), asks.pipeline.seed, asks.pipeline.cache.root
-            found.setdefault((asks.model, *asks.cost_key, *same), asks)
-    return list(found.values())
+            requests.setdefault((asks.model, *asks.cost_key, *same), asks)
+    return list(requests.values())
 
 
-def check_cached(one: ImageRequest, run: str) -> None:
+def check_cached(request: ImageRequest, run: str) -> None:
     """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
-    if not one.image_model.truthful and one.n_cached < one.n_images:
+    if not request.image_model.truthful and request.n_cached < request.n_images:
         raise ParameterError(
-            f"Of {one.n_images:,} images that {run} requests from {one.model}, {one.n_cached:,} are in the cache "
-            f"{one.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER (a run's "
+            f"Of {request.n_images:,} images that {run} requests from {request.model}, {request.n_cached:,} are in the cache "
+            f"{request.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER (a run's "
             f"own parameters name no folders), or run {run} again first."
         )
 
 
 def run_preflight(planned: list[jobs.Job], progress: bool = False, **options: Any) -> Preflight:
-    """Run the preflight check of jobs (:func:`biaslab.pipeline.preflight.run_preflight`); report with ``progress``."""
+    """Run the preflight check of jobs (:func:`biaslab.pipeline.preflight.run_preflight`); report with
+    ``progress``.
+    """
     opened, say = jobs.pipelines(planned), execute.print_aside if progress else None
-    found = image_requests(opened)
-    without = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(found)]
+    requests = image_requests(opened)
+    without = [*jobs.describe_omissions(planned), *jobs.unmatched(opened), *check_ratings(requests)]
     for text in without if say else ():
         say(text)
-    each = [(one, own.tables) for own in opened for one in (own.pipeline, *own.pipeline.baseline_pipelines)]
-    return replace(preflight.run_preflight(found, each, say=say, **options), left_out=without)
+    each = [
+        (member, entry.tables) for entry in opened for member in (entry.pipeline, *entry.pipeline.baseline_pipelines)
+    ]
+    return replace(preflight.run_preflight(requests, each, say=say, **options), left_out=without)
 
 
-def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
+def check_ratings(requests: Iterable[ImageRequest]) -> list[str]:
     """Return a sentence for each file of annotations that has images or models which a run does not ask for.
 
     Images of captions that are not searched yet have no known ids; of these only the models are checked. Raises
     InputError: A file annotates none of the images, or no model of the run.
     """
     by_file: dict[str, list[ImageRequest]] = {}
-    for one in found:
-        if file := one.pipeline.settings.judging.annotations:
-            by_file.setdefault(file, []).append(one)
+    for request in requests:
+        if file := request.pipeline.settings.judging.annotations:
+            by_file.setdefault(file, []).append(request)
     sentences = []
-    for file, of in by_file.items():
+    for file, file_requests in by_file.items():
         rated, name = rated_part(file).query("source == 'generated'"), Path(file).name
-        models = dict.fromkeys(one.pipeline.label for one in of)
+        models = dict.fromkeys(request.pipeline.label for request in file_requests)
         others = [model for model in rated["model"].unique() if model not in ("", *models)]
-        own = rated.loc[~rated["model"].isin(others), "image_id"].unique()
-        if others and not len(own):
+        annotated_ids = rated.loc[~rated["model"].isin(others), "image_id"].unique()
+        if others and not len(annotated_ids):
             raise InputError(
                 f"{file} annotates images of {cells.join_values(others)}, and of no model of this run: "
                 f"{cells.join_values(models)}. Name these in the column model, or leave out judging.annotations."
@@ -101,20 +107,22 @@ def check_ratings(found: Iterable[ImageRequest]) -> list[str]:
         if others:
             listed = asking.listed(others, models)
             sentences.append(f"{name} annotates images of models that are not in this run: {listed}.")
-        each = [_image_ids(one) for one in of]
+        each = [_image_ids(request) for request in file_requests]
         if None in each:
             continue
         ids = set().union(*filter(None, each))
-        left = [image_id for image_id in own if image_id not in ids]
-        if left and len(left) == len(own):
+        missing_ids = [image_id for image_id in annotated_ids if image_id not in ids]
+        if missing_ids and len(missing_ids) == len(annotated_ids):
             raise InputError(
-                f"{file} annotates none of the images here, such as {min(ids)!r}; it has {own[0]!r}. Name images in "
+                f"{file} annotates none of the images here, such as {min(ids)!r}; it has {annotated_ids[0]!r}. Name "
+                "images in "
                 "it as the page of 'biaslab annotate' does, or leave out judging.annotations."
             )
-        if left:
+        if missing_ids:
             sentences.append(
-                f"{len(left):,} of {len(own):,} annotated images in {name} are not in this run: "
-                f"{cells.join_values(left)}."
+                f"{len(missing_ids):,} of {len(annotated_ids):,} annotated images in {name} are not in this "
+                f"run: "
+                f"{cells.join_values(missing_ids)}."
             )
     return sentences
 
@@ -132,29 +140,29 @@ def _image_ids(asks: ImageRequest) -> set[str] | None:
 # -- in words ----------------------------------------------------------------------------------------------
 
 
-def describe_run(found: Preflight, confidence: float = 0.95) -> str:
+def describe_run(checked: Preflight, confidence: float = 0.95) -> str:
     """Return what a run uses and will make, for a terminal: its models, its images, and how precise they make it."""
-    lines_of_images = [*found.left_out, describe_images(found.requests, found.costs), *_questions(found)]
-    summary = "\n".join([*lines_of_images, *_margins(found.requests, confidence)])
-    if not found.trials:
+    lines_of_images = [*checked.left_out, describe_images(checked.requests, checked.costs), *_questions(checked)]
+    summary = "\n".join([*lines_of_images, *_margins(checked.requests, confidence)])
+    if not checked.trials:
         return summary
     same: dict[tuple, list[Trial]] = {}
-    for part in found.trials:
+    for part in checked.trials:
         same.setdefault((part.use.setting, part.use.name), []).append(part)
     rows = [_COLUMNS, *(_row(parts) for parts in same.values())]
-    notes = list(dict.fromkeys(r for part in found.trials for at in part.located for r in at.remarks))
-    if size := preflight.download_size(found.trials):
+    notes = list(dict.fromkeys(r for part in checked.trials for at in part.located for r in at.remarks))
+    if size := preflight.download_size(checked.trials):
         free, cache = preflight.free_space()
         notes.append(
             f"Download: {format_bytes(size)} to {cache}, where {format_bytes(free)} are free. "
             "Models that are not here were resolved but not run; --fetch downloads and runs these, too."
         )
-    where = {part.result.device for part in found.trials if part.result} or {"cpu"}
+    where = {part.result.device for part in checked.trials if part.result} or {"cpu"}
     for device in sorted(where):
         free, whole = processor.memory(device)
         notes.append(f"Memory here ({device}): {format_bytes(free)} of {format_bytes(whole)} free.")
     # By which settings each makes images; of one size or several.
-    notes += dict.fromkeys(f"{part.use.name}: {part.description}." for part in found.trials if part.description)
+    notes += dict.fromkeys(f"{part.use.name}: {part.description}." for part in checked.trials if part.description)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, "", *notes, summary])
@@ -180,8 +188,8 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
     price = pictures = seconds = _NONE
     tried = [part.result for part in parts if part.result is not None]
     if tried:
-        memory = format_bytes(max(weights, *(one.memory for one in tried)))
-    if costs := [one.cost for one in tried if one.cost]:
+        memory = format_bytes(max(weights, *(result.memory for result in tried)))
+    if costs := [result.cost for result in tried if result.cost]:
         limits = min(cost.seconds for cost in costs), max(cost.longest for cost in costs)
         seconds = format_range(*limits, "{:.2g}")
     if parts[0].image_request:
@@ -192,26 +200,29 @@ def _row(parts: list[Trial]) -> tuple[str, ...]:
         if use.name.startswith(ENDPOINT) and s.vision.price is not None:
             price = f"{s.vision.price:g} a question"
         pictures = domains.known_domain(use.name, "vqa" if use.name.startswith(VQA) else use.kind)
-    there = "here" if all(part.is_local for part in parts) else "size unknown"
-    fetched = format_bytes(size) if size else there if whole else _NONE
+    location = "here" if all(part.is_local for part in parts) else "size unknown"
+    fetched = format_bytes(size) if size else location if whole else _NONE
     return (use.setting, use.name, ", ".join(commits) or _NONE, fetched, memory, seconds, price, pictures)
 
 
-def _questions(found: Preflight) -> list[str]:
+def _questions(preflight: Preflight) -> list[str]:
     """Return what questions to vision models cost at most: of each person whom images show, and each judge."""
-    asked: dict[str, dict[str, Pipeline]] = {}
-    for part in found.trials:
+    pipelines_by_judge: dict[str, dict[str, Pipeline]] = {}
+    for part in preflight.trials:
         if part.use.name.startswith(ENDPOINT) and part.image_request is None:
-            asked.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
+            pipelines_by_judge.setdefault(part.use.name, {})[part.use.setting] = part.pipeline
     lines = []
     # At most so many; a prompt of one's own says how many it asks for.
-    each = (one.prompts["n_images"] * one.prompts.get("people", 1 + one.several_people) for one in found.requests)
+    each = (
+        request.prompts["n_images"] * request.prompts.get("people", 1 + request.several_people)
+        for request in preflight.requests
+    )
     people = sum(int(n.sum()) for n in each)
-    for name, by_setting in asked.items():
+    for name, by_setting in pipelines_by_judge.items():
         n = 0
         for setting, pipeline in by_setting.items():
-            own = len(pipeline.custom.questions()) if setting == pipeline.custom.question_model[0] else 0
-            n += people * (own + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
+            n_questions = len(pipeline.custom.questions()) if setting == pipeline.custom.question_model[0] else 0
+            n += people * (n_questions + (1 + len(ATTRIBUTES) if setting == "dalleval.vqa" else 1))
         s = pipeline.settings.vision
         price = n * s.price
         short = f", more than vision.cost_limit, {s.cost_limit:g}, allows" if price > s.cost_limit else ""
@@ -220,34 +231,48 @@ def _questions(found: Preflight) -> list[str]:
     return lines
 
 
-def _margins(found: Iterable[ImageRequest], confidence: float) -> list[str]:
+def _margins(requests: Iterable[ImageRequest], confidence: float) -> list[str]:
     """Return the expected margin of error of a share over one prompt's images, for each kind that shows people."""
     names = {kind: paper.drawn.get(kind, kind) for paper in tables.papers().values() for kind in paper.rated.split()}
     lines = {}
-    for one in found:
-        n = one.prompts["n_images"]
-        if one.kind in names and len(n):
+    for request in requests:
+        n = request.prompts["n_images"]
+        if request.kind in names and len(n):
             ends = int(n.max()), int(n.min())
             widths = (stats.Design(1, 1, size, 100, clusters_random=False).half_width(confidence) for size in ends)
             sizes = f"{format_range(*reversed(ends), '{:,}')} image{'s' * (ends[0] > 1)}"
-            lines[one.kind] = f"  {names[one.kind]:<32}{sizes:>20}  ±{format_range(*widths, '{:.1f}')} points"
+            lines[request.kind] = f"  {names[request.kind]:<32}{sizes:>20}  ±{format_range(*widths, '{:.1f}')} points"
     head = f"Expected margin of error ({format_level(confidence)}) of a share of 50 % over the images of one prompt:"
     return [head, *lines.values(), _AFTER] if lines else []
 
 
-def describe_images(found: list[ImageRequest], measured: Mapping[tuple, Cost]) -> str:
+def describe_images(requests: list[ImageRequest], measured: Mapping[tuple, Cost]) -> str:
     """Return the plan of a run in words, for a terminal: what is asked, and what it takes where that was measured."""
-    if not found:
+    if not requests:
         return "This run makes no images."
     rows = []
-    for one in found:
-        of = measured.get(one.cost_key, Cost(0.0, 0.0, 0, 0.0))
-        told = (one.paper, one.model, one.n_images, one.n_cached, one.at_most, one.n_remaining)
-        rows.append((*told, one.n_remaining * of.seconds, one.n_remaining * of.longest, one.n_remaining * of.bytes))
+    for request in requests:
+        of = measured.get(request.cost_key, Cost(0.0, 0.0, 0, 0.0))
+        values = (
+            request.paper,
+            request.model,
+            request.n_images,
+            request.n_cached,
+            request.at_most,
+            request.n_remaining,
+        )
+        rows.append(
+            (
+                *values,
+                request.n_remaining * of.seconds,
+                request.n_remaining * of.longest,
+                request.n_remaining * of.bytes,
+            )
+        )
     names = ["paper", "model", "images", "there", "at_most", "left", "seconds", "longest", "bytes"]
     rows = pd.DataFrame(rows, columns=names)
-    total, there = rows["images"].sum(), rows["there"].sum()
-    lines = [f"Images: {_most(rows)}{total:,}" + (f", {there:,} already there" if there else "")]
+    total, n_cached = rows["images"].sum(), rows["there"].sum()
+    lines = [f"Images: {_most(rows)}{total:,}" + (f", {n_cached:,} already there" if n_cached else "")]
     for (paper, model), of in rows.groupby(["paper", "model"], sort=False):
         kept = f", {of['there'].sum():,} already there" if of["there"].any() else ""
         each = [of[name].sum() / of["left"].sum() for name in ("seconds", "longest")] if of["left"].any() else [0]
@@ -263,19 +288,19 @@ def describe_images(found: list[ImageRequest], measured: Mapping[tuple, Cost]) -
         if (busy := processor.busy()) > _BUSY:
             each = f"{busy:.1f} processes wanted each processor"
             lines.append(f"  This machine was busy: {each}. Alone it may be many times as fast.")
-        root, size = found[0].pipeline.cache.root, float(rows["bytes"].sum())
+        root, size = requests[0].pipeline.cache.root, float(rows["bytes"].sum())
         free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
         lines.append(
             f"Disk: {format_bytes(size)}" + ("" if size < free else f", and only {format_bytes(free)} are free")
         )
     by_model: dict[str, list[ImageRequest]] = {}
-    for one in found:
-        if one.price is not None:
-            by_model.setdefault(one.model, []).append(one)
+    for request in requests:
+        if request.price is not None:
+            by_model.setdefault(request.model, []).append(request)
     for model, of in by_model.items():
-        left, each, limit = sum(one.n_remaining for one in of), of[0].price, of[0].image_model.cost_limit
-        short = f", more than endpoint.cost_limit, {limit:g}, lets it buy" if left * each > limit else ""
-        lines.append(f"Price: {model} {left:,} x {each:g} = {left * each:,.2f}{short}")
+        n_remaining, each, limit = sum(request.n_remaining for request in of), of[0].price, of[0].image_model.cost_limit
+        short = f", more than endpoint.cost_limit, {limit:g}, lets it buy" if n_remaining * each > limit else ""
+        lines.append(f"Price: {model} {n_remaining:,} x {each:g} = {n_remaining * each:,.2f}{short}")
     return "\n".join(lines)
 
 

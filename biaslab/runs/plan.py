@@ -79,7 +79,9 @@ def plan_designs(folder: Path, given: Mapping, confidence: float) -> tuple[list[
     own = [one for one in own if (one.cells["coefficient"] * one.cells["n"]).any()]
     widest: dict[tuple, tuple[Headline, stats.Design]] = {}
     for one in own:
-        design = stats.design_from_pilot(one.cells, one.people, drawn=one.clusters_random, folded=one.is_absolute)
+        design = stats.design_from_pilot(
+            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
+        )
         key = one.model, one.measure, one.group == MEAN
         if key not in widest or design.half_width() > widest[key][1].half_width():
             widest[key] = one, design

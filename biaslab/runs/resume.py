@@ -68,7 +68,8 @@ def fingerprint(
 
 
 def notebook_code(notebook: Notebook) -> dict[str, str]:
-    """Return the digests of :func:`biaslab.cache.code_digest.function_digests` for the code behind a notebook's results
+    """Return the digests of :func:`biaslab.cache.code_digest.function_digests` for the code behind a notebook's
+    results
     and page.
 
     A notebook names tables, and the source says whether they are measured or printed: of the papers whose tables it

@@ -38,7 +38,7 @@ def run(
     outputs: str | Path = "outputs",
     overwrite: bool = False,
     force: bool = False,
-    rehearse: bool = False,
+    preflight: bool = False,
     progress: bool = True,
 ) -> dict:
     """Execute the selected notebooks, build the report, and return its record.
@@ -50,7 +50,7 @@ def run(
     Args:
         overwrite: Whether a folder that holds another run may be replaced.
         force: Whether to execute also notebooks that are up to date.
-        rehearse: Whether to try what the run uses before images are made.
+        preflight: Whether to try what the run uses before images are made.
 
     Raises:
         ParameterError, InputError: A parameter or an input cannot be used; nothing was started.
@@ -91,7 +91,7 @@ def run(
             for root in sorted({job.request.opened.cache.root for job in left if job.makes_images}):
                 with result_cache.explain_errors(root):
                     root.mkdir(parents=True, exist_ok=True)
-        if rehearse and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHT_DONE):
+        if preflight and any(job.makes_images for job in left) and not os.environ.get(kernels.PREFLIGHT_DONE):
             # Printed numbers need none of what it reads.
             from biaslab.runs import dry_run
 

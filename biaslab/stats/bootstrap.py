@@ -75,8 +75,8 @@ def hierarchical_bootstrap(
         confidence: Level of the interval, 0–1.
         fixed: Whether the interval is for these occupations alone, whatever others like them would show.
         drawing: How the images of the cells are drawn, by default one by one (:class:`IndependentSampling`);
-        :class:`CaptionClusterSampling`
-            keeps images of the same caption together. Several stand for neighbouring cells, from left to right.
+            :class:`CaptionClusterSampling` keeps images of the same caption together. Several stand for neighbouring
+            cells, from left to right.
 
     Returns:
         ``value`` is the plain statistic, as the papers define it; the interval is Student's t (normal where ``fixed``)

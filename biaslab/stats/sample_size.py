@@ -136,11 +136,13 @@ class Design:
         return images, None if images else self.minimum_images(half_width, confidence, of="clusters")
 
 
-def design_from_pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool, folded: bool = False) -> Design:
+def design_from_pilot(
+    cells: pd.DataFrame, people: pd.DataFrame, *, clusters_random: bool, is_absolute: bool = False
+) -> Design:
     """Return the design of a headline whose images are there, with variances as these tell them.
 
-    ``cells``, ``people``, ``drawn`` and ``folded`` are as of :class:`biaslab.metrics.headline.Headline`. The part of
-    clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
+    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`.
+    The part of clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
     image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError:
     Nobody is judged.
     """
@@ -176,18 +178,18 @@ def design_from_pilot(cells: pd.DataFrame, people: pd.DataFrame, *, drawn: bool,
     made, k, reach = cells["source"] != "training", len(effects), float(c.abs().sum())
     per = asked.groupby("cell")["image_id"].nunique()[cells.index[made]] if known else n[made]
     prompts, images, unit = made.sum() / k, float(per.to_numpy(float).mean()), k / reach**2
-    group = float((between + noise[~made].sum()) * unit) if drawn else 0.0
+    group = float((between + noise[~made].sum()) * unit) if clusters_random else 0.0
     mean = float(c.abs().to_numpy() @ ((cells["count"] + 1) / (n + 2)).to_numpy()) / reach
-    if folded:
+    if is_absolute:
         mean = 0.5 + np.sqrt(max(c.abs() @ ((share - 0.5) ** 2 - seed / n) / reach - group, 0))
     # Of prompts that stay, what they differ by about the mean of just these.
-    wording = template if drawn else template * images / n * (1 - 1 / prompts)
+    wording = template if clusters_random else template * images / n * (1 - 1 / prompts)
     wording = float((c**2 * wording)[made].sum() * unit * prompts)
     each_image = float((c**2 / n)[made].sum() * seed * together * unit * prompts * images)
-    if k == 1 and not drawn:
+    if k == 1 and not clusters_random:
         # The interval of a single share takes its variance as p (1 - p), without a degree of freedom.
         each_image *= float(1 - 1 / n.sum())
     return Design(
-        k, float(prompts), float(images), reach, drawn, lists.nunique(), group, wording, each_image, float(mean),
-        is_absolute=folded and bool(made.all()),
+        k, float(prompts), float(images), reach, clusters_random, lists.nunique(), group, wording, each_image, float(mean),
+        is_absolute=is_absolute and bool(made.all()),
     )  # fmt: skip

@@ -85,7 +85,7 @@ def test_nothing_of_it_is_there(python):
     # Its names are no names here, and what says so names what there is.
     done = python("-m", "biaslab.cli", "audit", "mini")
     assert done.returncode == 2 and "There is no text-to-image model named 'mini'" in done.stderr
-    code = "from biaslab.request import Request; Request.of({'source': 'mini'})"
+    code = "from biaslab.request import Request; Request.from_parameters({'source': 'mini'})"
     done = python("-c", code)
     assert "neither 'published', 'annotations', 'pipeline' nor a folder that exists" in done.stderr
 

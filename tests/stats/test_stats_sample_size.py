@@ -85,16 +85,16 @@ def test_of_few_clusters_no_number_of_images_is_enough():
 def test_a_pilot_has_the_half_width_of_its_own_interval():
     count, n = np.array([0, 1, 5, 9]), 10
     found = stats.mean_interval(200 * count / n - 100)
-    design = stats.design_from_pilot(cells(count, n, 200 / 4), NOBODY, drawn=True)
+    design = stats.design_from_pilot(cells(count, n, 200 / 4), NOBODY, clusters_random=True)
     assert design.half_width() == pytest.approx((found.ci_high - found.ci_low) / 2)
     # Images of a share vary by p (1 - p) n / (n - 1): 0, 0.1, 0.2778 and 0.1 here.
     assert design.seed == pytest.approx((0 + 0.09 + 0.25 + 0.09) / 4 * 10 / 9)
     low, high = stats.wilson_interval(21, 42)
-    alone = stats.design_from_pilot(cells([20], 40, 100.0), NOBODY, drawn=False)
+    alone = stats.design_from_pilot(cells([20], 40, 100.0), NOBODY, clusters_random=False)
     assert (alone.clusters, alone.images, alone.share) == (1, 40, 0.5)
     assert replace(alone, images=42).half_width() == pytest.approx(50 * (high - low))
     with pytest.raises(InputError, match="No classified people"):
-        stats.design_from_pilot(cells([0], 0, 1.0), NOBODY, drawn=False)
+        stats.design_from_pilot(cells([0], 0, 1.0), NOBODY, clusters_random=False)
 
 
 def test_people_of_one_image_who_move_as_one_count_double():
@@ -103,19 +103,19 @@ def test_people_of_one_image_who_move_as_one_count_double():
     rows = cells([3, 1, 1, 3], 4, [50.0, 50, -50, -50], ["f", "f", "m", "m"])
     person = pd.DataFrame({"image_id": np.arange(8), "judged": fits, "cell": [0] * 4 + [1] * 4})
     other = person.assign(judged=1 - fits, cell=person["cell"] + 2)
-    together = stats.design_from_pilot(rows, pd.concat([person, other], ignore_index=True), drawn=True)
-    apart = stats.design_from_pilot(rows, NOBODY, drawn=True)
+    together = stats.design_from_pilot(rows, pd.concat([person, other], ignore_index=True), clusters_random=True)
+    apart = stats.design_from_pilot(rows, NOBODY, clusters_random=True)
     assert together.seed == pytest.approx(2 * apart.seed) and (together.clusters, together.lists) == (4, 2)
     # Not judged: the images of a prompt are those asked for.
     unseen = pd.DataFrame({"image_id": np.arange(8, 16), "judged": np.nan, "cell": [0] * 4 + [1] * 4})
     whole = pd.concat([person, other, unseen, unseen.assign(cell=unseen["cell"] + 2)], ignore_index=True)
-    assert stats.design_from_pilot(rows, whole, drawn=True).images == 8
+    assert stats.design_from_pilot(rows, whole, clusters_random=True).images == 8
 
 
 def test_images_of_training_are_no_more_however_many_are_made():
     made, there = cells([2, 8], 10, [50.0, 50]), cells([5, 5], 10, [-50.0, -50], source="training")
     both = pd.concat([made, there], ignore_index=True)
-    design = stats.design_from_pilot(both, NOBODY, drawn=True, folded=True)
+    design = stats.design_from_pilot(both, NOBODY, clusters_random=True, is_absolute=True)
     whole = sum(design.variances.values())
     many = replace(design, images=1e9)
     # What is left: all but the images made, 2 x 50² x 0.2278 / 10 by their pooled variance over 4 shares of 10.

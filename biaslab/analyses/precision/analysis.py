@@ -130,7 +130,7 @@ def components(headlines: Iterable[Headline], estimates: pd.DataFrame, *, confid
     rows = []
     for one in (one for one in headlines if one.group == MEAN and one.cells["n"].sum()):
         parts = stats.design_from_pilot(
-            one.cells, one.people, drawn=one.clusters_random, folded=one.is_absolute
+            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
         ).variances
         (judge, *_), (both, low, high) = (
             by.loc[[(one.paper, one.model, one.measure, one.group, name)]].iloc[0] for name in (JUDGE, BOTH)
@@ -153,7 +153,9 @@ def sizes(headlines: Iterable[Headline], *, confidence: float = 0.95) -> pd.Data
     """
     rows = []
     for one in (one for one in headlines if one.cells["n"].sum()):
-        design = stats.design_from_pilot(one.cells, one.people, drawn=one.clusters_random, folded=one.is_absolute)
+        design = stats.design_from_pilot(
+            one.cells, one.people, clusters_random=one.clusters_random, is_absolute=one.is_absolute
+        )
         row = {"paper": one.paper, "model": one.model, "headline": one.measure, "group": one.group, "unit": one.unit}
         half = design.half_width(confidence)
         now = {"target": CURRENT, "half_width": half, "n_images_per_prompt": design.images, "percent_additional": 0.0}

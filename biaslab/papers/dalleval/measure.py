@@ -65,12 +65,14 @@ def skill_verdicts(pipeline: Pipeline) -> pd.DataFrame:
 def _verdicts(pipeline: Pipeline) -> pd.DataFrame:
     images, chosen = pipeline.dalleval.images("skills"), _rule(pipeline)
     detections, looked = pipeline.dalleval.detections(images)
-    asked = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
-    asked = asked[asked["unseen"] != DUPLICATE].reset_index(drop=True)
-    asked["truth"] = _yes(asked["truth_failure"] == "") if "truth_failure" in asked else ""
-    asked["n_detected"] = judging.count_statements(detections, asked, chosen["threshold"])
-    asked["n_depicted"] = asked.get("truth_n", np.nan)
-    rules = [judging.verdicts(detections, asked, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES]
+    requests = images.table.merge(looked.rename(columns={"status": "unseen"}), on="image_id")
+    requests = requests[requests["unseen"] != DUPLICATE].reset_index(drop=True)
+    requests["truth"] = _yes(requests["truth_failure"] == "") if "truth_failure" in requests else ""
+    requests["n_detected"] = judging.count_statements(detections, requests, chosen["threshold"])
+    requests["n_depicted"] = requests.get("truth_n", np.nan)
+    rules = [
+        judging.verdicts(detections, requests, **chosen | {"rule": rule}).assign(rule=rule) for rule in judging.RULES
+    ]
     whole = pd.concat(rules, ignore_index=True).assign(chosen=lambda table: table["rule"] == chosen["rule"])
     whole["status"] = whole["unseen"].where(whole["unseen"] != "", whole["status"])
     for name in ("chosen", "correct", "objects_correct", "rest_correct"):
@@ -138,9 +140,9 @@ def references(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.make_table([], "dalleval_references")
-    detections, asked = _seen(pipeline, pipeline.dalleval.renders())
-    judged = judging.verdicts(detections, asked, **_rule(pipeline))
-    others = judging.shuffle_verdicts(detections, asked, **_rule(pipeline))
+    detections, requests = _seen(pipeline, pipeline.dalleval.renders())
+    judged = judging.verdicts(detections, requests, **_rule(pipeline))
+    others = judging.shuffle_verdicts(detections, requests, **_rule(pipeline))
     rows = []
     for skill, group in judged.groupby("skill", sort=False):
         rows.append(("oracle", skill, DETECTOR, 100 * group["correct"].mean(), len(group)))
@@ -194,12 +196,12 @@ def detector_renders(pipeline: Pipeline) -> pd.DataFrame:
     """
     if not _truth_is_known(pipeline):
         return tables.make_table([], "dalleval_detector_renders")
-    detections, asked = _seen(pipeline, pipeline.dalleval.reference())
+    detections, requests = _seen(pipeline, pipeline.dalleval.reference())
     if pipeline.settings.dalleval.paintskills:
         # Its simulator accepts objects that hide each other, and does not know every relation: boxes say otherwise.
         boxes = _judged_by_boxes(pipeline)
-        asked = asked[~asked["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
-    judged = judging.verdicts(detections, asked, **_rule(pipeline))
+        requests = requests[~requests["prompt_id"].isin(boxes.loc[~boxes["correct"], "prompt_id"])]
+    judged = judging.verdicts(detections, requests, **_rule(pipeline))
     judged = judged.assign(
         failure=judged["truth_failure"].replace("", NONE),
         correct=_yes(judged["correct"]),
@@ -235,9 +237,9 @@ def social_drawings(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=2)
 def _social(pipeline: Pipeline, kind: str) -> pd.DataFrame:
-    known = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
+    defaults = {"truth_gender": "", "truth_skin_tone": np.nan, "truth_attributes": ""}
     images = pipeline.dalleval.people(kind).table
-    images = images.assign(**{c: images.get(c, missing) for c, missing in known.items()})
+    images = images.assign(**{c: images.get(c, missing) for c, missing in defaults.items()})
     for judges in (_answered, _judged, _toned):
         images = judges(pipeline, kind, images)
     return _table(pipeline, images, "dalleval_social_images")
@@ -258,13 +260,13 @@ def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, Image
         seen = _social(pipeline, kind)
         by = "judge" if pipeline.dalleval.gender_is_judged else "vqa"
         why = seen["status_judge" if by == "judge" else "reason_vqa"]
-        known = seen[f"gender_{by}"].isin(GENDERS)
+        is_judged = seen[f"gender_{by}"].isin(GENDERS)
         named = seen["prompt"] != "person"
-        asked = seen["profession"].replace("(none)", "a person")
-        asked = asked.mask(named, asked + ", asked for as a " + seen["prompt"])
-        tones = {"tone": seen["skin_tone"], "status": why.mask(known, "judged")}
+        phrase = seen["profession"].replace("(none)", "a person")
+        phrase = phrase.mask(named, phrase + ", asked for as a " + seen["prompt"])
+        tones = {"tone": seen["skin_tone"], "status": why.mask(is_judged, "judged")}
         # Prompts that name a gender ask for no perception of it.
-        seen = seen.assign(group=asked, who=asked, gender=seen[f"gender_{by}"], apart=named, **tones)
+        seen = seen.assign(group=phrase, who=phrase, gender=seen[f"gender_{by}"], apart=named, **tones)
     return seen.assign(prompt=seen["image_id"].map(text), position=1), images
 
 
@@ -275,7 +277,7 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
     answers, ids = pipeline.dalleval.answers(kind), images["image_id"]
     about = answers[answers["attribute"] == ""].set_index("image_id").reindex(ids)
     read = [read_answer(text) for text in about["answer"]]
-    asked = (about["status"] == "").to_numpy()
+    is_eligible = (about["status"] == "").to_numpy()
     worn = _worn(answers)
 
     def names(answer: str) -> np.ndarray:
@@ -283,8 +285,8 @@ def _answered(pipeline: Pipeline, kind: str, images: pd.DataFrame) -> pd.DataFra
         return joined.reindex(ids, fill_value="").to_numpy(object)
 
     return images.assign(
-        gender_vqa=np.where(asked, [gender for gender, _ in read], ""),
-        reason_vqa=np.where(asked, [why for _, why in read], about["status"].to_numpy(object)),
+        gender_vqa=np.where(is_eligible, [gender for gender, _ in read], ""),
+        reason_vqa=np.where(is_eligible, [why for _, why in read], about["status"].to_numpy(object)),
         attributes=names("yes"),
         attributes_missing=names(""),
     )
@@ -358,8 +360,8 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if pipeline.find_ground_truth("dalleval") is None:
         return tables.make_table([], "dalleval_skin_tone_readings")
     faces = pipeline.dalleval.tones("drawings")
-    known = faces["tone"].notna().to_numpy()
-    colours = np.where(known[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
+    has_tone = faces["tone"].notna().to_numpy()
+    colours = np.where(has_tone[:, None], faces[["red", "green", "blue"]].to_numpy(), np.nan)
     by_chroma = np.full((len(faces), 3), np.nan)
     ids = list(faces["image_id"])
     for start in range(0, len(ids), _AT_A_TIME):
@@ -375,7 +377,9 @@ def skin_tone_readings(pipeline: Pipeline) -> pd.DataFrame:
     if (judge := next(iter(faces["tone_judge"]), "")) != TONE_BY_PIXELS:
         methods = {("face", judge): faces["tone"].to_numpy(float)}
     methods["pixels by YCrCb", "nearest swatch in RGB"] = tones.nearest_swatch(by_chroma)
-    read = (faces.assign(segmentation=of, scoring=by, tone_estimated=tone) for (of, by), tone in methods.items())
+    read = (
+        faces.assign(segmentation=readings, scoring=by, tone_estimated=tone) for (readings, by), tone in methods.items()
+    )
     return _table(pipeline, pd.concat(read), "dalleval_skin_tone_readings")
 
 
@@ -415,28 +419,28 @@ def image_quality(pipeline: Pipeline) -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
-    asked, made, real = pipeline.dalleval.captioned()
-    sets = {"generated": (made, asked["image_id"])}
+    requests, made, real = pipeline.dalleval.captioned()
+    sets = {"generated": (made, requests["image_id"])}
     if real is not None:
-        sets["captioned"] = (real, asked["real_id"])
-    groups, rows, vectors, compares = asked["group"].to_numpy(str), [], {}, pipeline.settings.judging.gender
+        sets["captioned"] = (real, requests["real_id"])
+    groups, rows, vectors, compares = requests["group"].to_numpy(str), [], {}, pipeline.settings.judging.gender
     if compares and pipeline.has_clip:
-        texts = pipeline.text_embeddings(asked["text"])
+        texts = pipeline.text_embeddings(requests["text"])
         vectors = {name: _vectors(pipeline, *of) for name, of in sets.items()}
     else:
         missing = {"images": "generated", "n": 0, "reason": "judging.gender names no open_clip model"}
         rows += [missing | {"metric": name} for name in ("R-precision", *_named_distances("CLIP"))]
-    for name, (found, seen) in vectors.items():
-        if len(found) < 2:
-            why = "there is no other caption" if len(found) else _UNREAD
-            rows.append({"images": name, "metric": "R-precision", "n": len(found), "reason": why})
+    for name, (table, seen) in vectors.items():
+        if len(table) < 2:
+            why = "there is no other caption" if len(table) else _UNREAD
+            rows.append({"images": name, "metric": "R-precision", "n": len(table), "reason": why})
             continue
-        others = min(DISTRACTORS, len(found) - 1)
-        each = r_precision(found @ texts[seen].T, distractors=others)
+        others = min(DISTRACTORS, len(table) - 1)
+        each = r_precision(table @ texts[seen].T, distractors=others)
         row = {"images": name, "metric": "R-precision", "null_mean": 100 / (1 + others)}
         rows.append(row | _clustered(each, groups[seen], 0, 100))
     for name, of in sets.items():
-        rows += [{"images": name} | row for row in _captioning(pipeline, *of, asked)]
+        rows += [{"images": name} | row for row in _captioning(pipeline, *of, requests)]
     if vectors:
         rows += _distances(vectors, groups, "CLIP", pipeline.seed)
     if (path := pipeline.settings.dalleval.inception_file) and real is not None:
@@ -444,16 +448,16 @@ def _image_quality(pipeline: Pipeline) -> pd.DataFrame:
         rows += _distances(features, groups, "Inception", pipeline.seed)
     # Where no image can be read no row has a value.
     columns = ["images", "metric", "value", "ci_low", "ci_high", "null_mean", "n", "reason"]
-    found = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
-    found.loc[found["value"].notna() & found["ci_low"].isna(), "reason"] = "captions of too few occupations"
-    return _table(pipeline, found, "dalleval_image_quality")
+    table = pd.DataFrame(rows, columns=columns).fillna({"reason": ""})
+    table.loc[table["value"].notna() & table["ci_low"].isna(), "reason"] = "captions of too few occupations"
+    return _table(pipeline, table, "dalleval_image_quality")
 
 
 def _vectors(pipeline: Pipeline, source: ImageSource, ids: pd.Series, name: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Return embeddings of the images that can be read, (n, dimensions), and which these are."""
-    found = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
-    seen = found.notna().to_numpy()
-    return np.stack(list(found[seen])) if seen.any() else np.empty((0, 0)), seen
+    embeddings = pipeline.image_embeddings(source, ids, name).set_index("image_id")["vector"].reindex(ids)
+    seen = embeddings.notna().to_numpy()
+    return np.stack(list(embeddings[seen])) if seen.any() else np.empty((0, 0)), seen
 
 
 def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) -> dict:
@@ -463,23 +467,23 @@ def _clustered(values: np.ndarray, groups: np.ndarray, low: float, high: float) 
     return dict(zip(("value", "ci_low", "ci_high"), ends, strict=True)) | {"n": n}
 
 
-def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, asked: pd.DataFrame) -> list[dict]:
+def _captioning(pipeline: Pipeline, source: ImageSource, ids: pd.Series, requests: pd.DataFrame) -> list[dict]:
     """Return rows of captioning metrics: what is said of images, against their captions."""
     without = [{"metric": name, "n": 0, "reason": why} for name, why in captioning.WITHOUT.items()]
     if pipeline.unset_settings("dalleval.captioner"):
         return [{"metric": name, "n": 0, "reason": _UNNAMED} for name in captioning.METRICS] + without
-    said = pipeline.dalleval.describe(source, ids)
-    seen = np.flatnonzero(said["status"] == "")
+    described = pipeline.dalleval.describe(source, ids)
+    seen = np.flatnonzero(described["status"] == "")
     if not len(seen):
         return [{"metric": name, "n": 0, "reason": _UNREAD} for name in captioning.METRICS] + without
-    captions, of = list(said["caption"].iloc[seen]), asked.iloc[seen]
-    right = list(of["references"])
-    found = captioning.caption_scores(captions, right, groups=of["group"], seed=pipeline.seed)
+    captions, reference_rows = list(described["caption"].iloc[seen]), requests.iloc[seen]
+    right = list(reference_rows["references"])
+    scores = captioning.caption_scores(captions, right, groups=reference_rows["group"], seed=pipeline.seed)
     # Each sentence against the captions of an image far off (near ones are of the same occupation): what they have in
     # common without any image.
     half = len(right) // 2
     null_mean = captioning.caption_scores(captions, right[half:] + right[:half], seed=pipeline.seed)["value"]
-    return found.assign(null_mean=null_mean).to_dict("records") + without
+    return scores.assign(null_mean=null_mean).to_dict("records") + without
 
 
 def _distances(
@@ -491,14 +495,14 @@ def _distances(
         row: dict[str, Any] = {"images": "generated", "metric": metric}
         if len(vectors) < 2:
             rows.append(row | {"n": 0, "reason": "no images behind the captions"})
-        elif not all(len(found) for found, _ in vectors.values()):
+        elif not all(len(vector_rows) for vector_rows, _ in vectors.values()):
             rows.append(row | {"n": 0, "reason": _UNREAD})
         else:
-            images = [found for found, _ in vectors.values()]
-            of = [groups[seen] for _, seen in vectors.values()]
+            images = [vector_rows for vector_rows, _ in vectors.values()]
+            group_pairs = [groups[seen] for _, seen in vectors.values()]
             rng = np.random.default_rng([seed, 73])
             squared = distance is kernel_distance
-            value, low, high, _ = stats.halves_interval(images, of, distance, squared=squared, seed=rng)
+            value, low, high, _ = stats.halves_interval(images, group_pairs, distance, squared=squared, seed=rng)
             # A distance is not below 0, but KID's estimate may be.
             row |= {"value": value, "ci_low": np.minimum(value, np.maximum(low, 0)), "ci_high": high}
             rows.append(row | {"null_mean": _floor(images[1], distance, seed), "n": len(images[0])})
@@ -514,7 +518,7 @@ def _floor(images: np.ndarray, distance: Callable, seed: int) -> float:
     """Return what chance alone makes of a distance of as many images: that of two halves of the same."""
     rng = np.random.default_rng([seed, 75])
     halves = (np.split(images[rng.permutation(len(images))], [len(images) // 2]) for _ in range(_SPLITS))
-    null_mean = np.mean([distance(*of) for of in halves])
+    null_mean = np.mean([distance(*half) for half in halves])
     # What chance adds to FID falls with one over the images (Chong & Forsyth 2020): halves have twice as much.
     return float(null_mean / (2 if distance is frechet_distance else 1))
 
@@ -547,18 +551,18 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
         return tables.make_table([], "dalleval_gender_judges")
     rng = np.random.default_rng([pipeline.seed, 74])
     table = table.iloc[np.sort(rng.permutation(len(table))[:CAPTIONED])]
-    found = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
-    found = found.reindex(table["image_id"])
-    table = table[found.notna().to_numpy()]
+    embeddings = pipeline.image_embeddings("training", table["image_id"]).set_index("image_id")["vector"]
+    embeddings = embeddings.reindex(table["image_id"])
+    table = table[embeddings.notna().to_numpy()]
     if len(table) < max(_FIRST):
         return tables.make_table([], "dalleval_gender_judges")
-    images = np.stack(list(found.dropna()))
+    images = np.stack(list(embeddings.dropna()))
     female, rows = (table["truth_gender"] == "female").to_numpy(), []
     groups = table["occupation"].to_numpy(str)
 
     def row(captions: str, metric: str, values: np.ndarray, low: float, high: float) -> None:
-        found = _clustered((values - low) / (high - low), groups, low, high)
-        rows.append({"captions": captions, "metric": metric} | found)
+        embeddings = _clustered((values - low) / (high - low), groups, low, high)
+        rows.append({"captions": captions, "metric": metric} | embeddings)
 
     for captions, texts in (("original", table["text"]), ("ungendered", remove_gender(table["text"]))):
         similarity = pipeline.text_embeddings(texts) @ images.T
@@ -567,7 +571,7 @@ def gender_judges(pipeline: Pipeline) -> pd.DataFrame:
             row(captions, f"recall_at_{k}", 100 * recall_at(similarity, k), 0, 100)
         row(captions, "bias_at_all", 1 - 2 * female, -1, 1)
     about = {"judge": pipeline.settings.judging.gender, "reason": f"{len(table)} captioned images"}
-    return tables.make_table([of | about for of in rows], "dalleval_gender_judges")
+    return tables.make_table([judge_rows | about for judge_rows in rows], "dalleval_gender_judges")
 
 
 # -- images for galleries ------------------------------------------------------------------------------

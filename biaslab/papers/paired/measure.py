@@ -230,7 +230,9 @@ def people_with_faces(pipeline: Pipeline | None, *kinds: str) -> pd.DataFrame:
 
 
 def people_in_images(pipeline: Pipeline, kind: str) -> tuple[pd.DataFrame, ImageSource]:
-    """Return the people in images, by identity, and the images (as ``paradox.measure.people_in_images``)."""
+    """Return the people in images, by identity, and the images (as
+    ``paradox.measure.people_in_images``).
+    """
     images = pipeline.paired.images(kind)
     people = pipeline.paired.people(kind).merge(images.table[["image_id", "text"]], on="image_id")
     return people.assign(group=people["identity"], who=people["identity"], prompt=people["text"]), images

@@ -43,7 +43,8 @@ def headlines(shares: pd.DataFrame, amplification: pd.DataFrame, rated: pd.DataF
             null_mean = float((found["amplification"] - found["amplification_corrected"]).fillna(0).sum())
             of = cells.assign(coefficient=coefficient)
             yield Headline(
-                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, is_absolute=True, clusters_random=True,
+                "paradox", group.model, words, MEAN, "points", 1, 0, of, people, is_absolute=True,
+                clusters_random=True,
                 null_mean=null_mean, clusters="occupations", setting="generation.images_per_prompt",
             )  # fmt: skip
 

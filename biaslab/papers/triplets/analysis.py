@@ -79,9 +79,9 @@ def excluded_words(words: pd.DataFrame) -> pd.DataFrame:
 def professions(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return ``triplets_professions``: the professions of table 3, sentences about them, and those among prompts."""
     by = ["topic", "profession"]
-    of = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
-    asked = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
-    counted = of.assign(n_sentences_used=asked.reindex(of.index, fill_value=0))
+    by_profession = sentences().groupby(by, sort=False)["text"].agg(n_sentences="size", sentence="first")
+    n_triplets = prompts[prompts["profession"] != ""].groupby(by)["triplet_id"].nunique()
+    counted = by_profession.assign(n_sentences_used=n_triplets.reindex(by_profession.index, fill_value=0))
     return tables.make_table(counted.reset_index(), "triplets_professions")
 
 
@@ -92,9 +92,9 @@ def examples(prompts: pd.DataFrame, most: int = 10) -> pd.DataFrame:
     """
     by = ["dataset", "triplet_id"]
     first = prompts[by].drop_duplicates().groupby("dataset", sort=False).head(most)
-    some = first.merge(prompts, on=by)
-    shown = [_marked(text, spans) for text, spans in zip(some["text"], some["spans"], strict=True)]
-    wide = some.assign(text=shown).pivot(index=by, columns="prompt_gender", values="text")
+    sampled = first.merge(prompts, on=by)
+    shown = [_marked(text, spans) for text, spans in zip(sampled["text"], sampled["spans"], strict=True)]
+    wide = sampled.assign(text=shown).pivot(index=by, columns="prompt_gender", values="text")
     wide = wide.reindex(index=pd.MultiIndex.from_frame(first), columns=PROMPT_GENDERS)
     return wide.reset_index().drop(columns="triplet_id").rename_axis(columns=None)
 
@@ -148,8 +148,8 @@ def disparity_gap(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     Intervals and errors as :func:`disparity`; p is that of the interval, adjusted over the metrics of a model and
     dataset.
     """
-    found = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
-    return stats.adjust_families(tables.make_table(found, "triplets_disparity_gap"), _CELL)
+    gaps = _gaps(similarity, "triplets_similarity", [*_CELL, *_METRIC], confidence)
+    return stats.adjust_families(tables.make_table(gaps, "triplets_disparity_gap"), _CELL)
 
 
 def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -162,13 +162,13 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
     """
     cell = [*_CELL, *_METRIC]
     rows, of_cell = [], dict(iter(similarity.groupby(cell, sort=False)))
-    for names, known in references.groupby(cell, sort=False):
-        wide = pd.concat([of_cell[names], known]).pivot(index="case", columns="pair", values="value")
+    for names, model_rows in references.groupby(cell, sort=False):
+        wide = pd.concat([of_cell[names], model_rows]).pivot(index="case", columns="pair", values="value")
         wide = wide.reindex(columns=[*PAIRS, *REFERENCES])
-        same = known.iloc[0][[*cell, "unit", "sample"]].to_dict()
-        sign = 1 if known["higher_is_closer"].iloc[0] == 1 else -1
-        for baseline, of in known.groupby("pair", sort=False):
-            mean = _mean("value", of["value"], of["case"], _reason(of), confidence)
+        same = model_rows.iloc[0][[*cell, "unit", "sample"]].to_dict()
+        sign = 1 if model_rows["higher_is_closer"].iloc[0] == 1 else -1
+        for baseline, pair_rows in model_rows.groupby("pair", sort=False):
+            mean = _mean("value", pair_rows["value"], pair_rows["case"], _reason(pair_rows), confidence)
             for pair in PAIRS:
                 difference = (sign * (wide[pair] - wide[baseline])).dropna()
                 far = _mean("", difference, difference.index, "", confidence)
@@ -176,7 +176,10 @@ def null_similarity(similarity: pd.DataFrame, references: pd.DataFrame, *, confi
                     same
                     | mean
                     | {"reference": baseline, "pair": pair, "n": len(difference)}
-                    | {f"difference{of}": far.get(of.removeprefix("_")) for of in ("", "_ci_low", "_ci_high")}
+                    | {
+                        f"difference{pair_rows}": far.get(pair_rows.removeprefix("_"))
+                        for pair_rows in ("", "_ci_low", "_ci_high")
+                    }
                     | {"p": stats.one_sample_t(difference).p, "n_cases": len(difference)}
                 )
     return stats.adjust_families(tables.make_table(rows, "triplets_null_similarity"), [*_CELL, "reference"])
@@ -242,8 +245,8 @@ def co_occurrence_summary(gap: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     over = select_pooled(summary).dropna(subset="relative_gap_ci_low")
     names = {"relative_gap_p": "p", "n_datasets": "n_cases"}
     over = over.rename(columns=names).assign(dataset=ALL_DATASETS, sample="triplets")
-    known = cells[cells["ci_low"].notna()] if len(over) else cells
-    return tables.make_table(pd.concat([over, known], ignore_index=True), "triplets_co_occurrence")
+    with_interval = cells[cells["ci_low"].notna()] if len(over) else cells
+    return tables.make_table(pd.concat([over, with_interval], ignore_index=True), "triplets_co_occurrence")
 
 
 def _over_datasets(rows: pd.DataFrame, confidence: float) -> dict:
@@ -314,7 +317,7 @@ def _worst_reading(rows: pd.DataFrame) -> str:
 
 def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: float) -> pd.DataFrame:
     """Return each cell's two means and the gap between them, positive where neutral is nearer to masculine."""
-    found, rows = [], _checked(similarity, name, cell)
+    results, rows = [], _checked(similarity, name, cell)
     for _, group in rows.groupby(cell, sort=False):
         row = group.iloc[0][[*cell, "rounding", "unit", "sample"]].to_dict()
         higher = group["higher_is_closer"].iloc[0] == 1
@@ -339,8 +342,8 @@ def _gaps(similarity: pd.DataFrame, name: str, cell: list[str], confidence: floa
         tied = abs(row["gap"]) <= row["rounding"] * (1 + 1e-6)
         way = "tie" if tied else "masculine" if row["gap"] > 0 else "feminine"
         row["direction"] = "" if np.isnan(row["gap"]) else way
-        found.append(row | {"n": int(n.min()) if len(n) else 0})
-    return pd.DataFrame(found, columns=None if found else cell)
+        results.append(row | {"n": int(n.min()) if len(n) else 0})
+    return pd.DataFrame(results, columns=None if results else cell)
 
 
 # -- objects (section 5) -----------------------------------------------------------------------------
@@ -352,11 +355,11 @@ def co_occurrence(similarity: pd.DataFrame, *, confidence: float = 0.95) -> pd.D
     Of ``triplets_object_similarity``. Images without objects have no cosine (0–1); they are counted.
     """
     cosines = similarity.assign(unit="1", higher_is_closer=1.0)
-    found = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
+    gaps = _gaps(cosines, "triplets_object_similarity", _CELL, confidence)
     if "n_pairs_excluded" in similarity:
         without = similarity.groupby(_CELL)["n_pairs_excluded"].sum(min_count=1)
-        found = found.merge(without.reset_index(), on=_CELL, how="left")
-    return stats.adjust_families(tables.make_table(found, "triplets_co_occurrence"), ["sample"])
+        gaps = gaps.merge(without.reset_index(), on=_CELL, how="left")
+    return stats.adjust_families(tables.make_table(gaps, "triplets_co_occurrence"), ["sample"])
 
 
 def chi_square(
@@ -375,8 +378,8 @@ def chi_square(
     known: images of a triplet are matched and objects of an image come together, which the plain p knows nothing of.
     Raises InputError where n_images differs within a set of prompts, or only some counts are told by case.
     """
-    counts, of = _with_group(counts)
-    printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (of == "")]
+    counts, prefix = _with_group(counts)
+    printed = printed[(printed["dependency_group"] == ALL_GROUPS) == (prefix == "")]
     rows = [
         dict(zip(_GROUP, names, strict=True)) | row
         for names, group in counts.groupby(_GROUP, sort=False)
@@ -388,7 +391,7 @@ def chi_square(
     def place(column: pd.Series) -> pd.Series:
         return column.map((GROUPS if column.name == "dependency_group" else list(column.unique())).index)
 
-    frame = tables.make_table(rows, f"triplets_{of}chi_square")
+    frame = tables.make_table(rows, f"triplets_{prefix}chi_square")
     frame = frame.sort_values([c for c in _GROUP if c in frame], key=place, ignore_index=True)
     # What is printed and what is measured are two studies.
     family = ["sample", "evidence"]
@@ -414,15 +417,15 @@ def bias_score(
     count reaches ``min_count``; 0 takes the paper's, by dataset. ``truth`` has rows of ``triplets_object_truth``.
     Of counts by group ``triplets_group_bias_score`` (section 6.3, figures 7 and 8). Errors as :func:`chi_square`.
     """
-    counts, of = _counts(counts)
-    rows = _scores(counts, _GROUP if of else _CELL, min_count, seed, replicates, confidence)
-    scores = tables.make_table(rows, f"triplets_{of}bias_score")
+    counts, prefix = _counts(counts)
+    rows = _scores(counts, _GROUP if prefix else _CELL, min_count, seed, replicates, confidence)
+    scores = tables.make_table(rows, f"triplets_{prefix}bias_score")
     if truth is None or truth.empty:
         return scores
     wide = truth.pivot(index=[*_CELL, "object"], columns="prompt_gender", values="expected")
     true = _bias_score(wide["masculine"], wide["feminine"], 1, 1)
-    known = pd.Series(true, index=wide.index, name="true_score").reset_index()
-    return tables.make_table(scores.merge(known, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
+    true_scores = pd.Series(true, index=wide.index, name="true_score").reset_index()
+    return tables.make_table(scores.merge(true_scores, on=[*_CELL, "object"], how="left"), "triplets_bias_score")
 
 
 def strongest(scores: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -467,15 +470,15 @@ def top_objects(counts: pd.DataFrame, *, most: int = 10, confidence: float = 0.9
 
 def _with_group(counts: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return checked counts with a group, without nouns, which are none, and ``group_`` where they are by group."""
-    counts, of = _counts(counts)
-    counts = counts if of else counts.assign(dependency_group=ALL_GROUPS)
-    return counts[counts["dependency_group"] != "nouns"], of
+    counts, prefix = _counts(counts)
+    counts = counts if prefix else counts.assign(dependency_group=ALL_GROUPS)
+    return counts[counts["dependency_group"] != "nouns"], prefix
 
 
 def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return object counts with a case, after checking that there is one number of images for each set of prompts."""
-    of = "group_" * ("dependency_group" in rows)
-    name = f"triplets_{of}object_counts"
+    prefix = "group_" * ("dependency_group" in rows)
+    name = f"triplets_{prefix}object_counts"
     rows = rows.assign(case=rows["case"].fillna("").astype(str) if "case" in rows else "")
     mixed = (rows["case"] == "").groupby([rows[c] for c in _CELL]).transform("nunique") > 1
     if mixed.any():
@@ -486,7 +489,7 @@ def _counts(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     if several.any():
         row = rows.loc[several, cell].iloc[0].to_dict()
         raise InputError(f"{name}: n_images differs within {row}; it is one number for a set of prompts.")
-    return rows, of
+    return rows, prefix
 
 
 def _unless_computed(printed: pd.DataFrame, counts: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
@@ -530,8 +533,11 @@ def _by_case(counts: pd.DataFrame, kinds: dict[str, int], genders: Sequence[str]
     # Objects that never occur with these genders are of no kind.
     counts = counts[counts["kind"].notna() & (counts["kind"] >= 0)]
     shape = (counts["row"].max() + 1, max(kinds.values()) + 1)
-    of = dict(iter(counts.groupby("prompt_gender")))
-    return [sparse.csr_array((of[g]["count"], (of[g]["row"], of[g]["kind"].astype(int))), shape=shape) for g in genders]
+    by_gender = dict(iter(counts.groupby("prompt_gender")))
+    return [
+        sparse.csr_array((by_gender[g]["count"], (by_gender[g]["row"], by_gender[g]["kind"].astype(int))), shape=shape)
+        for g in genders
+    ]
 
 
 def _scores(
@@ -641,12 +647,12 @@ def intersection(counts: pd.DataFrame, printed: pd.DataFrame, objects: pd.DataFr
     # Half a hundredth of a percent of the group, the rounding of a printed cell, is less than half an object.
     whole = (shared - shared.round()).abs() <= 0.005 * mirrored["n_objects"] / 100 + 1e-6
     implied = 100 * shared.round() / frame["n_objects"]
-    known = frame["percent"].notna() & implied.notna() & whole
+    is_complete = frame["percent"].notna() & implied.notna() & whole
     agrees = (frame["percent"] - implied).abs() <= 0.005 + 1e-6
     frame = frame.assign(
-        n_shared=shared.round().where(known),
-        percent_implied=implied.where(known),
-        agrees=np.where(known, np.where(agrees, "yes", "no"), ""),
+        n_shared=shared.round().where(is_complete),
+        percent_implied=implied.where(is_complete),
+        agrees=np.where(is_complete, np.where(agrees, "yes", "no"), ""),
     )
     return tables.make_table(frame, "triplets_intersection")
 
@@ -660,13 +666,13 @@ def _or_printed(rows: list[list], columns: list[str], printed: pd.DataFrame, cou
 
 def _group_sets(counts: pd.DataFrame) -> dict[tuple[Hashable, ...], dict[str, set[str]]]:
     """Return the objects of each dependency group that were found at all, by model and dataset."""
-    found = counts[counts["count"] > 0].groupby(_CELL, sort=False)
+    groups = counts[counts["count"] > 0].groupby(_CELL, sort=False)
     return {
         names: {
             group: set(rows.loc[rows["dependency_group"] == group, "object"])
             for group in GROUPS if group in set(rows["dependency_group"])
         }
-        for names, rows in found
+        for names, rows in groups
     }  # fmt: skip
 
 
@@ -677,33 +683,33 @@ def group_truth(confusion: pd.DataFrame, *, confidence: float = 0.95) -> pd.Data
     has limits as if groups were independent (Zou and Donner 2008, https://doi.org/10.1002/sim.3095).
     """
     rows = []
-    for model, of in confusion.groupby("model", sort=False):
+    for model, model_rows in confusion.groupby("model", sort=False):
         each = []
         for group in DEPENDENCY_GROUPS:
-            planted, measured = of["planted"] == group, of["measured"] == group
-            both = int(of.loc[planted & measured, "count"].sum())
+            planted, measured = model_rows["planted"] == group, model_rows["measured"] == group
+            both = int(model_rows.loc[planted & measured, "count"].sum())
             for metric, among in {"precision": measured, "recall": planted, "f1": planted | measured}.items():
-                n = int(of.loc[among, "count"].sum())
+                n = int(model_rows.loc[among, "count"].sum())
                 ends = stats.wilson_interval(both, n, confidence)
                 share = np.array([both / n if n else np.nan, *ends])
-                found = 100 * (2 * share / (1 + share) if metric == "f1" else share)
+                values = 100 * (2 * share / (1 + share) if metric == "f1" else share)
                 why = "" if n else f"no object is {'measured' if metric == 'precision' else 'planted'} there"
-                each.append(_scored(model, group, metric, found, n, why))
+                each.append(_scored(model, group, metric, values, n, why))
         rows += each
-        known = [row for row in each if row["metric"] == "f1" and row["n"]]
-        value, low, high = (np.array([row[c] for row in known]) for c in ("value", "ci_low", "ci_high"))
-        n = int(of["count"].sum())
-        if known:
-            spread = [np.sqrt(((end - value) ** 2).sum()) / len(known) for end in (low, high)]
+        scored = [row for row in each if row["metric"] == "f1" and row["n"]]
+        value, low, high = (np.array([row[c] for row in scored]) for c in ("value", "ci_low", "ci_high"))
+        n = int(model_rows["count"].sum())
+        if scored:
+            spread = [np.sqrt(((end - value) ** 2).sum()) / len(scored) for end in (low, high)]
             mean = value.mean()
-            found = [mean, mean - spread[0], min(100.0, mean + spread[1])]
-            rows.append(_scored(model, MACRO, "f1", found, n, ""))
+            values = [mean, mean - spread[0], min(100.0, mean + spread[1])]
+            rows.append(_scored(model, MACRO, "f1", values, n, ""))
     return tables.make_table(rows, "triplets_group_truth")
 
 
-def _scored(model: object, group: str, metric: str, found: Iterable[float], n: int, reason: str) -> dict:
+def _scored(model: object, group: str, metric: str, values: Iterable[float], n: int, reason: str) -> dict:
     about = {"model": model, "dependency_group": group, "metric": metric, "n": n, "reason": reason}
-    return about | dict(zip(("value", "ci_low", "ci_high"), map(float, found), strict=True))
+    return about | dict(zip(("value", "ci_low", "ci_high"), map(float, values), strict=True))
 
 
 def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -725,12 +731,12 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
             rows.append(row | {"measure": "mask_iou"} | _overlap(seen, confidence))
     errors = tables.make_table(rows, "triplets_detector_error")
     at = [*_FOUND, "measure"]
-    asked = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
+    is_overall = (errors["measure"] == "recall") & (errors["gender_shown"] == ALL_GROUPS)
     recalls = []
     for gender in GENDERS:
         of_gender = errors[errors["gender_shown"] == gender].set_index(at)[["value", *_ENDS]]
-        known = of_gender.reindex(pd.MultiIndex.from_frame(errors[at])).to_numpy(float)
-        recalls.append(np.where(asked.to_numpy()[:, None], known, np.nan).T)
+        references = of_gender.reindex(pd.MultiIndex.from_frame(errors[at])).to_numpy(float)
+        recalls.append(np.where(is_overall.to_numpy()[:, None], references, np.nan).T)
     limits = stats.difference_interval(*recalls[0], *recalls[1])
     beside = {
         "recall_female": recalls[0][0], "recall_male": recalls[1][0], "difference": recalls[1][0] - recalls[0][0],
@@ -738,7 +744,7 @@ def detector_error(detections: pd.DataFrame, *, confidence: float = 0.95) -> pd.
     }  # fmt: skip
     p = _p_of_interval(beside["difference"], limits.low, limits.high, confidence)
     single = errors["object"] != ALL_OBJECTS
-    family = [errors["model"], errors["reference"], single, asked]
+    family = [errors["model"], errors["reference"], single, is_overall]
     errors = errors.assign(**beside, difference_p=p)
     adjusted = errors["difference_p"].groupby(family).transform(stats.adjust, "holm")
     return tables.make_table(errors.assign(difference_p_holm=adjusted), "triplets_detector_error")
@@ -774,9 +780,9 @@ def _share_found(rows: pd.DataFrame, missed: str, confidence: float) -> dict:
 
 def _overlap(rows: pd.DataFrame, confidence: float) -> dict:
     """Return the mean overlap (%) of what both have, by images, with Student's t."""
-    known = rows[rows["iou"].notna()]
-    by = (100 * known["iou"] * known["n_true_positive"]).groupby(known["image_id"]).sum()
-    n = known.groupby("image_id")["n_true_positive"].sum()
+    matched = rows[rows["iou"].notna()]
+    by = (100 * matched["iou"] * matched["n_true_positive"]).groupby(matched["image_id"]).sum()
+    n = matched.groupby("image_id")["n_true_positive"].sum()
     mean = stats.mean_interval(by / n, confidence)
     reason = "" if mean.n > 1 else "an interval needs two images"
     return mean._asdict() | {"reason": reason, "n": int(n.sum()), "n_images": mean.n}

@@ -448,7 +448,7 @@ def test_plan_several_people_half_width_is_that_of_the_page(counts):
     people = pd.concat([couples(counts, group) for group in ("g", "h")], ignore_index=True)
     table = custom.shares(people).query("answer == 'female'").set_index("group")
     for one in custom.headlines(people):
-        planned = stats.design_from_pilot(one.cells, one.people, drawn=one.clusters_random).half_width()
+        planned = stats.design_from_pilot(one.cells, one.people, clusters_random=one.clusters_random).half_width()
         low, high = table.loc[one.group, ["ci_low", "ci_high"]]
         assert planned == pytest.approx((high - low) / 2, rel=0.06)
 
