@@ -62,9 +62,9 @@ def check_cached(request: ImageRequest, run: str) -> None:
     """Refuse images of a run that are not all kept (ParameterError); drawings of known truth are made when read."""
     if not request.image_model.truthful and request.n_cached < request.n_images:
         raise ParameterError(
-            f"Of {request.n_images:,} images that {run} requests from {request.model}, {request.n_cached:,} are in the cache "
-            f"{request.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER (a run's "
-            f"own parameters name no folders), or run {run} again first."
+            f"Of {request.n_images:,} images that {run} requests from {request.model}, {request.n_cached:,} are in the "
+            f"cache {request.pipeline.cache.root}. Name the cache that contains them with --set compute.cache=FOLDER "
+            f"(a run's own parameters name no folders), or run {run} again first."
         )
 
 
