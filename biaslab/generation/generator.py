@@ -345,8 +345,8 @@ class Generator:
                 latents ``(images, channels, height, width)``, of a pipeline of no known family as it has them.
 
         Returns:
-            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.hub.image_sources.UnreadableImage` with the reason
-            ``blocked`` where the model's safety checker withheld it.
+            ``uint8 (height, width, 3)`` RGB for each, or :class:`~biaslab.hub.image_sources.UnreadableImage` with the
+            reason ``blocked`` where the model's safety checker withheld it.
 
         Raises ParameterError: The scheduler draws noise that cannot be seeded for each image. RunError: A single image
         does not fit in memory, or the numbers overflow.

@@ -83,7 +83,7 @@ def load(name: str) -> GroundTruth:
 
 
 def describe(corpus: str, where: str) -> str:
-    """Return what pages say of captions by their corpus's name (:attr:`GroundTruth.words`); empty where they say nothing."""
+    """Return the words of reports on the captions of a corpus (:attr:`GroundTruth.words`); empty where it has none."""
     return next((truth.words.get(where, "") for truth in _all() if truth.corpus == corpus), "")
 
 

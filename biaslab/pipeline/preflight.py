@@ -1,4 +1,5 @@
-"""The preflight check of a run: every model and judge that it uses answers on one picture before an image is made or bought.
+"""The preflight check of a run: every model and judge that it uses answers on one picture before an image is made or
+bought.
 
 What fails is told together; at an endpoint one image is bought after that, and looked at by all judges. It happens in a
 process of its own, which gives all memory back.

@@ -141,10 +141,10 @@ def design_from_pilot(
 ) -> Design:
     """Return the design of a headline whose images are there, with variances as these tell them.
 
-    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of :class:`biaslab.metrics.headline.Headline`. The part of
-    clusters is what their dispersion exceeds what images and templates bring to it. People count with others in their
-    image, as in :func:`biaslab.stats.crossed_error`, where all that ``cells`` count are known. Raises InputError:
-    Nobody is judged.
+    ``cells``, ``people``, ``clusters_random`` and ``is_absolute`` are as of
+    :class:`biaslab.metrics.headline.Headline`. The part of clusters is what their dispersion exceeds what images and
+    templates bring to it. People count with others in their image, as in :func:`biaslab.stats.crossed_error`, where
+    all that ``cells`` count are known. Raises InputError: Nobody is judged.
     """
     cells = cells[(cells["coefficient"] != 0) & (cells["n"] > 0)]
     if cells.empty:
@@ -190,6 +190,7 @@ def design_from_pilot(
         # The interval of a single share takes its variance as p (1 - p), without a degree of freedom.
         each_image *= float(1 - 1 / n.sum())
     return Design(
-        k, float(prompts), float(images), reach, clusters_random, lists.nunique(), group, wording, each_image, float(mean),
+        k, float(prompts), float(images), reach, clusters_random, lists.nunique(), group, wording, each_image,
+        float(mean),
         is_absolute=is_absolute and bool(made.all()),
     )  # fmt: skip

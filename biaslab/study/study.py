@@ -169,7 +169,11 @@ class Study:
     def _read(self, name: str) -> pd.DataFrame:
         """Return a measured table whole, and write it beside the results: a run's folder is a source, too."""
         if name not in self._inputs:
-            options: dict[str, Any] = {"source": self.source, "ratings": self.ratings, "beside": self._request.beside}
+            options: dict[str, Any] = {
+                "source": self.source,
+                "ratings": self.ratings,
+                "baselines": self._request.beside,
+            }
             options["pipeline"] = self.pipeline if sources.makes_images(self.source) else None
             with working(f"measuring {name}", self._progress_file):
                 self._inputs[name] = sources.load_measured(name, **options)
